@@ -1,0 +1,1 @@
+//! Kernel requests to vfs calls, the errno table and invalidation notices.

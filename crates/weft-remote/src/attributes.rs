@@ -1,0 +1,85 @@
+//! What a source tells about a file, and how exactly.
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+/// A figure with its quality. What the kernel is told is exact; the file system above asks once more when
+/// somebody needs what was only rounded or unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Figure<T> {
+    /// The source gave this very value.
+    Exact(T),
+    /// The source gave an approximation (an index page says `1.2K`, or a time without seconds).
+    Rounded(T),
+    /// The source has not said.
+    Unknown,
+}
+
+impl<T: Copy> Figure<T> {
+    /// The value if it is exact.
+    pub fn exact(self) -> Option<T> {
+        match self {
+            Figure::Exact(value) => Some(value),
+            Figure::Rounded(_) | Figure::Unknown => None,
+        }
+    }
+
+    /// The best value at hand.
+    pub fn known(self) -> Option<T> {
+        match self {
+            Figure::Exact(value) | Figure::Rounded(value) => Some(value),
+            Figure::Unknown => None,
+        }
+    }
+}
+
+/// What sort of thing a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FileKind {
+    /// A file with bytes.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// The source has named it without saying what it is (a link on a page): ask before use.
+    Unknown,
+}
+
+/// Owner at the source, where the source has such a thing in terms of local ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// Attributes as told by the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// What it is.
+    pub kind: FileKind,
+    /// Length in bytes; `Unknown` for directories.
+    pub size: Figure<u64>,
+    /// Last modification.
+    pub modified: Figure<SystemTime>,
+    /// Permission bits, where the source has them; set-id bits are never passed on.
+    pub mode: Option<u16>,
+    /// Owner, where the source has one.
+    pub owner: Option<Owner>,
+}
+
+impl Attributes {
+    /// Attributes of which only the kind is known.
+    pub fn of_kind(kind: FileKind) -> Attributes {
+        Attributes {
+            kind,
+            size: Figure::Unknown,
+            modified: Figure::Unknown,
+            mode: None,
+            owner: None,
+        }
+    }
+}

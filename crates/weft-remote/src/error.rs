@@ -1,0 +1,125 @@
+//! What can go wrong at a remote, in words that every kind shares.
+
+use std::time::Duration;
+
+/// Why a remote could not do what it was asked. `detail` names the thing (a URL, a server), the cause and, where
+/// there is something to do, what to do next.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// The source says that there is no such thing (any more).
+    #[error("{detail}: not found at the source")]
+    NotFound {
+        /// What, and who said so.
+        detail: String,
+    },
+    /// The source refuses this caller.
+    #[error("{detail}: permission denied by the source")]
+    Denied {
+        /// What, and who said so.
+        detail: String,
+    },
+    /// A directory was needed.
+    #[error("{detail}: not a directory")]
+    NotADirectory {
+        /// What.
+        detail: String,
+    },
+    /// A file was needed.
+    #[error("{detail}: is a directory")]
+    IsADirectory {
+        /// What.
+        detail: String,
+    },
+    /// The name cannot exist at this source.
+    #[error("{detail}: not a name that this source can have")]
+    BadName {
+        /// Which name and why.
+        detail: String,
+    },
+    /// The content is no longer the expected version.
+    #[error("{detail}: changed at the source")]
+    VersionChanged {
+        /// What.
+        detail: String,
+    },
+    /// This kind, or this tree, takes no changes.
+    #[error("{detail}: read-only")]
+    ReadOnly {
+        /// What.
+        detail: String,
+    },
+    /// This kind cannot do that.
+    #[error("{detail}: not supported by this kind of tree")]
+    Unsupported {
+        /// What.
+        detail: String,
+    },
+    /// The source sends us in circles.
+    #[error("{detail}: too many redirects")]
+    Loop {
+        /// The chain.
+        detail: String,
+    },
+    /// The source cannot be reached (no route, refused, reset before an answer).
+    #[error("{detail}: cannot be reached")]
+    Unreachable {
+        /// Which host and the system's words.
+        detail: String,
+    },
+    /// The source has not answered within the deadline.
+    #[error("{detail}: no answer in time")]
+    TimedOut {
+        /// What was waited for.
+        detail: String,
+    },
+    /// The source asks to come back later.
+    #[error("{detail}: the source is busy")]
+    Busy {
+        /// What, and the source's words.
+        detail: String,
+        /// When, if the source said.
+        retry_after: Option<Duration>,
+    },
+    /// The source answered something that cannot be right: a body cut short, a wrong range, broken protocol.
+    #[error("{detail}: the answer is damaged")]
+    Damaged {
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The source failed in some other way.
+    #[error("{detail}: the source failed")]
+    Failed {
+        /// Its words.
+        detail: String,
+    },
+}
+
+impl RemoteError {
+    /// Whether asking again later may help.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            RemoteError::Unreachable { .. }
+            | RemoteError::TimedOut { .. }
+            | RemoteError::Busy { .. }
+            | RemoteError::Damaged { .. }
+            | RemoteError::Failed { .. } => true,
+            RemoteError::NotFound { .. }
+            | RemoteError::Denied { .. }
+            | RemoteError::NotADirectory { .. }
+            | RemoteError::IsADirectory { .. }
+            | RemoteError::BadName { .. }
+            | RemoteError::VersionChanged { .. }
+            | RemoteError::ReadOnly { .. }
+            | RemoteError::Unsupported { .. }
+            | RemoteError::Loop { .. } => false,
+        }
+    }
+
+    /// Whether the source could not be talked to at all, so that what the store holds is the best there is.
+    pub fn is_silence(&self) -> bool {
+        matches!(
+            self,
+            RemoteError::Unreachable { .. } | RemoteError::TimedOut { .. }
+        )
+    }
+}

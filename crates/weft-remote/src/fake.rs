@@ -1,0 +1,1 @@
+//! An in-memory remote with faults to order.

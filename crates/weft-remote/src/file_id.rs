@@ -1,0 +1,34 @@
+//! The lasting identity of a file within one remote.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Names one file or directory of one remote for as long as it exists, across restarts of weft.
+///
+/// The bytes are the kind's own (a URL without its scheme, an AFS fid, a path); nobody else reads meaning into
+/// them. At most [`FileId::BYTES_MAX`] bytes.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileId(Arc<[u8]>);
+
+impl FileId {
+    /// Longest identity in bytes: a kind answers names that would need more with `BadName`.
+    pub const BYTES_MAX: usize = 8192;
+
+    /// Wraps the kind's bytes.
+    pub fn new(bytes: impl AsRef<[u8]>) -> FileId {
+        FileId(Arc::from(bytes.as_ref()))
+    }
+
+    /// The kind's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileId({})", self.0.escape_ascii())
+    }
+}

@@ -1,0 +1,47 @@
+//! The contract between weft and every kind of remote tree.
+//!
+//! A *kind* (web, AFS, a local directory, a peer, a replica set) implements [`Remote`] and nothing else; the file
+//! system above sees only this crate's words. Three nouns carry the house: what the store holds, a [`Lease`] on
+//! how long that may be trusted, and a [`Mutation`] for each change a user makes.
+//!
+//! This crate is ground: it depends on no other room of weft. With the feature `testing` it also holds the
+//! conformance suite that every kind runs and an in-memory remote with faults to order.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod attributes;
+mod body;
+mod call;
+mod entry;
+mod error;
+mod event;
+mod file_id;
+mod lease;
+mod mutation;
+mod name;
+mod notes;
+mod remote;
+mod version;
+
+#[cfg(feature = "testing")]
+pub mod conformance;
+#[cfg(feature = "testing")]
+pub mod fake;
+
+pub use answer::{Answer, Audience, Origin};
+pub use attributes::{Attributes, Figure, FileKind, Owner};
+pub use body::{Along, Body, Known, Piece, Span};
+pub use call::{Call, Caller};
+pub use entry::{Checked, Completeness, Cursor, Entry, Fetched, Found, Listing, Page};
+pub use error::RemoteError;
+pub use event::Event;
+pub use file_id::FileId;
+pub use lease::Lease;
+pub use mutation::{Change, Content, Extent, Mutation, Outcome};
+pub use name::{BadName, Name};
+pub use notes::{MemoryNotes, Notes, NotesError};
+pub use remote::{Backing, Capabilities, LockMode, LockRange, Remote, Space};
+pub use version::{Sameness, Version};
+
+/// What every call of a [`Remote`] returns.
+pub type Result<T> = std::result::Result<T, RemoteError>;

@@ -1,0 +1,153 @@
+//! One change that a user made: sent now, sent later, logged or replicated, always this record.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use crate::{Entry, FileId, FileKind, Name};
+
+/// A change with who made it and when.
+#[derive(Clone, Debug)]
+pub struct Mutation {
+    /// What changes.
+    pub change: Change,
+    /// When the user made it; a replay keeps this time.
+    pub made: SystemTime,
+}
+
+/// Where bytes lie in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+}
+
+/// Bytes to be written, read from wherever the store holds them.
+pub trait Content: Send + Sync {
+    /// Up to `length` bytes at `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// Whatever reading the store's file gives.
+    fn read(&self, offset: u64, length: usize) -> std::io::Result<Bytes>;
+}
+
+/// The changes that a file system can make.
+#[derive(Clone)]
+pub enum Change {
+    /// A new, empty file or a new directory.
+    Create {
+        /// Directory that gets the name.
+        dir: FileId,
+        /// The new name.
+        name: Name,
+        /// File or directory.
+        kind: FileKind,
+        /// Permission bits.
+        mode: u16,
+    },
+    /// A new symbolic link.
+    Symlink {
+        /// Directory that gets the name.
+        dir: FileId,
+        /// The new name.
+        name: Name,
+        /// What the link says.
+        target: Vec<u8>,
+    },
+    /// A second name for a file.
+    Link {
+        /// The file.
+        file: FileId,
+        /// Directory that gets the name.
+        dir: FileId,
+        /// The new name.
+        name: Name,
+    },
+    /// A name taken away, and with the last name the file.
+    Remove {
+        /// Directory that loses the name.
+        dir: FileId,
+        /// The name.
+        name: Name,
+    },
+    /// A name moved, replacing what the new name stood for.
+    Rename {
+        /// Directory that loses the name.
+        from: FileId,
+        /// The old name.
+        name: Name,
+        /// Directory that gets the name.
+        to: FileId,
+        /// The new name.
+        new_name: Name,
+    },
+    /// New bytes: these extents of the content, and this length of the file.
+    Write {
+        /// The file.
+        file: FileId,
+        /// Which parts changed, ascending, not overlapping.
+        extents: Vec<Extent>,
+        /// The file's length in bytes afterwards.
+        length: u64,
+        /// Where the bytes are read from.
+        content: Arc<dyn Content>,
+    },
+    /// New attributes; `None` leaves one as it is.
+    SetAttributes {
+        /// The file.
+        file: FileId,
+        /// Permission bits.
+        mode: Option<u16>,
+        /// Owner's user id.
+        uid: Option<u32>,
+        /// Owner's group id.
+        gid: Option<u32>,
+        /// Last modification.
+        modified: Option<SystemTime>,
+    },
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Create {
+                dir, name, kind, ..
+            } => write!(f, "Create({kind:?} {name:?} in {dir:?})"),
+            Change::Symlink { dir, name, .. } => write!(f, "Symlink({name:?} in {dir:?})"),
+            Change::Link { file, dir, name } => write!(f, "Link({file:?} as {name:?} in {dir:?})"),
+            Change::Remove { dir, name } => write!(f, "Remove({name:?} in {dir:?})"),
+            Change::Rename {
+                from,
+                name,
+                to,
+                new_name,
+            } => {
+                write!(f, "Rename({name:?} in {from:?} to {new_name:?} in {to:?})")
+            }
+            Change::Write {
+                file,
+                extents,
+                length,
+                ..
+            } => {
+                write!(
+                    f,
+                    "Write({file:?}, {} extents, length {length})",
+                    extents.len()
+                )
+            }
+            Change::SetAttributes { file, .. } => write!(f, "SetAttributes({file:?})"),
+        }
+    }
+}
+
+/// What a mutation led to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The file as it is now, under the name that the mutation gave it; `None` after a removal.
+    pub entry: Option<Entry>,
+}

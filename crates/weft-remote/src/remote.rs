@@ -1,0 +1,199 @@
+//! The trait that every kind implements.
+
+use std::os::fd::OwnedFd;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+
+use crate::{
+    Answer, Attributes, Call, Checked, Cursor, Event, Fetched, FileId, Found, Lease, Listing,
+    Mutation, Name, Outcome, RemoteError, Result, Span, Version,
+};
+
+/// What a kind can do. Declared, never guessed from errors; the conformance suite holds a kind to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Takes mutations.
+    pub writable: bool,
+    /// Can fetch from the middle of a file (at least of some).
+    pub ranges: bool,
+    /// An id stays with a file when it is renamed.
+    pub stable_ids: bool,
+    /// Sends [`Event::Broken`].
+    pub breakable_leases: bool,
+    /// Has hard links.
+    pub links: bool,
+    /// Has locks.
+    pub locks: bool,
+    /// Has symbolic links.
+    pub symlinks: bool,
+}
+
+/// Figures for `df`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All bytes.
+    pub total: u64,
+    /// Bytes free for this caller.
+    pub free: u64,
+}
+
+/// Which bytes a lock covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockRange {
+    /// First byte.
+    pub start: u64,
+    /// Number of bytes; `None` for all from `start`.
+    pub length: Option<u64>,
+}
+
+/// What a lock allows others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    /// Others may share it.
+    Shared,
+    /// Nobody else.
+    Exclusive,
+    /// Gives it back.
+    Unlock,
+}
+
+/// A local file that the kernel may read itself instead of asking.
+#[derive(Debug)]
+pub struct Backing {
+    /// Open for reading.
+    pub file: OwnedFd,
+    /// The content's version.
+    pub version: Version,
+}
+
+/// A remote tree.
+///
+/// Every call names the caller and a deadline ([`Call`]) and gives up by itself at that deadline; dropping a
+/// call's future cancels it and leaves nothing half done that a later call could see. An implementation keeps no
+/// content: only the file system above moves bytes between a remote and the store. It never panics on what a
+/// source sends. Calls may run at the same time.
+///
+/// The identities in answers are the kind's own; one identity means one file for as long as it exists.
+#[async_trait]
+pub trait Remote: Send + Sync {
+    /// What this kind can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The directory that the tree starts with. Known without asking anybody.
+    fn root(&self) -> FileId;
+
+    /// Finds `name` in `dir`. Absence is an answer too, with a lease; the first bytes may come along.
+    ///
+    /// # Errors
+    /// `NotADirectory` when `dir` is none, `NotFound` when `dir` itself is gone; otherwise whatever keeps the
+    /// source from answering. A missing `name` is not an error.
+    async fn lookup(&self, call: &Call, dir: &FileId, name: &Name)
+    -> Result<Answer<Option<Found>>>;
+
+    /// What `file` is now; [`Checked::Unchanged`] when it still is the `known` version.
+    ///
+    /// # Errors
+    /// `NotFound` when it is gone; otherwise whatever keeps the source from answering.
+    async fn attributes(
+        &self,
+        call: &Call,
+        file: &FileId,
+        known: &Version,
+    ) -> Result<Answer<Checked>>;
+
+    /// The names in `dir`, from `cursor` on (`None`: from the start); [`Listing::Unchanged`] when the listing
+    /// still is the `known` version.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `NotFound`; otherwise whatever keeps the source from answering.
+    async fn entries(
+        &self,
+        call: &Call,
+        dir: &FileId,
+        known: &Version,
+        cursor: Option<&Cursor>,
+    ) -> Result<Answer<Listing>>;
+
+    /// Bytes of `file`: of exactly the `expected` version, or of whatever it is now where that is
+    /// [`Version::None`]. The body starts at `span.start` or before it (a source without ranges starts at 0) and
+    /// may end after the span. At or past the end of the file the body is empty.
+    ///
+    /// # Errors
+    /// `VersionChanged` when it no longer is the expected version; `IsADirectory`, `NotFound`; otherwise whatever
+    /// keeps the source from answering.
+    async fn fetch(
+        &self,
+        call: &Call,
+        file: &FileId,
+        expected: &Version,
+        span: Span,
+    ) -> Result<Answer<Fetched>>;
+
+    /// What a symbolic link says.
+    ///
+    /// # Errors
+    /// `Unsupported` where the kind has no links.
+    async fn read_link(&self, _call: &Call, file: &FileId) -> Result<Answer<Vec<u8>>> {
+        Err(RemoteError::Unsupported {
+            detail: format!("{file:?}: symbolic links"),
+        })
+    }
+
+    /// Makes one change, provided that the file it changes still is the `expected` version (where that is not
+    /// [`Version::None`]).
+    ///
+    /// # Errors
+    /// `ReadOnly` where the kind takes no changes; `VersionChanged` when the expectation fails.
+    async fn apply(
+        &self,
+        _call: &Call,
+        mutation: &Mutation,
+        _expected: &Version,
+    ) -> Result<Answer<Outcome>> {
+        Err(RemoteError::ReadOnly {
+            detail: format!("{:?}", mutation.change),
+        })
+    }
+
+    /// Takes or gives back a lock.
+    ///
+    /// # Errors
+    /// `Unsupported` where the kind has no locks, `Busy` when somebody else holds it.
+    async fn lock(
+        &self,
+        _call: &Call,
+        file: &FileId,
+        _range: LockRange,
+        _mode: LockMode,
+    ) -> Result<Lease> {
+        Err(RemoteError::Unsupported {
+            detail: format!("{file:?}: locks"),
+        })
+    }
+
+    /// Figures for `df`, where the kind has them at hand: never asks anybody.
+    fn space(&self) -> Option<Space> {
+        None
+    }
+
+    /// A local file that the kernel may read itself, where the kind has one: never asks anybody.
+    fn backing(&self, _file: &FileId) -> Option<Backing> {
+        None
+    }
+
+    /// Messages that nobody asked for. Called once, when the tree is bound.
+    fn events(&self) -> BoxStream<'static, Event> {
+        Box::pin(futures_util::stream::pending())
+    }
+
+    /// Facts about a file for people (`weft why`), from what the kind remembers: never asks anybody.
+    fn about(&self, _file: &FileId) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Attributes of the root directory. Known without asking anybody.
+    fn root_attributes(&self) -> Attributes {
+        Attributes::of_kind(crate::FileKind::Directory)
+    }
+}

@@ -1,0 +1,128 @@
+//! What the index remembers: one record type per noun.
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use weft_remote::{Attributes, Audience, Completeness, FileId, Lease, Name, Origin, Version};
+
+/// The durable number of a file in this store; also the inode number that the kernel sees. 0 is never used,
+/// 1 is the root of the mount; numbers below 4096 are kept for directories of weft's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The root of the mount.
+    pub const ROOT: NodeId = NodeId(1);
+    /// The first number that a file of a remote may have.
+    pub const FIRST_OF_REMOTES: u64 = 4096;
+}
+
+/// Which binding (directory of the mount that shows a remote) a file belongs to: a small number that the
+/// configuration's source string is given once and keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct BindingId(pub u32);
+
+/// What is known of a file or directory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// The binding it belongs to.
+    pub binding: BindingId,
+    /// Its identity at the remote.
+    pub file: FileId,
+    /// The directory that it was found in.
+    pub parent: NodeId,
+    /// The name that it was found under.
+    pub name: Name,
+    /// Attributes as last told.
+    pub attributes: Attributes,
+    /// Version as last told.
+    pub version: Version,
+    /// How long the attributes may be trusted.
+    pub lease: Lease,
+    /// Who may be shown them.
+    pub audience: Audience,
+    /// When the source last spoke of it.
+    pub learnt: SystemTime,
+    /// Where the knowledge came from.
+    pub origin: Option<Origin>,
+}
+
+/// What a name in a directory leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DentryTarget {
+    /// To this node.
+    Node(NodeId),
+    /// To nothing: the source said that there is no such name.
+    Absent,
+}
+
+/// How a name became known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DentrySource {
+    /// The directory's own listing has it.
+    Listed,
+    /// Something else named it (a page elsewhere links to it).
+    Linked,
+    /// Somebody asked for it and it was there (or was not).
+    LookedUp,
+}
+
+/// A name in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DentryRecord {
+    /// Where it leads.
+    pub target: DentryTarget,
+    /// How long the name may be trusted to lead there.
+    pub lease: Lease,
+    /// How it became known.
+    pub source: DentrySource,
+}
+
+/// What is known of a directory's listing as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ListingRecord {
+    /// The listing's version.
+    pub version: Version,
+    /// How long it may be trusted.
+    pub lease: Lease,
+    /// Whether a name that is not in it exists.
+    pub completeness: Completeness,
+    /// Who may be shown it.
+    pub audience: Audience,
+    /// When the source last confirmed it.
+    pub learnt: SystemTime,
+    /// Where it came from.
+    pub origin: Option<Origin>,
+}
+
+/// What is known of an object: the content of one version of a file, whole or in part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ObjectRecord {
+    /// Which version the bytes are of.
+    pub version: Version,
+    /// Length of the file in bytes.
+    pub length: u64,
+    /// How long the content may be trusted.
+    pub lease: Lease,
+    /// Who may be shown it.
+    pub audience: Audience,
+    /// The user whose read brought it here.
+    pub owner_uid: u32,
+    /// When the source last confirmed it.
+    pub checked: SystemTime,
+    /// Distinguishes the files that held versions of this node; part of the file's name on disk.
+    pub generation: u64,
+    /// Checksum (XXH3, 64 bits) of each piece that is present, in order of offset; `None` for a piece that is not.
+    pub pieces: Vec<Option<u64>>,
+}
+
+/// One change to the index.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// Sets or removes a node.
+    Node(NodeId, Option<NodeRecord>),
+    /// Sets or removes a name in a directory.
+    Dentry(NodeId, Name, Option<DentryRecord>),
+    /// Sets or removes what is known of a listing.
+    Listing(NodeId, Option<ListingRecord>),
+}

@@ -1,0 +1,1 @@
+//! The file system without kernel or network: namespace, inodes, leases, reads.

@@ -1,0 +1,1 @@
+//! The web as a remote: a site is a directory (WFS).
