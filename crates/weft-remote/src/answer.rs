@@ -55,13 +55,7 @@ pub struct Answer<T> {
 impl<T> Answer<T> {
     /// An answer for everyone without an origin.
     pub fn new(value: T, version: Version, lease: Lease) -> Answer<T> {
-        Answer {
-            value,
-            version,
-            lease,
-            audience: Audience::Everyone,
-            origin: None,
-        }
+        Answer { value, version, lease, audience: Audience::Everyone, origin: None }
     }
 
     /// The same answer around another value.

@@ -74,12 +74,6 @@ pub struct Attributes {
 impl Attributes {
     /// Attributes of which only the kind is known.
     pub fn of_kind(kind: FileKind) -> Attributes {
-        Attributes {
-            kind,
-            size: Figure::Unknown,
-            modified: Figure::Unknown,
-            mode: None,
-            owner: None,
-        }
+        Attributes { kind, size: Figure::Unknown, modified: Figure::Unknown, mode: None, owner: None }
     }
 }

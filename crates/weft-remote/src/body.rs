@@ -18,10 +18,7 @@ pub struct Span {
 
 impl Span {
     /// The whole file.
-    pub const WHOLE: Span = Span {
-        start: 0,
-        length: None,
-    };
+    pub const WHOLE: Span = Span { start: 0, length: None };
 }
 
 /// What a body's stream delivers.

@@ -15,11 +15,7 @@ pub struct Caller {
 
 impl Caller {
     /// The daemon itself: prefetch, revalidation, tests.
-    pub const DAEMON: Caller = Caller {
-        uid: 0,
-        gid: 0,
-        pid: 0,
-    };
+    pub const DAEMON: Caller = Caller { uid: 0, gid: 0, pid: 0 };
 }
 
 /// The frame of one call to a remote.
@@ -37,10 +33,7 @@ pub struct Call {
 impl Call {
     /// A call that may take `limit` from now.
     pub fn within(caller: Caller, limit: Duration) -> Call {
-        Call {
-            caller,
-            deadline: Instant::now() + limit,
-        }
+        Call { caller, deadline: Instant::now() + limit }
     }
 
     /// Time left, zero when the deadline has passed.

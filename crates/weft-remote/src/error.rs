@@ -117,9 +117,6 @@ impl RemoteError {
 
     /// Whether the source could not be talked to at all, so that what the store holds is the best there is.
     pub fn is_silence(&self) -> bool {
-        matches!(
-            self,
-            RemoteError::Unreachable { .. } | RemoteError::TimedOut { .. }
-        )
+        matches!(self, RemoteError::Unreachable { .. } | RemoteError::TimedOut { .. })
     }
 }

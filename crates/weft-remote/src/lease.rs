@@ -33,9 +33,7 @@ impl Lease {
     pub fn remaining_at(&self, now: SystemTime) -> Duration {
         match self {
             Lease::Spent => Duration::ZERO,
-            Lease::Until(end) | Lease::UntilBroken(end) => {
-                end.duration_since(now).unwrap_or(Duration::ZERO)
-            }
+            Lease::Until(end) | Lease::UntilBroken(end) => end.duration_since(now).unwrap_or(Duration::ZERO),
             Lease::Forever => Duration::MAX,
         }
     }
@@ -50,11 +48,7 @@ impl Lease {
 
     /// The longer of two leases at `now`.
     pub fn longer_at(self, other: Lease, now: SystemTime) -> Lease {
-        if other.remaining_at(now) > self.remaining_at(now) {
-            other
-        } else {
-            self
-        }
+        if other.remaining_at(now) > self.remaining_at(now) { other } else { self }
     }
 }
 

@@ -114,31 +114,15 @@ pub enum Change {
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::Create {
-                dir, name, kind, ..
-            } => write!(f, "Create({kind:?} {name:?} in {dir:?})"),
+            Change::Create { dir, name, kind, .. } => write!(f, "Create({kind:?} {name:?} in {dir:?})"),
             Change::Symlink { dir, name, .. } => write!(f, "Symlink({name:?} in {dir:?})"),
             Change::Link { file, dir, name } => write!(f, "Link({file:?} as {name:?} in {dir:?})"),
             Change::Remove { dir, name } => write!(f, "Remove({name:?} in {dir:?})"),
-            Change::Rename {
-                from,
-                name,
-                to,
-                new_name,
-            } => {
+            Change::Rename { from, name, to, new_name } => {
                 write!(f, "Rename({name:?} in {from:?} to {new_name:?} in {to:?})")
             }
-            Change::Write {
-                file,
-                extents,
-                length,
-                ..
-            } => {
-                write!(
-                    f,
-                    "Write({file:?}, {} extents, length {length})",
-                    extents.len()
-                )
+            Change::Write { file, extents, length, .. } => {
+                write!(f, "Write({file:?}, {} extents, length {length})", extents.len())
             }
             Change::SetAttributes { file, .. } => write!(f, "SetAttributes({file:?})"),
         }

@@ -53,9 +53,6 @@ impl Notes for MemoryNotes {
     fn list(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, NotesError> {
         let map = self.0.lock();
         let from_prefix = map.range(prefix.to_vec()..);
-        Ok(from_prefix
-            .take_while(|(k, _)| k.starts_with(prefix))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect())
+        Ok(from_prefix.take_while(|(k, _)| k.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 }

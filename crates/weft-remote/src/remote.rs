@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
 use crate::{
-    Answer, Attributes, Call, Checked, Cursor, Event, Fetched, FileId, Found, Lease, Listing,
-    Mutation, Name, Outcome, RemoteError, Result, Span, Version,
+    Answer, Attributes, Call, Checked, Cursor, Event, Fetched, FileId, Found, Lease, Listing, Mutation, Name, Outcome,
+    RemoteError, Result, Span, Version,
 };
 
 /// What a kind can do. Declared, never guessed from errors; the conformance suite holds a kind to it.
@@ -88,19 +88,13 @@ pub trait Remote: Send + Sync {
     /// # Errors
     /// `NotADirectory` when `dir` is none, `NotFound` when `dir` itself is gone; otherwise whatever keeps the
     /// source from answering. A missing `name` is not an error.
-    async fn lookup(&self, call: &Call, dir: &FileId, name: &Name)
-    -> Result<Answer<Option<Found>>>;
+    async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>>;
 
     /// What `file` is now; [`Checked::Unchanged`] when it still is the `known` version.
     ///
     /// # Errors
     /// `NotFound` when it is gone; otherwise whatever keeps the source from answering.
-    async fn attributes(
-        &self,
-        call: &Call,
-        file: &FileId,
-        known: &Version,
-    ) -> Result<Answer<Checked>>;
+    async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>>;
 
     /// The names in `dir`, from `cursor` on (`None`: from the start); [`Listing::Unchanged`] when the listing
     /// still is the `known` version.
@@ -122,22 +116,14 @@ pub trait Remote: Send + Sync {
     /// # Errors
     /// `VersionChanged` when it no longer is the expected version; `IsADirectory`, `NotFound`; otherwise whatever
     /// keeps the source from answering.
-    async fn fetch(
-        &self,
-        call: &Call,
-        file: &FileId,
-        expected: &Version,
-        span: Span,
-    ) -> Result<Answer<Fetched>>;
+    async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>>;
 
     /// What a symbolic link says.
     ///
     /// # Errors
     /// `Unsupported` where the kind has no links.
     async fn read_link(&self, _call: &Call, file: &FileId) -> Result<Answer<Vec<u8>>> {
-        Err(RemoteError::Unsupported {
-            detail: format!("{file:?}: symbolic links"),
-        })
+        Err(RemoteError::Unsupported { detail: format!("{file:?}: symbolic links") })
     }
 
     /// Makes one change, provided that the file it changes still is the `expected` version (where that is not
@@ -145,31 +131,16 @@ pub trait Remote: Send + Sync {
     ///
     /// # Errors
     /// `ReadOnly` where the kind takes no changes; `VersionChanged` when the expectation fails.
-    async fn apply(
-        &self,
-        _call: &Call,
-        mutation: &Mutation,
-        _expected: &Version,
-    ) -> Result<Answer<Outcome>> {
-        Err(RemoteError::ReadOnly {
-            detail: format!("{:?}", mutation.change),
-        })
+    async fn apply(&self, _call: &Call, mutation: &Mutation, _expected: &Version) -> Result<Answer<Outcome>> {
+        Err(RemoteError::ReadOnly { detail: format!("{:?}", mutation.change) })
     }
 
     /// Takes or gives back a lock.
     ///
     /// # Errors
     /// `Unsupported` where the kind has no locks, `Busy` when somebody else holds it.
-    async fn lock(
-        &self,
-        _call: &Call,
-        file: &FileId,
-        _range: LockRange,
-        _mode: LockMode,
-    ) -> Result<Lease> {
-        Err(RemoteError::Unsupported {
-            detail: format!("{file:?}: locks"),
-        })
+    async fn lock(&self, _call: &Call, file: &FileId, _range: LockRange, _mode: LockMode) -> Result<Lease> {
+        Err(RemoteError::Unsupported { detail: format!("{file:?}: locks") })
     }
 
     /// Figures for `df`, where the kind has them at hand: never asks anybody.

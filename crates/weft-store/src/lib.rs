@@ -6,8 +6,7 @@ mod records;
 
 pub use error::StoreError;
 pub use records::{
-    BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord,
-    ObjectRecord, Record,
+    BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, ObjectRecord, Record,
 };
 
 /// What every call of the store returns.

@@ -1,1 +1,3 @@
+//! The weft program.
+
 fn main() {}
