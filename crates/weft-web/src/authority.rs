@@ -120,9 +120,25 @@ mod tests {
     fn what_cannot_be_a_host_is_refused() {
         let long = format!("{}.org", "a.".repeat(125));
         for name in [
-            "README", "a..b", ".hidden", "example.org.", "127.1", "0x7f.0.0.1", "1", "user@example.org", "a b.org",
-            "example.org:0", "example.org:080", "example.org:99999", "example.org:", "a.org?x", "[::1", "a#b.c",
-            "-a.org", "a%2Eorg", &long,
+            "README",
+            "a..b",
+            ".hidden",
+            "example.org.",
+            "127.1",
+            "0x7f.0.0.1",
+            "1",
+            "user@example.org",
+            "a b.org",
+            "example.org:0",
+            "example.org:080",
+            "example.org:99999",
+            "example.org:",
+            "a.org?x",
+            "[::1",
+            "a#b.c",
+            "-a.org",
+            "a%2Eorg",
+            &long,
         ] {
             assert_eq!(read(name), None, "{name}");
         }

@@ -18,8 +18,7 @@ use crate::connect::{ConnectError, Connected, Connecting, Dialer};
 use crate::flow::Flow;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
-use crate::pool::Lent;
-use crate::target::{Target, place_of, same_host};
+use crate::target::{Target, place_of};
 
 /// Sends requests; knows every host.
 pub(crate) struct Client {
@@ -33,6 +32,8 @@ pub(crate) struct Client {
 pub(crate) struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
+    /// The URL that was asked for first.
+    pub asked: String,
     /// Where the answer came from in the end.
     pub url: Url,
     /// Every hop on the way.
@@ -91,11 +92,6 @@ impl Client {
         host
     }
 
-    /// The host, if it has been talked to since the start.
-    pub fn known_host(&self, authority: &Authority) -> Option<Arc<Host>> {
-        self.hosts.lock().get(authority).cloned()
-    }
-
     /// GETs a place, following redirects and waiting as the server asks, within the call's deadline.
     ///
     /// # Errors
@@ -110,6 +106,7 @@ impl Client {
         let mut redirects: Vec<String> = Vec::new();
         let mut slashed = false;
         let mut tries = 1;
+        let mut asked = None;
         loop {
             let visited = redirects.is_empty();
             let (scheme, status, headers, body, host) = match self.send(&target, conditions, visited).await {
@@ -122,13 +119,14 @@ impl Client {
             };
             let url = Url::parse(&target.url(scheme))
                 .map_err(|e| RemoteError::Failed { detail: format!("{}: {e}", target.url(scheme)) })?;
+            let asked = asked.get_or_insert_with(|| url.to_string());
             if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
                 body.drain().await;
                 self.wait_as_told(call, &url, status, &headers, &mut tries).await?;
                 continue;
             }
             let Some(next) = redirect_target(&url, status, &headers) else {
-                return Ok(Reply { status, headers, url, redirects, body, host, slashed });
+                return Ok(Reply { status, headers, asked: asked.clone(), url, redirects, body, host, slashed });
             };
             let next = next?;
             body.drain().await;
@@ -191,11 +189,12 @@ impl Client {
         let url = target.url(scheme);
         let mut fresh = false;
         loop {
-            let mut lent = match host.pool(scheme).lend(fresh, async || self.connect(&host, scheme, false).await).await {
+            let mut lent = match host.pool(scheme).lend(fresh, self.connect(&host, scheme, false)).await {
                 Ok(lent) => lent,
                 Err(error) => return Err(self.connect_failed(&host, target, error)),
             };
-            let request = self.request(&target.authority, scheme, &target.path_and_query, conditions, lent.is_http2())?;
+            let request =
+                self.request(&target.authority, scheme, &target.path_and_query, conditions, lent.is_http2())?;
             match lent.send(request).await {
                 Ok(response) => {
                     host.answered(visited, &*self.notes);
@@ -396,8 +395,3 @@ const HOSTS_MAX: usize = 1024;
 const TRIES_MAX: usize = 3;
 /// Pause before such a try when the server does not say when.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-
-/// Whether the place and a URL are on one host, for telling which links lie inside.
-pub(crate) fn on_same_host(place: &Place, url: &Url) -> bool {
-    place_of(url).is_some_and(|other| same_host(&place.authority, &other.authority))
-}

@@ -48,14 +48,18 @@ pub(crate) type Connecting<T> = std::result::Result<T, ConnectError>;
 impl ConnectError {
     pub fn into_remote(self, url: &str) -> RemoteError {
         match self {
-            ConnectError::NoSuchHost(why) => RemoteError::Unreachable { detail: format!("{url}: no such host ({why})") },
+            ConnectError::NoSuchHost(why) => {
+                RemoteError::Unreachable { detail: format!("{url}: no such host ({why})") }
+            }
             ConnectError::Unreachable(why) => RemoteError::Unreachable { detail: format!("{url}: {why}") },
             ConnectError::TimedOut(why) => RemoteError::TimedOut { detail: format!("{url}: {why}") },
             ConnectError::NotTls(why) => RemoteError::Unreachable {
                 detail: format!("{url}: nothing speaks TLS there ({why}), and plain http is not used for this host"),
             },
             // Not silence: what the store holds must not hide that somebody else may be answering.
-            ConnectError::Tls(why) => RemoteError::Denied { detail: format!("{url}: no trusted TLS connection: {why}") },
+            ConnectError::Tls(why) => {
+                RemoteError::Denied { detail: format!("{url}: no trusted TLS connection: {why}") }
+            }
         }
     }
 }

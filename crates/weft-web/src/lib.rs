@@ -4,6 +4,8 @@
 mod authority;
 mod client;
 mod connect;
+mod content;
+mod fetch;
 mod flow;
 mod freshness;
 mod host;
@@ -14,8 +16,10 @@ mod listing;
 mod name;
 mod options;
 mod pool;
+mod remote;
 mod tap;
 mod target;
 mod validator;
 
 pub use options::{Connector, WebOptions};
+pub use remote::Web;

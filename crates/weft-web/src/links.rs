@@ -26,10 +26,12 @@ pub(crate) struct Scope {
 /// Reads a page in pieces of any size, in bounded memory.
 pub(crate) struct LinkScanner {
     /// `None` once the page could not be read on.
-    rewriter: Option<HtmlRewriter<'static, fn(&[u8])>>,
+    rewriter: Option<Rewriter>,
     /// Shared with the rewriter's handler, which runs only inside `feed` and `finish`.
     found: Arc<Mutex<Found>>,
 }
+
+type Rewriter = HtmlRewriter<'static, fn(&[u8])>;
 
 struct Found {
     scope: Scope,
@@ -58,8 +60,10 @@ impl LinkScanner {
             Ok(())
         });
         let memory = MemorySettings::new().with_max_allowed_memory_usage(TAG_BYTES_MAX);
-        let settings =
-            Settings::new_send().append_element_content_handler(handler).with_memory_settings(memory).with_strict(false);
+        let settings = Settings::new_send()
+            .append_element_content_handler(handler)
+            .with_memory_settings(memory)
+            .with_strict(false);
         LinkScanner { rewriter: Some(HtmlRewriter::new(settings, discard as fn(&[u8]))), found }
     }
 
@@ -143,8 +147,16 @@ mod tests {
     #[test]
     fn links_inside_the_directory_are_found_whatever_the_pieces() {
         let expected = [
-            "/a/style.css", "/a/js/x.js", "/a/b.html", "/a/c/d.html", "/a/e", "/a/w", "/a/?p=1&q=2", "/a/sp%20ace.png",
-            "/a/..%2Fx", "/a/o.swf",
+            "/a/style.css",
+            "/a/js/x.js",
+            "/a/b.html",
+            "/a/c/d.html",
+            "/a/e",
+            "/a/w",
+            "/a/?p=1&q=2",
+            "/a/sp%20ace.png",
+            "/a/..%2Fx",
+            "/a/o.swf",
         ];
         for step in [1, 7, PAGE.len()] {
             assert_eq!(scan(PAGE, step), expected, "{step}");

@@ -97,10 +97,11 @@ impl Pool {
     ///
     /// # Errors
     /// Those of `connect`.
-    pub async fn lend<F>(self: &Arc<Self>, fresh: bool, connect: F) -> Connecting<Lent>
-    where
-        F: AsyncFn() -> Connecting<Connected>,
-    {
+    pub async fn lend(
+        self: &Arc<Self>,
+        fresh: bool,
+        connect: impl Future<Output = Connecting<Connected>> + Send,
+    ) -> Connecting<Lent> {
         if fresh {
             self.forget();
         } else if let Some(lent) = self.lend_shared().await {
@@ -116,7 +117,7 @@ impl Pool {
         if let Some(sender) = self.take_idle().await {
             return Ok(self.lent(Sender::Http1(sender), true, permit));
         }
-        self.add(connect().await?).await?;
+        self.add(connect.await?).await?;
         drop(opening);
         if let Some(lent) = self.lend_shared().await {
             return Ok(Lent { reused: false, ..lent });

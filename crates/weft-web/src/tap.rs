@@ -207,7 +207,6 @@ impl Learnt {
 }
 
 fn scanner(settings: &TapSettings) -> LinkScanner {
-    let scope =
-        Scope { dir: settings.dir.clone(), alias: settings.alias.clone(), links_max: settings.links_max };
+    let scope = Scope { dir: settings.dir.clone(), alias: settings.alias.clone(), links_max: settings.links_max };
     LinkScanner::new(settings.url.clone(), scope)
 }

@@ -153,7 +153,8 @@ mod tests {
         let plain = read_html(page!("apache-plain.html")).unwrap();
         check_names(&plain);
         assert_eq!(find(&plain, "a.txt").size, Figure::Unknown);
-        for page in [&page!("apache-fancy-sub.html")[..], page!("apache-table-sub.html"), page!("apache-plain-sub.html")]
+        for page in
+            [&page!("apache-fancy-sub.html")[..], page!("apache-table-sub.html"), page!("apache-plain-sub.html")]
         {
             check_sub(&read_html(page).unwrap());
         }

@@ -7,7 +7,8 @@ use super::{Index, Item, markup};
 /// Reads the list that http.server prints.
 pub(super) fn read(page: &str) -> Option<Index> {
     let (title, after) = markup::title_and_heading(page, "h1")?;
-    let (list, end) = after.trim_start().strip_prefix("<hr>")?.trim_start().strip_prefix("<ul>")?.split_once("</ul>")?;
+    let (list, end) =
+        after.trim_start().strip_prefix("<hr>")?.trim_start().strip_prefix("<ul>")?.split_once("</ul>")?;
     if !title.starts_with("Directory listing for ") || !end.trim_start().starts_with("<hr>") {
         return None;
     }
