@@ -59,8 +59,10 @@ pub enum DentryTarget {
 /// How a name became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DentrySource {
-    /// The directory's own listing has it.
+    /// The directory's own listing names it.
     Listed,
+    /// The directory's own listing names it and tells size and time, so that the listing vouches for those too.
+    Described,
     /// Something else named it (a page elsewhere links to it).
     Linked,
     /// Somebody asked for it and it was there (or was not).
@@ -76,6 +78,8 @@ pub struct DentryRecord {
     pub lease: Lease,
     /// How it became known.
     pub source: DentrySource,
+    /// When it became known or was last confirmed.
+    pub learnt: SystemTime,
 }
 
 /// What is known of a directory's listing as a whole.
