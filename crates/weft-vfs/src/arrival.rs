@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio::sync::watch;
 use weft_remote::{Audience, Body, Call, FileId, Lease, Piece, RemoteError};
-use weft_store::{BindingId, NewObject, NodeId, Object, StoreError, Writer};
+use weft_store::{BindingId, NewObject, NodeId, Object, Writer};
 
 use crate::figures::add;
 use crate::learn::{ListingMerge, Told};
@@ -208,8 +208,13 @@ impl Pump {
 
     async fn pump(&mut self, writer: &mut Writer) -> Result<Ended> {
         let patience = self.vfs.options.deadline;
+        let unclaimed_bytes_max = self.vfs.options.unclaimed_bytes_max;
+        let resumable = self.delivery.body.resumable;
+        let arrival = self.arrival.clone();
+        // The page that lists a directory is always taken whole.
+        let is_page = self.delivery.lists.is_some();
         loop {
-            if self.delivery.lists.is_none() && !self.wanted().await {
+            if !is_page && !Pump::wanted(&arrival, resumable, unclaimed_bytes_max).await {
                 return Ok(Ended::NobodyWants);
             }
             let next = tokio::time::timeout(patience, self.delivery.body.stream.next());
@@ -227,16 +232,15 @@ impl Pump {
     }
 
     /// Holds the source back while the readers are far enough behind; says whether to go on.
-    async fn wanted(&self) -> bool {
-        let arrival = &self.arrival;
+    async fn wanted(arrival: &Arrival, resumable: bool, unclaimed_bytes_max: u64) -> bool {
         let mut demand = arrival.demand.subscribe();
         let position = arrival.position.load(Ordering::SeqCst);
         loop {
             let claimed = arrival.claimed.load(Ordering::SeqCst);
             let limit = match claimed {
-                true if !self.delivery.body.resumable => u64::MAX,
+                true if !resumable => u64::MAX,
                 true => demand.borrow_and_update().saturating_add(AHEAD_BYTES),
-                false => (*demand.borrow_and_update()).max(self.vfs.options.unclaimed_bytes_max),
+                false => (*demand.borrow_and_update()).max(unclaimed_bytes_max),
             };
             if position < limit {
                 return true;
@@ -276,11 +280,15 @@ impl Pump {
             object.discard();
             return Ok(());
         }
-        if self.whole {
-            object.commit()?;
-            if let Some(length) = object.length() {
-                self.vfs.learn_length(node, length)?;
+        if !self.whole {
+            if let Some(inode) = self.vfs.inodes.get(node) {
+                inode.content.lock().unrecorded = true;
             }
+            return Ok(());
+        }
+        object.commit()?;
+        if let Some(length) = object.length() {
+            self.vfs.learn_length(node, length)?;
         }
         Ok(())
     }
@@ -319,11 +327,6 @@ impl Pump {
             }
         }
     }
-}
-
-/// Whether an error of the store means that it has no room.
-pub(crate) fn is_full(error: &StoreError) -> bool {
-    matches!(error, StoreError::Full { .. })
 }
 
 /// How far a body is let run ahead of the reader that wants it.

@@ -35,6 +35,8 @@ pub(crate) struct Content {
     pub(crate) pages_of: Option<u64>,
     /// Handles open on each object, by generation.
     pub(crate) open: Vec<(u64, u32)>,
+    /// Whether ranges came that the object's record does not have yet.
+    pub(crate) unrecorded: bool,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<(SystemTime, String)>,
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Call, FileKind, Name};
+use weft_remote::{FileKind, Name};
 use weft_store::{DentryTarget, NodeId, ObjectRecord, Record};
 
 use crate::content::Check;

@@ -56,9 +56,12 @@ impl Vfs {
         let Some(handle) = self.handles.remove(handle) else { return };
         let held = handle.content.lock().clone();
         if let Held::Object(object) = held {
-            handle.inode.content.lock().closed(object.generation());
-            if object.has_unrecorded_pieces()
-                && let Err(error) = object.commit()
+            let unrecorded = {
+                let mut content = handle.inode.content.lock();
+                content.closed(object.generation());
+                std::mem::take(&mut content.unrecorded)
+            };
+            if unrecorded && let Err(error) = object.commit()
             {
                 tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }

@@ -134,7 +134,7 @@ impl Vfs {
     /// Figures for `df`: those of the disk that holds the cache.
     pub fn stat_fs(&self) -> StatFs {
         let usage = self.store.usage();
-        StatFs { total: usage.disk_total_bytes, free: usage.disk_free_bytes }
+        StatFs { total: usage.total_bytes, free: usage.free_bytes }
     }
 
     pub(crate) fn default_owner(&self) -> DefaultOwner {
