@@ -208,7 +208,7 @@ impl Vfs {
                 return Err(inode_error(inode));
             }
             done.checked += 1;
-            done.changed += u64::from(before != after.map(|listing| listing.version));
+            done.changed += u64::from(before.is_some() && before != after.map(|listing| listing.version));
             return Ok(());
         }
         let gate = inode.gate.lock().await;
