@@ -157,11 +157,7 @@ impl Vfs {
     }
 
     /// Has a body from the middle of a file delivered into the object that it belongs to.
-    pub(crate) fn receive_range(
-        self: &Arc<Self>,
-        object: &Arc<Object>,
-        delivery: Delivery,
-    ) -> Result<Arc<Arrival>> {
+    pub(crate) fn receive_range(self: &Arc<Self>, object: &Arc<Object>, delivery: Delivery) -> Result<Arc<Arrival>> {
         let start = delivery.body.start;
         let writer = object.writer(start)?;
         let arrival = Arrival::new(object.clone(), start);

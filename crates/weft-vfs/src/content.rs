@@ -157,8 +157,7 @@ impl Vfs {
             None => self.inode(body_node).ok(),
         };
         let is_page = lists.is_some();
-        let delivery =
-            Delivery { node: body_node, binding, body, lease, audience, owner_uid: call.caller.uid, lists };
+        let delivery = Delivery { node: body_node, binding, body, lease, audience, owner_uid: call.caller.uid, lists };
         let register = |arrival: &Arc<Arrival>| match &target {
             Some(dir) if is_page => dir.content.lock().arrivals.push(arrival.clone()),
             Some(inode) => adopt(inode, arrival, lease),

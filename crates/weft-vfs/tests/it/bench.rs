@@ -9,7 +9,9 @@ use tokio::runtime::Handle;
 use weft_remote::fake::{Fake, Promise};
 use weft_remote::{Call, Caller, Name};
 use weft_store::{Store, StoreOptions};
-use weft_vfs::{Binding, Freshness, HandleId, Looked, NodeId, Notices, Opened, Policies, Stat, Vfs, VfsError, VfsOptions};
+use weft_vfs::{
+    Binding, Freshness, HandleId, Looked, NodeId, Notices, Opened, Policies, Stat, Vfs, VfsError, VfsOptions,
+};
 
 pub const USER: Caller = Caller { uid: 1000, gid: 1000, pid: 1 };
 

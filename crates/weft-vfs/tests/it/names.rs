@@ -116,10 +116,8 @@ async fn a_spent_lease_is_checked_at_the_use_and_not_at_the_lookup() {
     bench.fake.adjust(|terms| terms.promise = Promise::Spent);
     let first = bench.walk("fake/a/b/hello.txt").await.expect("the file");
     bench.fake.reset_counts();
-    let Looked::Entry { stat, ttl } = bench
-        .lookup(bench.walk("fake/a/b").await.expect("a directory").node, "hello.txt")
-        .await
-        .expect("an answer")
+    let Looked::Entry { stat, ttl } =
+        bench.lookup(bench.walk("fake/a/b").await.expect("a directory").node, "hello.txt").await.expect("an answer")
     else {
         panic!("the file is there");
     };
