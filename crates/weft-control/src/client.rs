@@ -1,9 +1,12 @@
 //! The client half: one request at a time, synchronous.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::protocol::{Outcome, Reply, Request, Response, Verb};
 use crate::{
@@ -122,15 +125,30 @@ impl Client {
     /// # Errors
     /// As for every call; `Io` also when the daemon has not ended in time.
     pub fn unmount(mut self, lazy: bool) -> Result<(), ControlError> {
+        let daemon = self.process()?;
         match self.ask(Verb::Unmount { lazy }, MIDDLE)? {
             Reply::Unmounted => {}
             other => return Err(unexpected(&other)),
         }
-        let mut rest = [0; 1];
-        match self.stream.read(&mut rest) {
+        let Some(daemon) = daemon else { return Ok(()) };
+        // A process descriptor becomes readable when the process ends (pidfd_open(2)).
+        let mut end = [PollFd::new(&daemon, PollFlags::IN)];
+        let patience = Timespec { tv_sec: MIDDLE.as_secs() as i64, tv_nsec: 0 };
+        match poll(&mut end, Some(&patience)) {
+            Ok(0) => Err(ControlError::io(&self.socket)(std::io::ErrorKind::TimedOut.into())),
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(()),
-            Err(error) => Err(ControlError::io(&self.socket)(error)),
+            Err(error) => Err(ControlError::io(&self.socket)(error.into())),
+        }
+    }
+
+    /// A descriptor of the process at the other end; none when it has ended already.
+    fn process(&self) -> Result<Option<OwnedFd>, ControlError> {
+        let io = |error: rustix::io::Errno| ControlError::io(&self.socket)(error.into());
+        let peer = rustix::net::sockopt::socket_peercred(self.stream.get_ref()).map_err(io)?;
+        match rustix::process::pidfd_open(peer.pid, rustix::process::PidfdFlags::empty()) {
+            Ok(process) => Ok(Some(process)),
+            Err(rustix::io::Errno::SRCH) => Ok(None),
+            Err(error) => Err(io(error)),
         }
     }
 

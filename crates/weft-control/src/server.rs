@@ -56,10 +56,21 @@ impl Server {
         &self.socket
     }
 
-    /// Serves until the future is dropped.
-    pub async fn serve(self, daemon: Arc<dyn Daemon>) {
-        let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    /// Serves until `stop` is ready; then waits a little for the answers that are under way.
+    pub async fn serve(self, daemon: Arc<dyn Daemon>, stop: impl Future<Output = ()> + Send) {
         let mut connections = JoinSet::new();
+        tokio::select! {
+            () = self.accept(&mut connections, daemon) => {}
+            () = stop => {}
+        }
+        let ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_WORDS, ended).await.is_err() {
+            tracing::debug!("control connections were cut off");
+        }
+    }
+
+    async fn accept(&self, connections: &mut JoinSet<()>, daemon: Arc<dyn Daemon>) {
+        let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let seat = Arc::clone(&seats).acquire_owned().await.expect("the semaphore is never closed");
             while connections.try_join_next().is_some() {}
@@ -117,8 +128,12 @@ async fn converse(stream: UnixStream, access: Access, daemon: &dyn Daemon) -> io
         }
         match answer(&line, uid, access, daemon).await {
             Ok(replies) => {
+                let last = replies.iter().any(|reply| matches!(reply, Reply::Unmounted));
                 for reply in replies {
                     send(&mut stream, Outcome::Ok(reply)).await?;
+                }
+                if last {
+                    return Ok(());
                 }
             }
             Err(refusal) => send(&mut stream, Outcome::Error(refusal)).await?,
@@ -210,6 +225,8 @@ fn in_lines(names: Vec<crate::NameInfo>) -> Vec<Reply> {
 const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may be silent, or not read what it asked for.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How long answers under way may take when the server stops.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Before accepting again when the process has no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A name takes at most 255 bytes, twice that in hex, and a few figures: far below a line's limit.

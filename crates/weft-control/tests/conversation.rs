@@ -80,7 +80,7 @@ fn served(allow_other: bool) -> Served {
         Server::bind(&sockets, Access { owner_uid, allow_other }).expect("bound")
     };
     let socket = server.socket().to_owned();
-    runtime.spawn(server.serve(Arc::new(Answering { mountpoint: mountpoint.clone() })));
+    runtime.spawn(server.serve(Arc::new(Answering { mountpoint: mountpoint.clone() }), std::future::pending()));
     Served { _runtime: runtime, socket, dir, mountpoint }
 }
 

@@ -47,12 +47,20 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
         runtime.handle(),
     )?;
     let daemon = Arc::new(MountDaemon::new(vfs, &resolved));
-    runtime.spawn(server.serve(daemon.clone()));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let stopped = async {
+        // An error means that the sender is gone, which is to stop as well.
+        let _ = stopped.await;
+    };
+    let serving = runtime.spawn(server.serve(daemon.clone(), stopped));
     runtime.spawn(unmount_on_signal(daemon));
     ready.mounted();
 
     let ended = mounted.wait();
     store.flush()?;
+    drop(stop);
+    // The verb that asked for the end gets its answer before the process goes.
+    let _ = runtime.block_on(serving);
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
     ended.context("the mount ended")
 }
