@@ -1,6 +1,7 @@
 //! What can go wrong in the store.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// Why the store could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +47,32 @@ pub enum StoreError {
         path: PathBuf,
         /// The system's error.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The database refused.
     #[error("the index of the cache cannot be used: {0}")]
     Index(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl StoreError {
+    /// What the system said about a file, in the words of the store.
+    pub(crate) fn from_io(path: &Path, source: io::Error) -> StoreError {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { path: path.into() },
+            _ => StoreError::Io { path: path.into(), source },
+        }
+    }
+
+    /// Whether asking again later may help.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            StoreError::Full { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::Missing { .. }
+            | StoreError::InUse { .. }
+            | StoreError::Io { .. }
+            | StoreError::Index(_) => true,
+            StoreError::WrongLength { .. } => false,
+        }
+    }
 }

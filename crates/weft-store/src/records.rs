@@ -5,6 +5,8 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use weft_remote::{Attributes, Audience, Completeness, FileId, Lease, Name, Origin, Version};
 
+use crate::PIECE_BYTES;
+
 /// The durable number of a file in this store; also the inode number that the kernel sees. 0 is never used,
 /// 1 is the root of the mount; numbers below 4096 are kept for directories of weft's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -59,8 +61,10 @@ pub enum DentryTarget {
 /// How a name became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DentrySource {
-    /// The directory's own listing has it.
+    /// The directory's own listing names it.
     Listed,
+    /// The directory's own listing names it and tells size and time, so that the listing vouches for those too.
+    Described,
     /// Something else named it (a page elsewhere links to it).
     Linked,
     /// Somebody asked for it and it was there (or was not).
@@ -76,6 +80,8 @@ pub struct DentryRecord {
     pub lease: Lease,
     /// How it became known.
     pub source: DentrySource,
+    /// When it became known or was last confirmed.
+    pub learnt: SystemTime,
 }
 
 /// What is known of a directory's listing as a whole.
@@ -112,8 +118,42 @@ pub struct ObjectRecord {
     pub checked: SystemTime,
     /// Distinguishes the files that held versions of this node; part of the file's name on disk.
     pub generation: u64,
-    /// Checksum (XXH3, 64 bits) of each piece that is present, in order of offset; `None` for a piece that is not.
-    pub pieces: Vec<Option<u64>>,
+    /// The pieces that are present, in order: number (offset divided by [`PIECE_BYTES`](crate::PIECE_BYTES)) and
+    /// checksum (XXH3, 64 bits).
+    pub pieces: Vec<(u32, u64)>,
+}
+
+impl ObjectRecord {
+    /// Whether every byte of the file is held.
+    pub fn is_complete(&self) -> bool {
+        self.pieces.len() as u64 == self.length.div_ceil(PIECE_BYTES)
+    }
+
+    /// How many bytes of the file are held.
+    pub fn held_bytes(&self) -> u64 {
+        self.pieces.iter().map(|(piece, _)| piece_length(*piece, self.length)).sum()
+    }
+
+    /// Whether the fields agree with each other: the pieces are in order and lie in the file.
+    pub(crate) fn is_sound(&self) -> bool {
+        let ordered = self.pieces.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        ordered && self.pieces.last().is_none_or(|(piece, _)| piece_length(*piece, self.length) > 0)
+    }
+
+    /// What the held bytes take on disk, in whole blocks.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.pieces.iter().map(|(piece, _)| piece_length(*piece, self.length).next_multiple_of(BLOCK_BYTES)).sum()
+    }
+
+    /// First byte after the last piece that is present.
+    pub(crate) fn end(&self) -> u64 {
+        self.pieces.last().map_or(0, |(piece, _)| u64::from(*piece) * PIECE_BYTES + piece_length(*piece, self.length))
+    }
+}
+
+/// Length of a piece of a file of `length` bytes; zero when it lies after the end.
+pub(crate) fn piece_length(piece: u32, length: u64) -> u64 {
+    length.saturating_sub(u64::from(piece) * PIECE_BYTES).min(PIECE_BYTES)
 }
 
 /// One change to the index.
@@ -126,3 +166,6 @@ pub enum Record {
     /// Sets or removes what is known of a listing.
     Listing(NodeId, Option<ListingRecord>),
 }
+
+/// What file systems commonly allocate at least.
+const BLOCK_BYTES: u64 = 4096;

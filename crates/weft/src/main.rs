@@ -4,6 +4,7 @@
 mod cli;
 mod cmd;
 mod config;
+mod daemon;
 mod exit;
 mod output;
 mod ready;

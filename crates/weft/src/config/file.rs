@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::{Freshness, Settings, TreeRule, nearest, parse_duration};
+use super::{Freshness, Settings, TreeRule, nearest, parse_duration, parse_freshness};
 
 /// What is wrong with a configuration file: all of it, in the order of the lines.
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl Reader<'_> {
 
     fn freshness(&mut self, value: &Value<'_>) -> Option<Freshness> {
         let text = self.text_of("freshness", value, "\"manual\", \"ttl=10m\", \"http\" or \"always\"")?;
-        match Freshness::parse(&text) {
+        match parse_freshness(&text) {
             Ok(freshness) => Some(freshness),
             Err(sentence) => self.refuse(value, sentence),
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Freshness, nearest, parse_duration};
+use super::{Freshness, nearest, parse_duration, parse_freshness};
 
 /// What the options say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             ("foreground", None) => options.foreground = true,
             ("cache", Some(dir)) if !dir.is_empty() => options.cache = Some(PathBuf::from(dir)),
             ("config", Some(file)) if !file.is_empty() => options.config = Some(PathBuf::from(file)),
-            ("freshness", Some(policy)) => options.freshness = Some(Freshness::parse(policy)?),
+            ("freshness", Some(policy)) => options.freshness = Some(parse_freshness(policy)?),
             ("deadline", Some(time)) => options.deadline = Some(parse_duration(time)?),
             ("suid" | "dev", None) => {
                 return Err(format!("option `{option}`: weft always mounts nosuid,nodev"));

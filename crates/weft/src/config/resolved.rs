@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{FileError, Freshness, MountOptions, Settings, Source, WebSettings, load_file, show_duration};
+use super::{
+    FileError, Freshness, MountOptions, Settings, Source, WebSettings, load_file, show_duration, show_freshness,
+};
 
 /// Everything that a mount needs to know, each thing decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +158,7 @@ impl Resolved {
                 "deadline": show_duration(self.deadline),
                 "allow_other": self.allow_other,
                 "threads": self.threads,
-                "freshness": self.freshness.to_string(),
+                "freshness": show_freshness(self.freshness),
             },
             "cache": { "dir": self.cache_dir },
             "web": {
@@ -175,7 +177,7 @@ impl Resolved {
             },
             "tree": self.trees.iter().map(|rule| json!({
                 "path": rule.path,
-                "freshness": rule.freshness.to_string(),
+                "freshness": show_freshness(rule.freshness),
             })).collect::<Vec<_>>(),
         })
     }

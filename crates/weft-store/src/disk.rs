@@ -1,0 +1,176 @@
+//! Every file operation of the store passes here, so that a test can make the nth write fail.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// The way to the disk. Costs nothing outside of tests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk {
+    #[cfg(test)]
+    pub(crate) faults: std::sync::Arc<Faults>,
+}
+
+/// An open file with positioned reads and writes.
+#[derive(Debug)]
+pub(crate) struct DiskFile {
+    file: File,
+    #[cfg(test)]
+    faults: std::sync::Arc<Faults>,
+}
+
+impl Disk {
+    /// Makes a file that must not exist, for reading and writing by this user alone.
+    pub(crate) fn create_new(&self, path: &Path) -> io::Result<DiskFile> {
+        self.open_with(path, OpenOptions::new().create_new(true))
+    }
+
+    /// Opens a file for reading and writing; makes it when it is not there.
+    pub(crate) fn open_or_create(&self, path: &Path) -> io::Result<DiskFile> {
+        self.open_with(path, OpenOptions::new().create(true).truncate(false))
+    }
+
+    /// Opens a file that exists, for reading and writing.
+    pub(crate) fn open(&self, path: &Path) -> io::Result<DiskFile> {
+        self.open_with(path, &mut OpenOptions::new())
+    }
+
+    /// Removes a file; one that is not there is as good as removed.
+    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Gives a file another name.
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    /// Makes a directory and those above it, for this user alone; one that exists is left as it is.
+    pub(crate) fn make_dir(&self, path: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)
+    }
+
+    /// Makes names that were given in a directory durable.
+    pub(crate) fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    /// Takes the lock of a cache directory for as long as the file is open; `None` when somebody else has it.
+    pub(crate) fn lock(&self, path: &Path) -> io::Result<Option<DiskFile>> {
+        let file = self.open_or_create(path)?;
+        match flock(&file.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Free bytes (for this user) and all bytes of the file system that holds `path`.
+    pub(crate) fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
+        let figures = rustix::fs::statvfs(path)?;
+        let unit = figures.f_frsize;
+        Ok((figures.f_bavail.saturating_mul(unit), figures.f_blocks.saturating_mul(unit)))
+    }
+
+    fn open_with(&self, path: &Path, options: &mut OpenOptions) -> io::Result<DiskFile> {
+        let file = options.read(true).write(true).mode(0o600).open(path)?;
+        Ok(DiskFile {
+            file,
+            #[cfg(test)]
+            faults: self.faults.clone(),
+        })
+    }
+}
+
+impl DiskFile {
+    /// Writes all of `bytes` at `offset`.
+    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        #[cfg(test)]
+        self.faults.before_write()?;
+        self.file.write_all_at(bytes, offset)
+    }
+
+    /// Fills as much of `buffer` from `offset` on as the file has, and tells how much that was.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Length of the file in bytes.
+    pub(crate) fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Sets the length of the file in bytes.
+    pub(crate) fn set_len(&self, length: u64) -> io::Result<()> {
+        #[cfg(test)]
+        self.faults.before_write()?;
+        self.file.set_len(length)
+    }
+
+    /// Makes what was written durable.
+    pub(crate) fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+impl AsFd for DiskFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Faults to order: which writes fail with "no space left".
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    plan: parking_lot::Mutex<Option<Plan>>,
+}
+
+#[cfg(test)]
+#[derive(Debug)]
+struct Plan {
+    succeed: u64,
+    fail: u64,
+}
+
+#[cfg(test)]
+impl Faults {
+    /// Lets `succeed` writes pass, then fails `fail` writes, then passes all.
+    pub(crate) fn full_after(&self, succeed: u64, fail: u64) {
+        *self.plan.lock() = Some(Plan { succeed, fail });
+    }
+
+    /// Passes all writes again.
+    pub(crate) fn clear(&self) {
+        *self.plan.lock() = None;
+    }
+
+    fn before_write(&self) -> io::Result<()> {
+        let mut plan = self.plan.lock();
+        match plan.as_mut() {
+            Some(plan) if plan.succeed > 0 => plan.succeed -= 1,
+            Some(plan) if plan.fail > 0 => {
+                plan.fail -= 1;
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

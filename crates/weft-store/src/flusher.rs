@@ -1,0 +1,163 @@
+//! The one thread that writes the index to the database.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::database::{Begun, Database, Fault, Place, Snapshot};
+use crate::index::{Failure, Index, Inner};
+use crate::stage::Stage;
+use crate::{Result, StoreError};
+
+/// The running flusher. Dropping it writes what is left and waits for the end.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    index: Arc<Index>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Flusher {
+    /// Starts the thread.
+    pub(crate) fn start(index: Arc<Index>, place: Place, database: Database) -> Result<Flusher> {
+        let mut worker = Worker { index: Arc::clone(&index), place, database: Some(database), telling: false };
+        let thread = std::thread::Builder::new()
+            .name("weft-flush".into())
+            .spawn(move || worker.run())
+            .map_err(|error| StoreError::Index(Box::new(error)))?;
+        Ok(Flusher { index, thread: Some(thread) })
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.index.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker {
+    index: Arc<Index>,
+    place: Place,
+    /// `None` after a failure, until it could be opened again.
+    database: Option<Database>,
+    /// Whether the failure that lasts has been told.
+    telling: bool,
+}
+
+impl Worker {
+    fn run(&mut self) {
+        loop {
+            let (stage, broken, stopping) = {
+                let mut inner = self.index.wait_for_work();
+                inner.wanted = false;
+                (take_stage(&mut inner), std::mem::take(&mut inner.broken), inner.stopping)
+            };
+            let outcome = self.round(stage.as_deref(), broken);
+            let failed = outcome.is_err();
+            if let Some(stage) = stage.filter(|_| !failed) {
+                self.remove_doomed(&stage);
+            }
+            self.publish(outcome);
+            if stopping && (failed || self.index.lock().current.is_empty()) {
+                return;
+            }
+        }
+    }
+
+    /// Opens the database if need be and writes the stage; a new snapshot when either happened.
+    fn round(&mut self, stage: Option<&Stage>, broken: bool) -> Result<Option<Snapshot>> {
+        let path = self.place.path();
+        let reopened = if broken || self.database.is_none() { Some(self.reopen()?) } else { None };
+        let Some(stage) = stage else { return Ok(reopened) };
+        let fault = match self.database().write(stage) {
+            Ok(snapshot) => return Ok(Some(snapshot)),
+            Err(fault) => fault,
+        };
+        // After any failure the library wants to be opened again; readers need that as well. What came of it
+        // is tried with the stage only if it was damage, for a disk that was full a moment ago still is.
+        let snapshot = self.reopen()?;
+        match fault {
+            Fault::Damage(_) | Fault::Earlier => {
+                self.database().write(stage).map(Some).map_err(|fault| fault.into_error(&path))
+            }
+            Fault::System(_) => {
+                self.index.lock().snapshot = Arc::new(snapshot);
+                Err(fault.into_error(&path))
+            }
+        }
+    }
+
+    fn remove_doomed(&self, stage: &Stage) {
+        for path in &stage.doomed {
+            if let Err(error) = self.place.disk.remove(path) {
+                self.place.troubles.tell(format!("{}: could not be removed: {error}", path.display()));
+            }
+        }
+    }
+
+    fn reopen(&mut self) -> Result<Snapshot> {
+        if let Some(database) = self.database.take() {
+            database.abandon();
+        }
+        let (database, begun) = self.place.open()?;
+        let path = self.place.path();
+        if begun == Begun::Anew {
+            let lasting = self.index.lock().lasting.clone();
+            let mut stage = Stage::default();
+            lasting.into_iter().for_each(|(key, value)| stage.put((key, Some(value))));
+            database.write(&stage).map_err(|fault| fault.into_error(&path))?;
+            self.index.lock().begun_anew += 1;
+        }
+        let snapshot = database.snapshot().map_err(|fault| fault.into_error(&path))?;
+        self.database = Some(database);
+        Ok(snapshot)
+    }
+
+    fn publish(&mut self, outcome: Result<Option<Snapshot>>) {
+        let mut inner = self.index.lock();
+        match outcome {
+            Ok(snapshot) => {
+                if let Some(snapshot) = snapshot {
+                    inner.snapshot = Arc::new(snapshot);
+                }
+                if let Some(stage) = inner.flushing.take() {
+                    inner.durable = stage.last;
+                }
+                inner.failure = None;
+                self.telling = false;
+            }
+            Err(error) => {
+                inner.failures += 1;
+                let words = error.to_string();
+                inner.failure = Some(match error {
+                    StoreError::Full { .. } => Failure::Full,
+                    _ => Failure::Other(words.clone()),
+                });
+                if !std::mem::replace(&mut self.telling, true) {
+                    let path = self.place.path();
+                    self.place.troubles.tell(format!(
+                        "{}: changes to the index could not be written ({words}); they are kept in memory and \
+                         tried again",
+                        path.display()
+                    ));
+                }
+            }
+        }
+        drop(inner);
+        self.index.tell_done();
+    }
+
+    fn database(&self) -> &Database {
+        self.database.as_ref().expect("opened at the start of the round")
+    }
+}
+
+/// The stage to write: the one that failed before, or else the current one.
+fn take_stage(inner: &mut Inner) -> Option<Arc<Stage>> {
+    if inner.flushing.is_none() && !inner.current.is_empty() {
+        inner.flushing = Some(Arc::new(std::mem::take(&mut inner.current)));
+    }
+    inner.flushing.clone()
+}

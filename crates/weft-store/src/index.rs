@@ -1,0 +1,328 @@
+//! The index: names, attributes and objects by key, visible at once and durable soon.
+//!
+//! A change goes into the *current* stage in memory and is visible from then on. The flusher, one thread, takes the
+//! current stage as the *flushing* one and writes it to the database in one durable transaction; meanwhile changes
+//! gather in a new current stage. Readers look at the current stage, the flushing stage and the database, in this
+//! order, and never wait for a write. The current stage has a maximum, at which changes wait for the flusher: that
+//! is the backpressure. When the database fails (a full disk), the flushing stage stays and is tried again, and a
+//! change that finds both stages full is refused.
+//!
+//! A database that fails is opened again by the flusher, which sets a damaged one aside; the few facts that must
+//! outlive even that (the numbers of bindings, the seed) are kept in memory as *lasting* and written to the new one.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::database::{Fault, Pairs, Place, Snapshot};
+use crate::flusher::Flusher;
+use crate::key::{self, Key};
+use crate::stage::{Change, Patch, Stage};
+use crate::value::Value;
+use crate::{Result, StoreError};
+
+/// The index of one store.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// Guards the stages and the flusher's state; held for no I/O. Taken last of all locks of the store.
+    inner: Mutex<Inner>,
+    /// The flusher waits here for work.
+    work: Condvar,
+    /// Everybody else waits here for the flusher.
+    done: Condvar,
+    path: PathBuf,
+    flush_interval: Duration,
+}
+
+/// What the index and its flusher share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) current: Stage,
+    pub(crate) flushing: Option<Arc<Stage>>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) lasting: BTreeMap<Key, Value>,
+    /// Number of the newest change.
+    applied: u64,
+    /// Number of the newest change that is durable.
+    pub(crate) durable: u64,
+    /// Why the last flush failed; `None` when it did not.
+    pub(crate) failure: Option<Failure>,
+    /// How many flushes failed.
+    pub(crate) failures: u64,
+    /// Somebody waits: flush now.
+    pub(crate) wanted: bool,
+    /// Somebody could not read: open the database again.
+    pub(crate) broken: bool,
+    pub(crate) stopping: bool,
+    /// How many databases were begun in this life of the daemon because one was damaged.
+    pub(crate) begun_anew: u64,
+}
+
+/// Why a flush failed, to be told more than once.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    Full,
+    Other(String),
+}
+
+impl Index {
+    /// Opens the database and starts the flusher.
+    pub(crate) fn open(place: Place, flush_interval: Duration) -> Result<(Arc<Index>, Flusher)> {
+        let (database, _) = place.open()?;
+        let snapshot = database.snapshot().map_err(|fault| fault.into_error(&place.path()))?;
+        let inner = Inner {
+            current: Stage::default(),
+            flushing: None,
+            snapshot: Arc::new(snapshot),
+            lasting: BTreeMap::new(),
+            applied: 0,
+            durable: 0,
+            failure: None,
+            failures: 0,
+            wanted: false,
+            broken: false,
+            stopping: false,
+            begun_anew: 0,
+        };
+        let index = Arc::new(Index {
+            inner: Mutex::new(inner),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            path: place.path(),
+            flush_interval,
+        });
+        let flusher = Flusher::start(Arc::clone(&index), place, database)?;
+        Ok((index, flusher))
+    }
+
+    /// The newest value under `key`.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>> {
+        self.reading(
+            |inner| match inner.staged(key) {
+                Some(value) => Staged::Known(value.clone()),
+                None => Staged::Ask(Arc::clone(&inner.snapshot), ()),
+            },
+            |snapshot, ()| snapshot.get(key),
+        )
+    }
+
+    /// The first `limit` pairs whose keys start with `prefix`, after `after` if given, in order.
+    pub(crate) fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Pairs> {
+        let end = key::after_prefix(prefix).expect("prefixes start with a tag, which is ASCII");
+        let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
+        self.reading(
+            |inner| {
+                let stages: Vec<&Stage> = std::iter::once(&inner.current).chain(inner.flushing.as_deref()).collect();
+                let patch = Patch::take(&stages, from, &end, limit);
+                Staged::Ask(Arc::clone(&inner.snapshot), patch)
+            },
+            |snapshot, patch| {
+                let room = limit.saturating_add(patch.hidden_max());
+                let below = match patch.cut() {
+                    Some(cut) => snapshot.range(from, &just_after(cut), room)?,
+                    None => snapshot.range(from, &end, room)?,
+                };
+                Ok(patch.lay_over(below, limit))
+            },
+        )
+    }
+
+    /// Makes all changes visible at once, and the `doomed` files removed once they are durable.
+    ///
+    /// # Errors
+    /// When the changes do not fit since the database cannot be written.
+    pub(crate) fn apply(&self, changes: Vec<Change>, doomed: Option<PathBuf>) -> Result<()> {
+        let mut inner = self.inner.lock();
+        while inner.current.bytes >= STAGE_BYTES_MAX {
+            self.wait_for_room(&mut inner)?;
+        }
+        if inner.stopping {
+            return Err(closed());
+        }
+        inner.applied += 1;
+        inner.current.last = inner.applied;
+        if inner.current.since.is_none() {
+            inner.current.since = Some(Instant::now());
+            self.work.notify_one();
+        }
+        for change in changes {
+            inner.current.put(change);
+        }
+        if let Some(path) = doomed {
+            inner.current.doom(path);
+        }
+        Ok(())
+    }
+
+    /// Applies a change that must outlive even the loss of the database.
+    pub(crate) fn apply_lasting(&self, key: Key, value: Value) -> Result<()> {
+        self.apply(vec![(key.clone(), Some(value.clone()))], None)?;
+        self.remember(key, value);
+        Ok(())
+    }
+
+    /// Keeps a pair that is in the database already, for the case that the database is lost.
+    pub(crate) fn remember(&self, key: Key, value: Value) {
+        self.inner.lock().lasting.insert(key, value);
+    }
+
+    /// Waits until everything applied so far is durable.
+    ///
+    /// # Errors
+    /// When it could not be written; it stays in memory and is tried again.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let mut inner = self.inner.lock();
+        let (target, failures) = (inner.applied, inner.failures);
+        while inner.durable < target {
+            if let Some(failure) = inner.failure.as_ref().filter(|_| inner.failures > failures || inner.stopping) {
+                return Err(failure.to_error(self));
+            }
+            inner.wanted = true;
+            self.work.notify_one();
+            self.done.wait(&mut inner);
+        }
+        Ok(())
+    }
+
+    /// How many databases were begun because one was damaged while in use.
+    pub(crate) fn begun_anew(&self) -> u64 {
+        self.inner.lock().begun_anew
+    }
+
+    /// Asks the flusher to write what is left and end.
+    pub(crate) fn stop(&self) {
+        self.inner.lock().stopping = true;
+        self.work.notify_one();
+    }
+
+    /// For the flusher: waits until there is something to do.
+    pub(crate) fn wait_for_work(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.inner.lock();
+        loop {
+            if inner.stopping || inner.wanted || inner.broken {
+                return inner;
+            }
+            let due = match (&inner.flushing, inner.current.since) {
+                // A stage that failed is tried again, not too often.
+                (Some(_), _) => Some(Instant::now() + self.flush_interval.max(RETRY_INTERVAL)),
+                (None, Some(since)) => Some(since + self.flush_interval),
+                (None, None) => None,
+            };
+            let timed_out = match due {
+                Some(due) => self.work.wait_until(&mut inner, due).timed_out(),
+                None => {
+                    self.work.wait(&mut inner);
+                    false
+                }
+            };
+            if timed_out {
+                return inner;
+            }
+        }
+    }
+
+    /// For the flusher: the shared state.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// For the flusher: wakes everybody who waits for it.
+    pub(crate) fn tell_done(&self) {
+        self.done.notify_all();
+    }
+
+    /// Reads under the lock what the stages know and, without the lock, what the database knows. A database that
+    /// fails is opened again by the flusher, and the reading done once more.
+    fn reading<P, T>(
+        &self,
+        look: impl Fn(&Inner) -> Staged<T, P>,
+        read: impl Fn(&Snapshot, P) -> Result<T, Fault>,
+    ) -> Result<T> {
+        for _ in 1..READ_TRIES {
+            let (snapshot, patch) = match look(&self.inner.lock()) {
+                Staged::Known(value) => return Ok(value),
+                Staged::Ask(snapshot, patch) => (snapshot, patch),
+            };
+            match read(&snapshot, patch) {
+                Ok(value) => return Ok(value),
+                Err(fault) => self.wait_for_another(snapshot, fault)?,
+            }
+        }
+        Err(StoreError::Index(Box::new(Fault::Earlier)))
+    }
+
+    fn wait_for_another(&self, failed: Arc<Snapshot>, fault: Fault) -> Result<()> {
+        let deadline = Instant::now() + REOPEN_WAIT_MAX;
+        let mut inner = self.inner.lock();
+        let failures = inner.failures;
+        while Arc::ptr_eq(&failed, &inner.snapshot) {
+            inner.broken = true;
+            self.work.notify_one();
+            let given_up = inner.stopping || inner.failures > failures;
+            if given_up || self.done.wait_until(&mut inner, deadline).timed_out() {
+                return Err(fault.into_error(&self.path));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(&self, inner: &mut MutexGuard<'_, Inner>) -> Result<()> {
+        if let Some(failure) = &inner.failure {
+            return Err(failure.to_error(self));
+        }
+        if inner.stopping {
+            return Err(closed());
+        }
+        inner.wanted = true;
+        self.work.notify_one();
+        self.done.wait(inner);
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// What the stages say of a key: nothing, that it is gone, or its value.
+    fn staged(&self, key: &[u8]) -> Option<&Option<Value>> {
+        let flushing = || self.flushing.as_ref().and_then(|stage| stage.pairs.get(key));
+        self.current.pairs.get(key).or_else(flushing)
+    }
+}
+
+impl Failure {
+    fn to_error(&self, index: &Index) -> StoreError {
+        match self {
+            Failure::Full => StoreError::Full { path: index.path.clone() },
+            Failure::Other(words) => StoreError::Index(words.clone().into()),
+        }
+    }
+}
+
+/// What a look at the stages gave.
+enum Staged<T, P> {
+    Known(T),
+    Ask(Arc<Snapshot>, P),
+}
+
+/// The answer to whoever still holds an object when its store is gone.
+fn closed() -> StoreError {
+    StoreError::Index("the store is closed".into())
+}
+
+fn just_after(key: &Key) -> Key {
+    let mut next = key.to_vec();
+    next.push(0);
+    next.into()
+}
+
+/// Memory that each of the two stages may take before changes wait; one call's changes may go beyond it.
+pub(crate) const STAGE_BYTES_MAX: usize = 4 << 20;
+/// How often a stage that could not be written is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a read is tried on a database that is opened again in between.
+const READ_TRIES: u32 = 3;
+/// How long a read waits for the database to be opened again.
+const REOPEN_WAIT_MAX: Duration = Duration::from_secs(5);

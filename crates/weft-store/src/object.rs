@@ -1,0 +1,372 @@
+//! The content of one version of a file, whole or in part, in a file of its own.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weft_remote::{Audience, Lease, Version};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::disk::DiskFile;
+use crate::pieces::{Pieces, Trust};
+use crate::records::piece_length;
+use crate::shelf::Shelf;
+use crate::{NodeId, ObjectRecord, PIECE_BYTES, Result, StoreError, Writer};
+
+/// What a new object is made from.
+#[derive(Clone, Debug)]
+pub struct NewObject {
+    /// Which version the bytes will be of.
+    pub version: Version,
+    /// Length of the file in bytes, where announced.
+    pub length: Option<u64>,
+    /// How long the content may be trusted.
+    pub lease: Lease,
+    /// Who may be shown it.
+    pub audience: Audience,
+    /// The user whose read brings it here.
+    pub owner_uid: u32,
+}
+
+/// The content of one version of one file.
+///
+/// All callers share one `Object` per version; its file is open as long as somebody holds it, so removing or
+/// replacing the object takes nothing away from a reader. Bytes can be read as soon as a writer has appended them.
+#[derive(Debug)]
+pub struct Object {
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) node: NodeId,
+    pub(crate) generation: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) file: DiskFile,
+    version: Version,
+    audience: Audience,
+    owner_uid: u32,
+    /// Guards what changes; held for no I/O. Taken after the shelf's locks.
+    pub(crate) state: Mutex<State>,
+}
+
+/// What changes about an object.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) length: Option<u64>,
+    pub(crate) lease: Lease,
+    pub(crate) checked: SystemTime,
+    pub(crate) pieces: Pieces,
+    pub(crate) appending: Vec<Appending>,
+    pub(crate) standing: Standing,
+}
+
+/// A writer in progress.
+#[derive(Debug)]
+pub(crate) struct Appending {
+    pub(crate) id: u64,
+    /// Where its next byte goes.
+    pub(crate) position: u64,
+    /// Whether the piece at its position is its own to write: not present, nor another writer's.
+    pub(crate) owns: bool,
+}
+
+/// Where an object stands towards the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Not committed; its file goes when it is dropped.
+    Draft,
+    /// The object of its node.
+    Committed,
+    /// Removed, replaced or discarded: only those who hold it can read it.
+    Gone,
+}
+
+impl Object {
+    pub(crate) fn draft(
+        shelf: Arc<Shelf>,
+        node: NodeId,
+        generation: u64,
+        file: (PathBuf, DiskFile),
+        new: NewObject,
+    ) -> Object {
+        let state = State {
+            length: new.length,
+            lease: new.lease,
+            checked: SystemTime::now(),
+            pieces: Pieces::default(),
+            appending: Vec::new(),
+            standing: Standing::Draft,
+        };
+        let (path, file) = file;
+        let (version, audience, owner_uid) = (new.version, new.audience, new.owner_uid);
+        Object { shelf, node, generation, path, file, version, audience, owner_uid, state: Mutex::new(state) }
+    }
+
+    pub(crate) fn of_record(
+        shelf: Arc<Shelf>,
+        node: NodeId,
+        file: (PathBuf, DiskFile),
+        record: ObjectRecord,
+    ) -> Object {
+        let pieces = Pieces::of_record(&record.pieces);
+        let generation = record.generation;
+        let new = NewObject {
+            version: record.version,
+            length: Some(record.length),
+            lease: record.lease,
+            audience: record.audience,
+            owner_uid: record.owner_uid,
+        };
+        let mut object = Object::draft(shelf, node, generation, file, new);
+        let state = object.state.get_mut();
+        (state.pieces, state.checked, state.standing) = (pieces, record.checked, Standing::Committed);
+        object
+    }
+
+    /// The file whose content this is.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Tells the objects of one node apart: never used twice.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Which version the bytes are of.
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// Length of the file in bytes; `None` until it is known.
+    pub fn length(&self) -> Option<u64> {
+        self.state.lock().length
+    }
+
+    /// How long the content may be trusted.
+    pub fn lease(&self) -> Lease {
+        self.state.lock().lease
+    }
+
+    /// Who may be shown it.
+    pub fn audience(&self) -> Audience {
+        self.audience
+    }
+
+    /// The user whose read brought it here.
+    pub fn owner_uid(&self) -> u32 {
+        self.owner_uid
+    }
+
+    /// When the source last confirmed it.
+    pub fn checked(&self) -> SystemTime {
+        self.state.lock().checked
+    }
+
+    /// A writer that appends from `start` on, a multiple of [`PIECE_BYTES`](crate::PIECE_BYTES). Several writers
+    /// may be at work; bytes that are held already, or that another writer is bringing, are passed over.
+    ///
+    /// # Errors
+    /// `Io` when `start` is no multiple or too many writers are at work, `WrongLength` when it is after the end.
+    pub fn writer(self: &Arc<Self>, start: u64) -> Result<Writer> {
+        Writer::begin(Arc::clone(self), start)
+    }
+
+    /// How many bytes from `offset` on can be read now without a gap.
+    pub fn available(&self, offset: u64) -> u64 {
+        let state = self.state.lock();
+        state.reach(offset) - offset
+    }
+
+    /// Start of the first piece, from the one that `offset` lies in on, that is not present; `None` when all are,
+    /// up to the end.
+    pub fn missing_from(&self, offset: u64) -> Option<u64> {
+        self.state.lock().missing_from(offset)
+    }
+
+    /// Whether the length is known and every piece is present.
+    pub fn is_complete(&self) -> bool {
+        self.state.lock().is_complete()
+    }
+
+    /// Up to `length` bytes from `offset` on; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// As [`Object::read_into`].
+    pub fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
+        // Room is made only for bytes that are there, whatever was asked for.
+        let room = self.state.lock().readable(offset, length)?;
+        let mut buffer = vec![0; room];
+        let count = self.read_into(offset, &mut buffer)?;
+        buffer.truncate(count);
+        Ok(buffer.into())
+    }
+
+    /// Fills `buffer` from `offset` on and tells how much of it; less than all only at the end of the file.
+    /// A piece that comes from before this start of the daemon is compared with its checksum the first time.
+    ///
+    /// # Errors
+    /// `Missing` when not all of it is held, `Damaged` when a piece is not what was written (it is forgotten, and
+    /// missing from then on), `Io`.
+    pub fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let (count, unseen) = {
+            let state = self.state.lock();
+            let count = state.readable(offset, buffer.len())?;
+            (count, state.unseen(offset, count))
+        };
+        for (piece, sum) in unseen {
+            self.compare(piece, sum)?;
+        }
+        let filled = self.file.read_at(&mut buffer[..count], offset).map_err(|error| self.refused(error))?;
+        if filled < count {
+            return Err(self.damaged((offset + filled as u64) / PIECE_BYTES, "the file is shorter than it was"));
+        }
+        Ok(count)
+    }
+
+    /// Makes this the object of its node, in place of the one before: complete, or in part when it has a version
+    /// and a length, so that the rest can be fetched later. Calling it again records further pieces. Does not wait
+    /// for the disk. An object that was removed, replaced or discarded in the meantime stays so, without an error.
+    ///
+    /// # Errors
+    /// `Missing` when it is neither; what the index says when it takes no more changes.
+    pub fn commit(self: &Arc<Self>) -> Result<()> {
+        self.shelf.commit(self)
+    }
+
+    /// The file for the kernel to read by itself: only when it is complete and every piece was written, or
+    /// compared with its checksum, in this life of the daemon.
+    pub fn backing(&self) -> Option<BorrowedFd<'_>> {
+        let state = self.state.lock();
+        (state.is_complete() && state.pieces.all_seen()).then(|| self.file.as_fd())
+    }
+
+    /// Removes the file of an object that was never committed; one that was committed stays.
+    pub fn discard(&self) {
+        let mut state = self.state.lock();
+        if state.standing == Standing::Draft {
+            state.standing = Standing::Gone;
+            drop(state);
+            self.shelf.remove_file(&self.path);
+        }
+    }
+
+    /// What the index is to remember.
+    ///
+    /// # Errors
+    /// `Missing` when it may not be committed as it is.
+    pub(crate) fn record(&self) -> Result<ObjectRecord> {
+        let state = self.state.lock();
+        let partial_is_of_use = self.version != Version::None;
+        let Some(length) = state.length.filter(|_| partial_is_of_use || state.is_complete()) else {
+            return Err(StoreError::Missing { offset: state.missing_from(0).unwrap_or(0) });
+        };
+        Ok(ObjectRecord {
+            version: self.version.clone(),
+            length,
+            lease: state.lease,
+            audience: self.audience,
+            owner_uid: self.owner_uid,
+            checked: state.checked,
+            generation: self.generation,
+            pieces: state.pieces.to_record(),
+        })
+    }
+
+    /// The system's refusal, about this object's file.
+    pub(crate) fn refused(&self, error: std::io::Error) -> StoreError {
+        StoreError::from_io(&self.path, error)
+    }
+
+    /// Reads a whole piece and compares it with its checksum.
+    fn compare(&self, piece: u32, sum: u64) -> Result<()> {
+        let start = u64::from(piece) * PIECE_BYTES;
+        let length = self.state.lock().length.map_or(PIECE_BYTES, |length| piece_length(piece, length));
+        let mut bytes = vec![0; length as usize];
+        let filled = self.file.read_at(&mut bytes, start).map_err(|error| self.refused(error))?;
+        if filled < bytes.len() {
+            return Err(self.damaged(piece.into(), "the file is shorter than it was"));
+        }
+        if xxh3_64(&bytes) != sum {
+            return Err(self.damaged(piece.into(), "the bytes are not those that were written"));
+        }
+        self.state.lock().pieces.trust(piece, sum);
+        Ok(())
+    }
+
+    fn damaged(&self, piece: u64, cause: &str) -> StoreError {
+        let offset = piece * PIECE_BYTES;
+        if let Ok(piece) = u32::try_from(piece) {
+            self.shelf.give_up(self, piece, cause);
+        }
+        StoreError::Damaged { path: self.path.clone(), offset }
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.shelf.put_back(self.node, self.generation);
+        if self.state.get_mut().standing == Standing::Draft {
+            self.shelf.remove_file(&self.path);
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.length.is_some_and(|length| self.pieces.count() as u64 == length.div_ceil(PIECE_BYTES))
+    }
+
+    /// The end of what can be read from `offset` on without a gap.
+    pub(crate) fn reach(&self, offset: u64) -> u64 {
+        let end = self.length.unwrap_or(u64::MAX);
+        let mut reach = offset;
+        while reach < end {
+            let piece = piece_of(reach);
+            let gap = u64::from(self.pieces.first_gap(piece)) * PIECE_BYTES;
+            let tails = self.appending.iter().filter(|tail| tail.owns && piece_of(tail.position) == piece);
+            let next = tails.map(|tail| tail.position).chain([gap.min(end)]).max().unwrap_or(reach);
+            if next <= reach {
+                break;
+            }
+            reach = next;
+        }
+        reach
+    }
+
+    fn missing_from(&self, offset: u64) -> Option<u64> {
+        let gap = u64::from(self.pieces.first_gap(piece_of(offset))) * PIECE_BYTES;
+        (gap < self.length.unwrap_or(u64::MAX)).then_some(gap)
+    }
+
+    /// How much of `length` bytes from `offset` on there is to read.
+    fn readable(&self, offset: u64, length: usize) -> Result<usize> {
+        let wanted = match self.length {
+            Some(end) => end.saturating_sub(offset).min(length as u64),
+            None => length as u64,
+        };
+        let held = self.reach(offset) - offset;
+        if held < wanted {
+            return Err(StoreError::Missing { offset: offset + held });
+        }
+        Ok(usize::try_from(wanted).expect("at most the length asked for, which is one"))
+    }
+
+    /// The pieces under these bytes that have to be compared before they are used, with their checksums.
+    fn unseen(&self, offset: u64, count: usize) -> Vec<(u32, u64)> {
+        if count == 0 || self.pieces.all_seen() {
+            return Vec::new();
+        }
+        let pieces = piece_of(offset)..=piece_of(offset + count as u64 - 1);
+        let held = pieces.filter_map(|piece| Some((piece, self.pieces.get(piece)?)));
+        held.filter(|(_, held)| held.trust == Trust::Unseen).map(|(piece, held)| (piece, held.sum)).collect()
+    }
+}
+
+/// The piece that a byte lies in; offsets beyond what an object can have give the last number.
+pub(crate) fn piece_of(offset: u64) -> u32 {
+    u32::try_from(offset / PIECE_BYTES).unwrap_or(u32::MAX)
+}
+
+/// Longest file that an object can hold, in bytes (1 PiB); its pieces are numbered in 32 bits.
+pub(crate) const OBJECT_BYTES_MAX: u64 = (u32::MAX as u64 - 1) * PIECE_BYTES;

@@ -1,0 +1,115 @@
+//! Changes to the index that are on their way to the database.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::database::Pairs;
+use crate::key::Key;
+use crate::value::Value;
+
+/// The newest value of each key that changed; `None` takes a key away.
+#[derive(Debug, Default)]
+pub(crate) struct Stage {
+    pub(crate) pairs: BTreeMap<Key, Option<Value>>,
+    /// Memory in use, about.
+    pub(crate) bytes: usize,
+    /// Number of the last change in it.
+    pub(crate) last: u64,
+    /// When its first change came.
+    pub(crate) since: Option<Instant>,
+    /// Files that nothing refers to once this stage is durable.
+    pub(crate) doomed: Vec<PathBuf>,
+}
+
+/// One change, encoded.
+pub(crate) type Change = (Key, Option<Value>);
+
+impl Stage {
+    /// A stage that sets one key.
+    pub(crate) fn of_pair(key: &[u8], value: &[u8]) -> Stage {
+        let mut stage = Stage::default();
+        stage.put((key.into(), Some(value.into())));
+        stage
+    }
+
+    /// Adds a change; a later one for the same key replaces an earlier one.
+    pub(crate) fn put(&mut self, (key, value): Change) {
+        let size = |value: &Option<Value>| value.as_ref().map_or(0, |value| value.len());
+        self.bytes += size(&value);
+        let key_bytes = key.len();
+        match self.pairs.insert(key, value) {
+            Some(former) => self.bytes -= size(&former),
+            None => self.bytes += key_bytes + PAIR_BYTES,
+        }
+    }
+
+    /// Adds a file to remove once this stage is durable.
+    pub(crate) fn doom(&mut self, path: PathBuf) {
+        self.bytes += path.as_os_str().len() + PAIR_BYTES;
+        self.doomed.push(path);
+    }
+
+    /// Whether there is nothing to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pairs.is_empty() && self.doomed.is_empty()
+    }
+}
+
+/// What the stages say about a range, taken out of them so that the database can be read without holding them.
+#[derive(Debug, Default)]
+pub(crate) struct Patch {
+    changes: BTreeMap<Key, Option<Value>>,
+    /// The range was cut off here, inclusively, since there are enough keys up to here.
+    cut: Option<Key>,
+}
+
+impl Patch {
+    /// Copies what `stages` (newest first) say about the keys between `from` and `end`, up to where they alone
+    /// hold `limit` keys.
+    pub(crate) fn take(stages: &[&Stage], from: Bound<&[u8]>, end: &[u8], limit: usize) -> Patch {
+        let mut iterators: Vec<_> =
+            stages.iter().map(|stage| stage.pairs.range::<[u8], _>((from, Bound::Excluded(end))).peekable()).collect();
+        let mut patch = Patch::default();
+        let mut live = 0;
+        while live < limit {
+            let Some(key) = iterators.iter_mut().filter_map(|pairs| pairs.peek().map(|(key, _)| *key)).min() else {
+                patch.cut = None;
+                return patch;
+            };
+            let key = key.clone();
+            let mut newest = None;
+            for pairs in &mut iterators {
+                let same = pairs.next_if(|(other, _)| **other == key);
+                newest = newest.or(same);
+            }
+            let (_, value) = newest.expect("one of the stages gave the key");
+            live += usize::from(value.is_some());
+            patch.cut = Some(key.clone());
+            patch.changes.insert(key, value.clone());
+        }
+        patch
+    }
+
+    /// Where the database has to be read to: `cut` when the patch holds enough by itself.
+    pub(crate) fn cut(&self) -> Option<&Key> {
+        self.cut.as_ref()
+    }
+
+    /// How many of the keys of the database may be hidden by the patch.
+    pub(crate) fn hidden_max(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// The first `limit` pairs of the database's with the patch laid over them.
+    pub(crate) fn lay_over(self, below: Pairs, limit: usize) -> Pairs {
+        let mut merged: BTreeMap<Key, Option<Value>> =
+            below.into_iter().map(|(key, value)| (key, Some(value))).collect();
+        merged.extend(self.changes);
+        merged.into_iter().filter_map(|(key, value)| Some((key, value?))).take(limit).collect()
+    }
+}
+
+/// What the maps need for each pair beyond its bytes.
+const PAIR_BYTES: usize = 96;

@@ -1,0 +1,353 @@
+//! The store: the one door to what this machine holds.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use weft_remote::{Figure, FileId, Lease, Name, Notes};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::database::Place;
+use crate::disk::Disk;
+use crate::flusher::Flusher;
+use crate::index::Index;
+use crate::notes::StoreNotes;
+use crate::shelf::Shelf;
+use crate::stage::Change;
+use crate::sweeper::Sweeper;
+use crate::troubles::Troubles;
+use crate::{
+    BindingId, DentryRecord, ListingRecord, NewObject, NodeId, NodeRecord, Object, ObjectRecord, Record, Result,
+    StoreError, StoreOptions, Usage, key, value,
+};
+
+/// What this machine holds: names, attributes and leases in an index, content as objects.
+///
+/// A change is visible to every later call at once and durable within the flush interval, or when
+/// [`Store::flush`] returns. Dropping the store makes everything durable. Calls may be made from any thread; those
+/// that miss what is in memory read the disk.
+#[derive(Debug)]
+pub struct Store {
+    _sweeper: Sweeper,
+    // Dropped after the sweeper and before the shelf: it writes what is left.
+    _flusher: Flusher,
+    shelf: Arc<Shelf>,
+    dir: PathBuf,
+    /// Seed of the numbers of nodes, so that nobody can choose names that collide.
+    seed: u64,
+    /// Numbers of bindings by source. Held while one is given out.
+    bindings: Mutex<HashMap<String, BindingId>>,
+}
+
+impl Store {
+    /// Opens the store in `dir`, which is made if need be (for this user alone). A database that cannot be read is
+    /// set aside and a new one begun; [`Store::troubles`] tells.
+    ///
+    /// # Errors
+    /// `InUse` when another daemon has it open, `Full`, `Io`.
+    pub fn open(dir: &Path, options: StoreOptions) -> Result<Arc<Store>> {
+        Store::open_on(Disk::default(), dir, options)
+    }
+
+    pub(crate) fn open_on(disk: Disk, dir: &Path, options: StoreOptions) -> Result<Arc<Store>> {
+        let refused = |error| StoreError::from_io(dir, error);
+        disk.make_dir(dir).map_err(refused)?;
+        let lock = disk.lock(&dir.join(LOCK_NAME)).map_err(refused)?;
+        let lock = lock.ok_or_else(|| StoreError::InUse { path: dir.into() })?;
+        let troubles = Arc::new(Troubles::default());
+        let place = Place {
+            disk: disk.clone(),
+            dir: dir.into(),
+            cache_bytes: options.index_cache_bytes,
+            troubles: Arc::clone(&troubles),
+        };
+        let (index, flusher) = Index::open(place, options.flush_interval)?;
+        let seed = read_seed(&index)?;
+        let bindings = read_bindings(&index)?;
+        let shelf = Arc::new(Shelf::open(dir.join(OBJECTS_NAME), disk, index, troubles, lock)?);
+        let sweeper = Sweeper::start(Arc::clone(&shelf))?;
+        Ok(Arc::new(Store {
+            _sweeper: sweeper,
+            _flusher: flusher,
+            shelf,
+            dir: dir.into(),
+            seed,
+            bindings: Mutex::new(bindings),
+        }))
+    }
+
+    /// What is known of a node.
+    ///
+    /// # Errors
+    /// `Index` when the database cannot be read; so with every call that reads the index.
+    pub fn node(&self, node: NodeId) -> Result<Option<NodeRecord>> {
+        self.read(&key::node(node))
+    }
+
+    /// The number of a file: the one it has in the index, or the one it will have once a record of it is applied.
+    /// The same file gets the same number for as long as its record, and the records of numbers just before it, stay.
+    ///
+    /// # Errors
+    /// `Index`.
+    pub fn identify(&self, binding: BindingId, file: &FileId) -> Result<NodeId> {
+        let mut number = spread(xxh3_64_with_seed(file.as_bytes(), self.seed ^ u64::from(binding.0).rotate_left(32)));
+        for _ in 0..PROBES_MAX {
+            let key = key::node(NodeId(number));
+            let Some(value) = self.shelf.index.get(&key)? else { return Ok(NodeId(number)) };
+            match value::decode_head::<Identity>(&key, &value) {
+                Ok(identity) if (identity.binding, &identity.file) != (binding, file) => number = spread(number + 1),
+                // A record that cannot be read is as good as none: its number is free.
+                Ok(_) | Err(_) => return Ok(NodeId(number)),
+            }
+        }
+        Err(StoreError::Index("too many files have the same number".into()))
+    }
+
+    /// What a name in a directory leads to.
+    ///
+    /// # Errors
+    /// `Index`.
+    pub fn dentry(&self, dir: NodeId, name: &Name) -> Result<Option<DentryRecord>> {
+        self.read(&key::dentry(dir, name))
+    }
+
+    /// The names known in a directory, in byte order, at most `limit` after `after`.
+    ///
+    /// # Errors
+    /// `Index`.
+    pub fn dentries(&self, dir: NodeId, after: Option<&Name>, limit: usize) -> Result<Vec<(Name, DentryRecord)>> {
+        let prefix = key::dentries(dir);
+        let mut after = after.map(|name| key::dentry(dir, name));
+        let mut names = Vec::new();
+        // Records that cannot be read are passed over, so more than one scan may be needed.
+        while names.len() < limit {
+            let pairs = self.shelf.index.scan(&prefix, after.as_deref(), limit - names.len())?;
+            let Some((last, _)) = pairs.last() else { break };
+            after = Some(last.clone());
+            for (key, value) in pairs {
+                let name = Name::new(&key[prefix.len()..]).ok();
+                names.extend(name.zip(self.decode(&key, &value)));
+            }
+        }
+        Ok(names)
+    }
+
+    /// What is known of a directory's listing as a whole.
+    ///
+    /// # Errors
+    /// `Index`.
+    pub fn listing(&self, dir: NodeId) -> Result<Option<ListingRecord>> {
+        self.read(&key::listing(dir))
+    }
+
+    /// Makes all changes at once: visible to every later call, durable within the flush interval, and never in
+    /// part. Waits when much is on its way to the disk already; changes by the ten thousand are better brought in
+    /// portions.
+    ///
+    /// # Errors
+    /// `Full` or `Index` when the database has not been able to take changes for so long that there is no more room
+    /// in memory; then none of them is made.
+    pub fn apply(&self, records: Vec<Record>) -> Result<()> {
+        let changes = records.into_iter().map(encode).collect::<Result<Vec<_>>>()?;
+        self.shelf.index.apply(changes, None)
+    }
+
+    /// Waits until everything applied so far is durable.
+    ///
+    /// # Errors
+    /// `Full` or `Index` when it could not be written; it stays in memory and is tried again.
+    pub fn flush(&self) -> Result<()> {
+        self.shelf.index.flush()
+    }
+
+    /// The number of a source: always the same for the same string.
+    ///
+    /// # Errors
+    /// `Index`, also when there are more sources than numbers are given out for.
+    pub fn binding(&self, source: &str) -> Result<BindingId> {
+        let mut bindings = self.bindings.lock();
+        if let Some(binding) = bindings.get(source) {
+            return Ok(*binding);
+        }
+        if bindings.len() >= BINDINGS_MAX || source.len() > SOURCE_BYTES_MAX {
+            return Err(StoreError::Index("too many sources, or too long a one".into()));
+        }
+        let last = bindings.values().max().map_or(0, |binding| binding.0);
+        let binding = BindingId(last + 1);
+        let key = key::binding(source);
+        let value = value::encode(&key, &binding)?;
+        self.shelf.index.apply_lasting(key, value)?;
+        bindings.insert(source.into(), binding);
+        Ok(binding)
+    }
+
+    /// Durable notes for one kind, apart from those of every other.
+    pub fn notes(self: &Arc<Self>, kind: &str) -> Arc<dyn Notes> {
+        Arc::new(StoreNotes::of_kind(Arc::clone(&self.shelf.index), kind))
+    }
+
+    /// What was found damaged or could not be done, and what was done about it: plain sentences, oldest first.
+    pub fn troubles(&self) -> Vec<String> {
+        self.shelf.troubles.list()
+    }
+
+    /// Figures of the store and of the disk that it is on.
+    pub fn usage(&self) -> Usage {
+        let (object_bytes, objects) = self.shelf.held();
+        let (free_bytes, total_bytes) = self.shelf.disk.space(&self.dir).unwrap_or_default();
+        let nodes = self.shelf.index.get(key::NODES).ok().flatten();
+        let nodes = nodes.and_then(|value| value::decode(key::NODES, &value).ok()).unwrap_or(0);
+        Usage { object_bytes, objects, nodes, free_bytes, total_bytes }
+    }
+
+    /// The committed object of a node, whole or in part. All callers share one.
+    ///
+    /// # Errors
+    /// `Index`, `Io`. An object whose file is missing or too short is given up and is `None`.
+    pub fn object(&self, node: NodeId) -> Result<Option<Arc<Object>>> {
+        self.shelf.object(node)
+    }
+
+    /// What is known of a node's object, without opening it.
+    ///
+    /// # Errors
+    /// `Index`.
+    pub fn object_record(&self, node: NodeId) -> Result<Option<ObjectRecord>> {
+        self.shelf.record(node)
+    }
+
+    /// A new generation of a node's object, to be written and committed. Nobody sees it until then.
+    ///
+    /// # Errors
+    /// `Full`, `Io`.
+    pub fn create(self: &Arc<Self>, node: NodeId, new: NewObject) -> Result<Arc<Object>> {
+        self.shelf.create(node, NewObject { lease: encodable(new.lease), ..new })
+    }
+
+    /// The source confirmed a node's content at `checked`, with this lease. Nothing happens when there is none.
+    ///
+    /// # Errors
+    /// `Full`, `Index`.
+    pub fn renew(&self, node: NodeId, lease: Lease, checked: SystemTime) -> Result<()> {
+        self.shelf.renew(node, encodable(lease), checked)
+    }
+
+    /// Removes a node's object and tells the bytes freed on disk; who has it open can go on reading.
+    ///
+    /// # Errors
+    /// `Full`, `Index`.
+    pub fn remove_object(&self, node: NodeId) -> Result<u64> {
+        self.shelf.remove(node)
+    }
+
+    /// Waits until the files left behind by a kill have been removed.
+    #[cfg(test)]
+    pub(crate) fn wait_for_sweeper(&self) {
+        self._sweeper.wait();
+    }
+
+    fn read<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>> {
+        let value = self.shelf.index.get(key)?;
+        Ok(value.and_then(|value| self.decode(key, &value)))
+    }
+
+    /// Decodes a record; one that cannot be understood is as good as none, and told.
+    fn decode<T: DeserializeOwned>(&self, key: &[u8], value: &[u8]) -> Option<T> {
+        value::decode(key, value)
+            .inspect_err(|error| {
+                self.shelf.troubles.tell(format!(
+                    "{}: a record of the index cannot be read ({error}) and counts as absent",
+                    self.dir.display()
+                ));
+            })
+            .ok()
+    }
+}
+
+/// The first fields of a [`NodeRecord`].
+#[derive(Deserialize)]
+struct Identity {
+    binding: BindingId,
+    file: FileId,
+}
+
+fn encode(record: Record) -> Result<Change> {
+    match record {
+        Record::Node(node, mut record) => {
+            if let Some(record) = &mut record {
+                record.lease = encodable(record.lease);
+                let modified = &mut record.attributes.modified;
+                if modified.known().is_some_and(|time| time < SystemTime::UNIX_EPOCH) {
+                    *modified = Figure::Rounded(SystemTime::UNIX_EPOCH);
+                }
+            }
+            change(key::node(node), record)
+        }
+        Record::Dentry(dir, name, mut record) => {
+            record.iter_mut().for_each(|record| record.lease = encodable(record.lease));
+            change(key::dentry(dir, &name), record)
+        }
+        Record::Listing(dir, mut record) => {
+            record.iter_mut().for_each(|record| record.lease = encodable(record.lease));
+            change(key::listing(dir), record)
+        }
+    }
+}
+
+fn change<T: Serialize>(key: key::Key, record: Option<T>) -> Result<Change> {
+    let value = record.map(|record| value::encode(&key, &record)).transpose()?;
+    Ok((key, value))
+}
+
+/// The encoding has no times before 1970, which a source may name: a lease that ended then is spent.
+fn encodable(lease: Lease) -> Lease {
+    match lease.end() {
+        Some(end) if end < SystemTime::UNIX_EPOCH => Lease::Spent,
+        _ => lease,
+    }
+}
+
+/// Brings a hash into the range of numbers that files of remotes have, which is also that of positive `i64`.
+fn spread(hash: u64) -> u64 {
+    NodeId::FIRST_OF_REMOTES + hash % (i64::MAX as u64 - NodeId::FIRST_OF_REMOTES)
+}
+
+fn read_seed(index: &Index) -> Result<u64> {
+    if let Some(value) = index.get(key::SEED)?
+        && let Ok(seed) = value::decode(key::SEED, &value)
+    {
+        index.remember(key::SEED.into(), value);
+        return Ok(seed);
+    }
+    // The standard library's hash maps are seeded from the system's random source, and tell it this way.
+    let seed = RandomState::new().hash_one(SystemTime::now());
+    index.apply_lasting(key::SEED.into(), value::encode(key::SEED, &seed)?)?;
+    Ok(seed)
+}
+
+fn read_bindings(index: &Index) -> Result<HashMap<String, BindingId>> {
+    let pairs = index.scan(key::BINDINGS, None, BINDINGS_MAX)?;
+    let mut bindings = HashMap::new();
+    for (key, value) in pairs {
+        let source = std::str::from_utf8(&key[key::BINDINGS.len()..]).ok().map(str::to_owned);
+        if let Some((source, binding)) = source.zip(value::decode(&key, &value).ok()) {
+            index.remember(key, value);
+            bindings.insert(source, binding);
+        }
+    }
+    Ok(bindings)
+}
+
+const LOCK_NAME: &str = "lock";
+const OBJECTS_NAME: &str = "objects";
+/// How many numbers are tried for a file.
+const PROBES_MAX: u32 = 16;
+/// Most sources that get a number.
+const BINDINGS_MAX: usize = 1 << 16;
+/// Longest source.
+const SOURCE_BYTES_MAX: usize = 16 << 10;

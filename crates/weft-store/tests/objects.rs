@@ -1,0 +1,413 @@
+//! Content through the door of the store: written, read while it arrives, committed, damaged, removed.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use common::{Place, bytes_of, new_object, object_files, whole};
+use weft_remote::{Lease, Version};
+use weft_store::{NodeId, Object, PIECE_BYTES, Store, StoreError};
+
+const NODE: NodeId = NodeId(5000);
+const PIECE: usize = PIECE_BYTES as usize;
+
+fn held(store: &Arc<Store>) -> Arc<Object> {
+    store.object(NODE).unwrap().expect("the object is held")
+}
+
+#[test]
+fn a_small_object_is_there_after_a_restart() {
+    let place = Place::new();
+    let content = bytes_of(700);
+    let store = place.open();
+    let object = whole(&store, NODE, &content);
+    assert!(Arc::ptr_eq(&object, &held(&store)), "all callers share one");
+    assert!(object.backing().is_some());
+    drop((object, store));
+    let store = place.open();
+    let object = held(&store);
+    assert_eq!(object.length(), Some(700));
+    assert_eq!(*object.version(), Version::strong("v"));
+    assert_eq!(object.owner_uid(), 7);
+    assert!(object.is_complete());
+    assert!(object.backing().is_none(), "not compared with its checksum yet");
+    assert_eq!(object.read(0, 4096).unwrap(), content);
+    assert!(object.backing().is_some());
+    assert_eq!(object.read(690, 100).unwrap(), content[690..]);
+    assert_eq!(object.read(700, 100).unwrap().len(), 0);
+    assert_eq!(object.read(u64::MAX, 100).unwrap().len(), 0);
+    assert_eq!(store.usage().objects, 1);
+    assert_eq!(store.usage().object_bytes, 4096);
+    assert_eq!(store.troubles(), Vec::<String>::new());
+}
+
+#[test]
+fn an_empty_object_is_complete_at_once() {
+    let place = Place::new();
+    let store = place.open();
+    let object = store.create(NODE, new_object(Some(0))).unwrap();
+    assert!(object.is_complete());
+    object.commit().unwrap();
+    assert_eq!(held(&store).read(0, 10).unwrap().len(), 0);
+    assert_eq!(held(&store).missing_from(0), None);
+}
+
+#[test]
+fn what_is_not_committed_is_not_seen_and_leaves_nothing() {
+    let place = Place::new();
+    let store = place.open();
+    let object = store.create(NODE, new_object(None)).unwrap();
+    let mut writer = object.writer(0).unwrap();
+    writer.append(b"half").unwrap();
+    assert!(store.object(NODE).unwrap().is_none());
+    assert_eq!(object_files(&place).len(), 1);
+    object.discard();
+    assert_eq!(object_files(&place).len(), 0);
+    writer.append(b" more").unwrap();
+    writer.finish().unwrap();
+    object.commit().unwrap();
+    assert!(store.object(NODE).unwrap().is_none(), "discarded for good");
+    let dropped = store.create(NODE, new_object(Some(4))).unwrap();
+    assert_eq!(object_files(&place).len(), 1);
+    drop(dropped);
+    assert_eq!(object_files(&place).len(), 0);
+}
+
+#[test]
+fn an_unknown_length_is_known_at_the_end_of_the_stream() {
+    let place = Place::new();
+    let store = place.open();
+    let content = bytes_of(PIECE + 10);
+    let object = store.create(NODE, new_object(None)).unwrap();
+    let mut writer = object.writer(0).unwrap();
+    writer.append(&content[..PIECE + 4]).unwrap();
+    assert_eq!(object.length(), None);
+    assert_eq!(object.available(2), PIECE_BYTES + 2);
+    assert_eq!(object.read(PIECE_BYTES - 3, 7).unwrap(), content[PIECE - 3..PIECE + 4]);
+    assert!(matches!(object.read(PIECE_BYTES, 5), Err(StoreError::Missing { offset }) if offset == PIECE_BYTES + 4));
+    assert!(matches!(object.commit(), Err(StoreError::Missing { .. })));
+    writer.append(&content[PIECE + 4..]).unwrap();
+    assert_eq!(object.missing_from(0), Some(PIECE_BYTES));
+    writer.finish().unwrap();
+    assert_eq!(object.length(), Some(PIECE_BYTES + 10));
+    assert!(object.is_complete());
+    assert_eq!(object.missing_from(0), None);
+    object.commit().unwrap();
+    assert_eq!(held(&store).read(0, 2 * PIECE).unwrap(), content);
+}
+
+#[test]
+fn a_stream_that_ends_early_keeps_whole_pieces_only() {
+    let place = Place::new();
+    let store = place.open();
+    let content = bytes_of(2 * PIECE + 10);
+    let object = store.create(NODE, new_object(Some(content.len() as u64))).unwrap();
+    let mut writer = object.writer(0).unwrap();
+    writer.append(&content[..PIECE + 100]).unwrap();
+    assert_eq!(object.available(0), PIECE_BYTES + 100);
+    writer.finish().unwrap();
+    assert_eq!(object.available(0), PIECE_BYTES);
+    assert_eq!(object.missing_from(0), Some(PIECE_BYTES));
+    assert!(!object.is_complete());
+    object.commit().unwrap();
+    assert!(!store.object_record(NODE).unwrap().unwrap().is_complete());
+    assert_eq!(store.object_record(NODE).unwrap().unwrap().held_bytes(), PIECE_BYTES);
+}
+
+#[test]
+fn more_bytes_than_announced_are_refused() {
+    let place = Place::new();
+    let store = place.open();
+    let object = store.create(NODE, new_object(Some(3))).unwrap();
+    let mut writer = object.writer(0).unwrap();
+    let outcome = writer.append(b"four");
+    assert!(matches!(outcome, Err(StoreError::WrongLength { expected: 3, given: 4 })));
+    assert!(matches!(object.writer(PIECE_BYTES), Err(StoreError::WrongLength { .. })));
+    assert!(matches!(object.writer(1), Err(StoreError::Io { .. })));
+}
+
+/// A claimed length costs nothing until bytes come, and one that no object can have is refused.
+#[test]
+fn a_monstrous_length_is_harmless() {
+    let place = Place::new();
+    let store = place.open();
+    assert!(matches!(store.create(NODE, new_object(Some(u64::MAX))), Err(StoreError::Io { .. })));
+    let length = 1 << 42;
+    let object = store.create(NODE, new_object(Some(length))).unwrap();
+    let start = length - PIECE_BYTES;
+    let mut writer = object.writer(start).unwrap();
+    writer.append(&bytes_of(PIECE)).unwrap();
+    writer.finish().unwrap();
+    object.commit().unwrap();
+    assert_eq!(object.available(start), PIECE_BYTES);
+    assert_eq!(object.missing_from(0), Some(0));
+    assert_eq!(object.missing_from(start), None);
+    assert!(matches!(object.read(0, usize::MAX), Err(StoreError::Missing { offset: 0 })));
+    assert_eq!(store.object_record(NODE).unwrap().unwrap().pieces.len(), 1);
+}
+
+#[test]
+fn pieces_fetched_by_range_are_kept_over_a_restart() {
+    let place = Place::new();
+    let content = bytes_of(3 * PIECE + 5);
+    let store = place.open();
+    let object = store.create(NODE, new_object(Some(content.len() as u64))).unwrap();
+    let mut writer = object.writer(2 * PIECE_BYTES).unwrap();
+    writer.append(&content[2 * PIECE..]).unwrap();
+    writer.finish().unwrap();
+    object.commit().unwrap();
+    drop((object, store));
+    let store = place.open();
+    let object = held(&store);
+    assert_eq!(object.available(0), 0);
+    assert_eq!(object.missing_from(0), Some(0));
+    assert_eq!(object.missing_from(2 * PIECE_BYTES + 1), None);
+    assert_eq!(object.read(2 * PIECE_BYTES + 1, 2 * PIECE).unwrap(), content[2 * PIECE + 1..]);
+    let mut writer = object.writer(0).unwrap();
+    writer.append(&content).unwrap();
+    writer.finish().unwrap();
+    assert!(object.is_complete());
+    object.commit().unwrap();
+    drop((object, store));
+    let store = place.open();
+    assert_eq!(held(&store).read(0, 4 * PIECE).unwrap(), content);
+}
+
+/// Without a version nobody can tell what a half belongs to.
+#[test]
+fn a_half_without_a_version_cannot_be_committed() {
+    let place = Place::new();
+    let store = place.open();
+    let mut new = new_object(Some(2 * PIECE_BYTES));
+    new.version = Version::None;
+    let object = store.create(NODE, new).unwrap();
+    let mut writer = object.writer(0).unwrap();
+    writer.append(&bytes_of(PIECE)).unwrap();
+    assert!(matches!(object.commit(), Err(StoreError::Missing { offset: PIECE_BYTES })));
+    writer.append(&bytes_of(PIECE)).unwrap();
+    object.commit().unwrap();
+}
+
+#[test]
+fn two_writers_at_one_piece_do_not_mix() {
+    let place = Place::new();
+    let store = place.open();
+    let object = store.create(NODE, new_object(Some(2 * PIECE_BYTES))).unwrap();
+    let mut first = object.writer(0).unwrap();
+    first.append(&[1; 10]).unwrap();
+    let mut second = object.writer(0).unwrap();
+    second.append(&vec![2; 2 * PIECE]).unwrap();
+    assert_eq!(object.read(0, 10).unwrap(), [1u8; 10][..]);
+    assert_eq!(object.available(0), 10, "the second passed over what the first is bringing");
+    drop(first);
+    assert_eq!(object.available(0), 0, "and nothing of an unfinished piece stays");
+    assert_eq!(object.read(PIECE_BYTES, PIECE).unwrap(), vec![2; PIECE]);
+    let mut third = object.writer(0).unwrap();
+    third.append(&vec![3; PIECE]).unwrap();
+    assert!(object.is_complete());
+    assert_eq!(object.read(PIECE_BYTES - 1, 2).unwrap(), [3u8, 2][..]);
+}
+
+#[test]
+fn a_new_generation_takes_the_place_of_the_old_one() {
+    let place = Place::new();
+    let store = place.open();
+    let old = whole(&store, NODE, b"old");
+    let new = store.create(NODE, new_object(Some(5))).unwrap();
+    let mut writer = new.writer(0).unwrap();
+    writer.append(b"newer").unwrap();
+    writer.finish().unwrap();
+    assert!(Arc::ptr_eq(&held(&store), &old), "not visible before its commit");
+    new.commit().unwrap();
+    assert!(Arc::ptr_eq(&held(&store), &new));
+    store.flush().unwrap();
+    assert_eq!(old.read(0, 10).unwrap(), "old", "an open handle keeps reading");
+    old.commit().unwrap();
+    assert!(Arc::ptr_eq(&held(&store), &new), "a late commit of the old one does not bring it back");
+    drop((old, new, store));
+    let store = place.open();
+    assert_eq!(held(&store).read(0, 10).unwrap(), "newer");
+    assert_eq!(object_files(&place).len(), 1);
+    assert_eq!(store.usage().objects, 1);
+}
+
+#[test]
+fn a_removed_object_is_gone_but_can_be_read_on() {
+    let place = Place::new();
+    let store = place.open();
+    let object = whole(&store, NODE, &bytes_of(5000));
+    assert_eq!(store.remove_object(NODE).unwrap(), 8192);
+    assert_eq!(store.remove_object(NODE).unwrap(), 0);
+    assert!(store.object(NODE).unwrap().is_none());
+    assert_eq!(object_files(&place).len(), 0);
+    assert_eq!(object.read(0, 5000).unwrap(), bytes_of(5000));
+    assert_eq!((store.usage().objects, store.usage().object_bytes), (0, 0));
+}
+
+#[test]
+fn renewing_changes_the_lease_only() {
+    let place = Place::new();
+    let store = place.open();
+    let object = whole(&store, NODE, b"same");
+    let checked = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    store.renew(NODE, Lease::Forever, checked).unwrap();
+    store.renew(NodeId(1), Lease::Forever, checked).unwrap();
+    assert_eq!((object.lease(), object.checked()), (Lease::Forever, checked));
+    drop((object, store));
+    let store = place.open();
+    let record = store.object_record(NODE).unwrap().unwrap();
+    assert_eq!((record.lease, record.checked), (Lease::Forever, checked));
+    assert_eq!(held(&store).read(0, 4).unwrap(), "same");
+}
+
+#[test]
+fn a_flipped_byte_is_damage_once_and_then_missing() {
+    let place = Place::new();
+    let content = bytes_of(3 * PIECE);
+    let store = place.open();
+    drop(whole(&store, NODE, &content));
+    drop(store);
+    let path = object_files(&place).remove(0);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[PIECE + 9] ^= 0x10;
+    std::fs::write(&path, bytes).unwrap();
+    let store = place.open();
+    let object = held(&store);
+    assert_eq!(object.read(10, 10).unwrap(), content[10..20]);
+    let outcome = object.read(PIECE_BYTES - 1, 2);
+    assert!(matches!(outcome, Err(StoreError::Damaged { offset: PIECE_BYTES, .. })), "{outcome:?}");
+    assert!(matches!(object.read(PIECE_BYTES, 2), Err(StoreError::Missing { offset: PIECE_BYTES })));
+    assert!(!object.is_complete());
+    assert_eq!(object.missing_from(0), Some(PIECE_BYTES));
+    assert_eq!(store.troubles().len(), 1);
+    drop((object, store));
+    let store = place.open();
+    let object = held(&store);
+    assert_eq!(object.missing_from(0), Some(PIECE_BYTES), "it is remembered");
+    let mut writer = object.writer(PIECE_BYTES).unwrap();
+    writer.append(&content[PIECE..2 * PIECE]).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(object.read(0, 3 * PIECE).unwrap(), content);
+    assert!(object.backing().is_some());
+}
+
+/// Of an object without a version the missing piece cannot be fetched alone, so all of it is given up.
+#[test]
+fn damage_without_a_version_gives_up_the_object() {
+    let place = Place::new();
+    let store = place.open();
+    let mut new = new_object(Some(4));
+    new.version = Version::None;
+    let object = store.create(NODE, new).unwrap();
+    let mut writer = object.writer(0).unwrap();
+    writer.append(b"good").unwrap();
+    writer.finish().unwrap();
+    object.commit().unwrap();
+    drop((object, store));
+    std::fs::write(object_files(&place).remove(0), b"evil").unwrap();
+    let store = place.open();
+    assert!(matches!(held(&store).read(0, 4), Err(StoreError::Damaged { offset: 0, .. })));
+    assert!(store.object(NODE).unwrap().is_none());
+    assert!(store.object_record(NODE).unwrap().is_none());
+    assert_eq!(object_files(&place).len(), 0);
+    assert_eq!(store.usage().objects, 0);
+}
+
+#[test]
+fn a_shortened_or_missing_file_is_given_up() {
+    let cut = |path: &Path| std::fs::write(path, b"x").unwrap();
+    let remove = |path: &Path| std::fs::remove_file(path).unwrap();
+    for harm in [&cut as &dyn Fn(&Path), &remove] {
+        let place = Place::new();
+        let store = place.open();
+        drop(whole(&store, NODE, &bytes_of(900)));
+        drop(store);
+        harm(&object_files(&place).remove(0));
+        let store = place.open();
+        assert!(store.object(NODE).unwrap().is_none());
+        assert!(store.object_record(NODE).unwrap().is_none());
+        assert_eq!(store.troubles().len(), 1, "{:?}", store.troubles());
+        drop(whole(&store, NODE, b"again"));
+        assert_eq!(held(&store).read(0, 9).unwrap(), "again");
+        assert_eq!(store.usage().objects, 1);
+    }
+}
+
+#[test]
+fn a_file_cut_while_it_is_open_is_noticed() {
+    let place = Place::new();
+    let store = place.open();
+    let object = whole(&store, NODE, &bytes_of(900));
+    std::fs::write(object_files(&place).remove(0), b"x").unwrap();
+    assert!(matches!(object.read(0, 900), Err(StoreError::Damaged { .. })));
+    assert!(matches!(object.read(0, 900), Err(StoreError::Missing { offset: 0 })));
+}
+
+/// Readers follow a writer and never see a byte that was not written.
+#[test]
+fn readers_follow_a_writer() {
+    let place = Place::new();
+    let store = place.open();
+    let content = bytes_of(5 * PIECE + 77);
+    let object = store.create(NODE, new_object(Some(content.len() as u64))).unwrap();
+    std::thread::scope(|scope| {
+        for reader in 0..3u64 {
+            let (object, content) = (&object, &content);
+            scope.spawn(move || {
+                let mut at = 0u64;
+                while at < content.len() as u64 {
+                    let ready = object.available(at).min(10_000 + reader);
+                    if ready == 0 {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    let got = object.read(at, ready as usize).unwrap();
+                    assert_eq!(got, content[at as usize..(at + ready) as usize]);
+                    at += ready;
+                }
+            });
+        }
+        let mut writer = object.writer(0).unwrap();
+        for chunk in content.chunks(13_001) {
+            writer.append(chunk).unwrap();
+        }
+        writer.finish().unwrap();
+    });
+    object.commit().unwrap();
+    assert_eq!(held(&store).read(0, content.len()).unwrap(), content);
+}
+
+/// Many threads commit, open and remove the same few nodes; whatever is opened is whole.
+#[test]
+fn commits_removals_and_opens_at_the_same_time() {
+    let place = Place::new();
+    let store = place.open();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let store = &store;
+            scope.spawn(move || {
+                for round in 0..150u64 {
+                    let node = NodeId(6000 + round % 3);
+                    match (thread + round) % 4 {
+                        0 | 1 => drop(whole(store, node, &vec![thread as u8; 300])),
+                        2 => drop(store.remove_object(node).unwrap()),
+                        _ => {
+                            if let Some(object) = store.object(node).unwrap() {
+                                let got = object.read(0, 1000).unwrap();
+                                assert_eq!(got.len(), 300);
+                                assert!(got.iter().all(|byte| *byte == got[0]));
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    store.flush().unwrap();
+    assert_eq!(store.troubles(), Vec::<String>::new());
+    let files = object_files(&place).len() as u64;
+    assert_eq!(store.usage().objects, files);
+    assert_eq!(store.usage().object_bytes, files * 4096);
+}
