@@ -13,7 +13,15 @@ use crate::{Client, ControlError, Hello, PathBytes, socket_dir};
 
 /// The mount points that must not be entered.
 #[derive(Clone, Debug, Default)]
-pub struct Mounts(Vec<PathBuf>);
+pub struct Mounts(Vec<Place>);
+
+/// One mount point.
+#[derive(Clone, Debug)]
+struct Place {
+    path: PathBuf,
+    /// Who mounted, where the kernel tells.
+    uid: Option<u32>,
+}
 
 /// A daemon and a place in its mount.
 #[derive(Debug)]
@@ -38,28 +46,39 @@ impl Mounts {
 
     /// Mounts at these places.
     pub fn at(places: impl IntoIterator<Item = PathBuf>) -> Mounts {
-        Mounts(places.into_iter().collect())
+        Mounts(places.into_iter().map(|path| Place { path, uid: None }).collect())
     }
 
     /// Whether `path` is the root of one of these mounts.
     pub fn has(&self, path: &Path) -> bool {
-        self.0.iter().any(|mount| mount == path)
+        self.0.iter().any(|mount| mount.path == path)
     }
 
     /// The mounts, in the order they were made.
     pub fn iter(&self) -> impl Iterator<Item = &Path> {
-        self.0.iter().map(PathBuf::as_path)
+        self.0.iter().map(|mount| mount.path.as_path())
     }
 
-    /// Lines of mountinfo: the fifth field is the mount point, and the field after the lone `-` the type.
+    /// Lines of mountinfo: the fifth field is the mount point; after the lone `-` come the type, the source and the
+    /// options, among them `user_id=` of every FUSE mount.
     fn parse(text: &[u8]) -> Mounts {
-        let of_weft = |line: &[u8]| -> Option<PathBuf> {
+        let of_weft = |line: &[u8]| -> Option<Place> {
             let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
             let dash = fields.iter().position(|field| *field == b"-")?;
-            let kind = *fields.get(dash + 1)?;
-            (kind == b"fuse.weft").then(|| unescape(fields.get(4).copied().unwrap_or_default()))
+            if *fields.get(dash + 1)? != b"fuse.weft" {
+                return None;
+            }
+            let mut options = fields.get(dash + 3).copied().unwrap_or_default().split(|byte| *byte == b',');
+            let uid =
+                options.find_map(|option| std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?.parse().ok());
+            Some(Place { path: unescape(fields.get(4)?), uid })
         };
         Mounts(text.split(|byte| *byte == b'\n').filter_map(of_weft).collect())
+    }
+
+    /// Whether the kernel says that `uid` has mounted at `path`.
+    fn has_of(&self, path: &Path, uid: u32) -> bool {
+        self.0.iter().any(|mount| mount.path == path && mount.uid == Some(uid))
     }
 
     /// The mount that `path` lies in, the innermost if there are several.
@@ -73,19 +92,20 @@ impl Mounts {
 /// user's own folder `own` ([`socket_dir`](crate::socket_dir())).
 pub fn daemons(own: &Path) -> Vec<(Client, Hello)> {
     let me = rustix::process::geteuid();
+    let mounts = Mounts::of_this_process().unwrap_or_default();
     let mut live = Vec::new();
     for dir in socket_dir::all_dirs(own) {
         let Ok(found) = std::fs::symlink_metadata(&dir) else { continue };
         let owner = std::os::unix::fs::MetadataExt::uid(&found);
-        // Only what the user or root has put there is believed; root believes each user of that user's own mounts.
-        if !found.is_dir() || (!me.is_root() && owner != me.as_raw() && owner != 0) {
+        let trusted = owner == me.as_raw() || owner == 0;
+        if !found.is_dir() || !(trusted || me.is_root()) {
             continue;
         }
-        for socket in sockets(&dir) {
-            if let Some(answered) = greet(&socket, owner) {
-                live.push(answered);
-            }
-        }
+        // Root is told by other users only what the kernel confirms: else anybody could claim any path.
+        let believed = |hello: &Hello| trusted || mounts.has_of(hello.mountpoint.as_path(), owner);
+        live.extend(
+            sockets(&dir).iter().filter_map(|socket| greet(socket, owner)).filter(|(_, hello)| believed(hello)),
+        );
     }
     live
 }
@@ -97,7 +117,7 @@ pub fn daemons(own: &Path) -> Vec<(Client, Hello)> {
 pub fn find_for_path(own: &Path, path: &Path) -> Result<Located, ControlError> {
     let mut daemons = daemons(own);
     let mut mounts = Mounts::of_this_process()?;
-    mounts.0.extend(daemons.iter().map(|(_, hello)| hello.mountpoint.as_path().to_owned()));
+    mounts.0.extend(Mounts::at(daemons.iter().map(|(_, hello)| hello.mountpoint.as_path().to_owned())).0);
     let resolved = resolve_without_entering(path, &mounts)?;
     let not_a_mount = || ControlError::NotAMount { path: path.to_owned() };
     let mount = mounts.around(&resolved).ok_or_else(not_a_mount)?;
@@ -231,10 +251,12 @@ mod tests {
     #[test]
     fn mountinfo_names_the_mounts_of_weft() {
         let text = b"36 35 98:0 / /mnt1 rw,noatime master:1 - ext3 /dev/root rw\n\
-            40 35 0:50 / /home/a\\040b\\134c rw,nosuid,nodev shared:7 - fuse.weft weft rw,user_id=0\n\
+            40 35 0:50 / /home/a\\040b\\134c rw,nosuid,nodev shared:7 - fuse.weft weft rw,user_id=1000,group_id=0\n\
             41 35 0:51 / /other rw - fuse.sshfs host: rw\nbroken line\n";
         let mounts = Mounts::parse(text);
-        assert_eq!(mounts.iter().collect::<Vec<_>>(), [Path::new("/home/a b\\c")]);
+        let place = Path::new("/home/a b\\c");
+        assert_eq!(mounts.iter().collect::<Vec<_>>(), [place]);
+        assert!(mounts.has_of(place, 1000) && !mounts.has_of(place, 0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The control socket: how the verbs talk to the daemon behind a mount.
 //!
-//! Each daemon listens on one Unix socket named by its process id in the user's socket folder ([`socket_dir`]). A
+//! Each daemon listens on one Unix socket named by its process id in the user's socket folder ([`socket_dir()`]). A
 //! request is one line of JSON, an answer one line or several. The server half works against the trait [`Daemon`]
 //! and knows no other room; the client half is synchronous, so that a verb needs no runtime.
 #![forbid(unsafe_code)]

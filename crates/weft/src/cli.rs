@@ -118,7 +118,7 @@ pub enum Verb {
 #[derive(Args, Clone, Debug)]
 pub struct MountArgs {
     /// What to mount (nothing: everything; web; web:HOST/PATH), and where
-    #[arg(value_names = ["SOURCE", "DIR"], num_args = 1..=2, required = true)]
+    #[arg(value_name = "[SOURCE] DIR", num_args = 1..=2, required = true)]
     pub source_and_dir: Vec<OsString>,
     /// Keep the cache here
     #[arg(long, value_name = "DIR")]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-/// Writes a line to standard output; see [`line`].
+/// Writes a line to standard output; see [`line()`].
 macro_rules! say {
     ($($arg:tt)*) => { $crate::output::line(format_args!($($arg)*)) };
 }
@@ -14,7 +14,7 @@ pub fn line(text: fmt::Arguments<'_>) {
     bytes(format!("{text}\n").as_bytes());
 }
 
-/// Writes bytes, as [`line`] does.
+/// Writes bytes, as [`line()`] does.
 pub fn bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use weft_control::{Status, daemons};
+use weft_control::{Mounts, Status, daemons};
 
 use super::{find, show_bytes};
 use crate::config::Environment;
@@ -30,7 +30,13 @@ pub fn run(dir: Option<&Path>, json: bool) -> Outcome {
         say!("{}", serde_json::to_string(&all).expect("plain data"));
         return Ok(());
     }
-    if all.is_empty() {
+    let answers = |place: &Path| all.iter().any(|status| status.mountpoint.as_path() == place);
+    let of_kernel = Mounts::of_this_process()?;
+    for silent in of_kernel.iter().filter(|place| !answers(place)) {
+        let shown = silent.display();
+        say!("{shown}: mounted, but no daemon answers you; if it is gone, `weft umount --lazy {shown}` clears it away");
+    }
+    if all.is_empty() && of_kernel.iter().next().is_none() {
         say!("no weft mounts; `weft mount DIR` makes one");
     }
     all.iter().for_each(show);

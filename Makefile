@@ -1,0 +1,64 @@
+# Two commands do all the set-up on a fresh Debian or Ubuntu: `make run` and `make test`.
+
+PREFIX ?= /usr/local
+# mount(8) looks for its helpers in /sbin alone.
+SBINDIR ?= /sbin
+DESTDIR ?=
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.PHONY: help run build test check bench install uninstall
+
+help:
+	@echo "make run      install what is missing, build, mount at ~/weft, say what to try"
+	@echo "make test     install what the tests need, run all tests"
+	@echo "make check    formatting, lints, documentation, dependency directions, licences"
+	@echo "make bench    measure against curl, rclone and httpdirfs"
+	@echo "make install  install into PREFIX ($(PREFIX)); build first"
+
+run:
+	@scripts/install-build-deps.sh
+	@scripts/run.sh
+
+build:
+	@scripts/install-build-deps.sh
+	cargo build --release --bin weft
+
+test:
+	@scripts/install-build-deps.sh
+	@scripts/install-test-deps.sh
+	cargo test --workspace --all-features
+
+check:
+	@scripts/install-build-deps.sh
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --document-private-items
+	cargo test --package weft --test rooms
+
+bench:
+	@scripts/bench.sh
+
+install:
+	@test -x target/release/weft || { echo "build first: make build" >&2; exit 1; }
+	install -D -m 755 target/release/weft "$(DESTDIR)$(PREFIX)/bin/weft"
+	ln -sf weft "$(DESTDIR)$(PREFIX)/bin/lsw"
+	ln -sf weft "$(DESTDIR)$(PREFIX)/bin/rmw"
+	install -d "$(DESTDIR)$(SBINDIR)"
+	ln -sf "$(PREFIX)/bin/weft" "$(DESTDIR)$(SBINDIR)/mount.weft"
+	ln -sf "$(PREFIX)/bin/weft" "$(DESTDIR)$(SBINDIR)/mount.fuse.weft"
+	install -d "$(DESTDIR)$(PREFIX)/share/man/man1"
+	target/release/weft man "$(DESTDIR)$(PREFIX)/share/man/man1"
+	install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions"
+	target/release/weft completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft"
+	install -d "$(DESTDIR)$(PREFIX)/share/zsh/site-functions"
+	target/release/weft completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft"
+	install -D -m 644 packaging/weft.service "$(DESTDIR)$(PREFIX)/lib/systemd/system/weft.service"
+	install -D -m 644 packaging/weft-user.service "$(DESTDIR)$(PREFIX)/lib/systemd/user/weft.service"
+
+uninstall:
+	rm -f "$(DESTDIR)$(PREFIX)/bin/weft" "$(DESTDIR)$(PREFIX)/bin/lsw" "$(DESTDIR)$(PREFIX)/bin/rmw"
+	rm -f "$(DESTDIR)$(SBINDIR)/mount.weft" "$(DESTDIR)$(SBINDIR)/mount.fuse.weft"
+	rm -f "$(DESTDIR)$(PREFIX)"/share/man/man1/weft.1 "$(DESTDIR)$(PREFIX)"/share/man/man1/weft-*.1
+	rm -f "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft"
+	rm -f "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft"
+	rm -f "$(DESTDIR)$(PREFIX)/lib/systemd/system/weft.service" "$(DESTDIR)$(PREFIX)/lib/systemd/user/weft.service"
