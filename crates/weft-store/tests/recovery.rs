@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use common::{Place, bytes_of, dentry_to, list, listed, name, object_files, whole};
+use common::{Place, bytes_of, dentry_to, list, listed, name, whole};
 use weft_remote::Notes;
 use weft_store::{BindingId, NodeId, Record, Store, StoreOptions};
 
@@ -206,20 +206,5 @@ fn numbers_outlive_a_database_lost_in_use() {
     let store = place.open();
     assert_eq!((store.binding("web").unwrap(), store.binding("afs").unwrap()), (web, afs));
     assert_eq!(store.identify(web, &file).unwrap(), node);
-    works(&store);
-}
-
-#[test]
-fn files_without_a_record_go_and_others_stay() {
-    let place = Place::new();
-    filled(&place);
-    let kept = object_files(&place);
-    assert_eq!(kept.len(), 1);
-    std::fs::write(place.index(), b"").unwrap();
-    let store = place.open();
-    // The one without a record goes at some time after the start.
-    while kept[0].exists() {
-        std::thread::yield_now();
-    }
     works(&store);
 }
