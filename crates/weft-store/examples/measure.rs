@@ -59,6 +59,12 @@ fn main() {
         store.flush().unwrap();
         report("objects of 4,000 bytes created, committed and flushed", objects, before);
     }
+    let killed = Place::new();
+    std::fs::create_dir(killed.dir()).unwrap();
+    std::fs::copy(place.index(), killed.index()).unwrap();
+    let before = (Instant::now(), cpu_ns());
+    drop(killed.open());
+    report("store opened and closed, as after a kill", 1, before);
     drop(store);
     let before = (Instant::now(), cpu_ns());
     let store = place.open();

@@ -216,7 +216,11 @@ impl Shelf {
     /// Removes a node's object; tells the bytes that its pieces took on disk.
     pub(crate) fn remove(&self, node: NodeId) -> Result<u64> {
         let mut totals = self.changes.lock();
-        let Some(record) = self.record(node)? else { return Ok(0) };
+        let Some(record) = self.record(node)? else {
+            // The record may have been lost with the database while somebody has the object open.
+            self.detach(node);
+            return Ok(0);
+        };
         self.take_away(&mut totals, node, &record)?;
         Ok(record.disk_bytes())
     }
@@ -308,6 +312,13 @@ impl Shelf {
 
     fn take_away(&self, totals: &mut Totals, node: NodeId, record: &ObjectRecord) -> Result<()> {
         self.put(totals, node, Some(record), None, None)?;
+        self.detach(node);
+        self.remove_file(&self.path(node, record.generation));
+        Ok(())
+    }
+
+    /// Takes an object that somebody has open out of sight.
+    fn detach(&self, node: NodeId) {
         let removed = {
             let mut live = self.live.lock();
             live.changes += 1;
@@ -316,8 +327,6 @@ impl Shelf {
         if let Some(object) = removed.and_then(|(_, object)| object.upgrade()) {
             object.state.lock().standing = Standing::Gone;
         }
-        self.remove_file(&self.path(node, record.generation));
-        Ok(())
     }
 
     /// Changes a node's record and the totals together.

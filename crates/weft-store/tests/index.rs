@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use common::{Place, dentry_to, listed, name, node_record};
 use proptest::prelude::*;
-use weft_remote::{Audience, Completeness, Figure, FileId, Lease, Name, Notes, Origin, Version};
+use weft_remote::{Audience, Completeness, Figure, FileId, Lease, Name, Origin, Version};
 use weft_store::{BindingId, DentryTarget, ListingRecord, NodeId, Record, Store, StoreError, StoreOptions};
 
 const DIR: NodeId = NodeId(4096);

@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use common::{Place, bytes_of, dentry_to, list, listed, name, whole};
-use weft_remote::Notes;
 use weft_store::{BindingId, NodeId, Record, Store, StoreOptions};
 
 const DIR: NodeId = NodeId(4096);
