@@ -95,16 +95,17 @@ fn main() {
 }
 
 fn report(what: &str, count: u64, (wall, cpu): (Instant, u64)) {
-    let cpu_us = (cpu_ns() - cpu) as f64 / 1e3 / count as f64;
+    let cpu_us = cpu_ns().saturating_sub(cpu) as f64 / 1e3 / count as f64;
     let wall_us = wall.elapsed().as_nanos() as f64 / 1e3 / count as f64;
     println!("{count} {what}: {cpu_us:.2} us of processor and {wall_us:.2} us of time each");
 }
 
-/// Processor time of all threads that are alive.
+/// Processor time of all threads that are alive; a thread that ended takes its share away.
 fn cpu_ns() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let times = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap());
-    times.map(|time| time.split(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    // A thread may end while it is looked at.
+    let times = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok());
+    times.filter_map(|time| time.split(' ').next()?.parse::<u64>().ok()).sum()
 }
 
 fn resident_kib() -> u64 {

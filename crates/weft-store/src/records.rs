@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use weft_remote::{Attributes, Audience, Completeness, FileId, Lease, Name, Origin, Version};
 
 use crate::PIECE_BYTES;
+use crate::object::OBJECT_BYTES_MAX;
 
 /// The durable number of a file in this store; also the inode number that the kernel sees. 0 is never used,
 /// 1 is the root of the mount; numbers below 4096 are kept for directories of weft's own.
@@ -134,10 +135,11 @@ impl ObjectRecord {
         self.pieces.iter().map(|(piece, _)| piece_length(*piece, self.length)).sum()
     }
 
-    /// Whether the fields agree with each other: the pieces are in order and lie in the file.
+    /// Whether the fields agree with each other: the pieces are in order and lie in a file that can be.
     pub(crate) fn is_sound(&self) -> bool {
         let ordered = self.pieces.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        ordered && self.pieces.last().is_none_or(|(piece, _)| piece_length(*piece, self.length) > 0)
+        let possible = self.length <= OBJECT_BYTES_MAX;
+        possible && ordered && self.pieces.last().is_none_or(|(piece, _)| piece_length(*piece, self.length) > 0)
     }
 
     /// What the held bytes take on disk, in whole blocks.
@@ -224,8 +226,10 @@ mod tests {
         assert!(record(1, &[0]).is_sound() && record(1, &[0]).is_complete());
         assert!(!record(0, &[0]).is_sound());
         assert!(!record(PIECE_BYTES, &[1]).is_sound());
-        assert!(!record(u64::MAX, &[1, 1]).is_sound());
-        assert!(record(u64::MAX, &[1, 5]).is_sound());
+        assert!(!record(OBJECT_BYTES_MAX, &[1, 1]).is_sound());
+        assert!(record(OBJECT_BYTES_MAX, &[1, 5]).is_sound());
+        assert!(!record(OBJECT_BYTES_MAX + 1, &[1, 5]).is_sound());
+        assert!(!record(OBJECT_BYTES_MAX, &[u32::MAX]).is_sound());
         assert_eq!(record(PIECE_BYTES + 3, &[1]).held_bytes(), 3);
         assert_eq!(record(PIECE_BYTES + 3, &[1]).end(), PIECE_BYTES + 3);
     }

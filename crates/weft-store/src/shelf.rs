@@ -21,7 +21,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use weft_remote::Lease;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, Lock};
 use crate::index::Index;
 use crate::object::{OBJECT_BYTES_MAX, Standing};
 use crate::stage::Change;
@@ -47,7 +47,7 @@ pub(crate) struct Shelf {
     held_bytes: AtomicU64,
     held_count: AtomicU64,
     /// Keeps other daemons out for as long as anything of this store is open.
-    _lock: DiskFile,
+    _lock: Lock,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Shelf {
         disk: Disk,
         index: Arc<Index>,
         troubles: Arc<Troubles>,
-        lock: DiskFile,
+        lock: Lock,
     ) -> Result<Shelf> {
         disk.make_dir(&dir).map_err(|error| StoreError::from_io(&dir, error))?;
         let totals = index.get(key::TOTALS)?.and_then(|value| value::decode(key::TOTALS, &value).ok());
@@ -197,6 +197,17 @@ impl Shelf {
             replaced.state.lock().standing = Standing::Gone;
         }
         Ok(())
+    }
+
+    /// See [`Object::discard`].
+    pub(crate) fn discard(&self, object: &Object) {
+        let _totals = self.changes.lock();
+        let mut state = object.state.lock();
+        if state.standing == Standing::Draft {
+            state.standing = Standing::Gone;
+            drop(state);
+            self.remove_file(&object.path);
+        }
     }
 
     /// The source confirmed the content.
