@@ -1,1 +1,27 @@
-//! The control socket: protocol, client, server.
+//! The control socket: how the verbs talk to the daemon behind a mount.
+//!
+//! Each daemon listens on one Unix socket named by its process id in the user's socket folder ([`socket_dir`]). A
+//! request is one line of JSON, an answer one line or several. The server half works against the trait [`Daemon`]
+//! and knows no other room; the client half is synchronous, so that a verb needs no runtime.
+#![forbid(unsafe_code)]
+
+mod client;
+mod daemon;
+mod error;
+mod find;
+mod path_bytes;
+mod protocol;
+mod server;
+mod socket_dir;
+
+pub use client::Client;
+pub use daemon::Daemon;
+pub use error::ControlError;
+pub use find::{Located, Mounts, daemons, find_for_path, resolve_without_entering};
+pub use path_bytes::PathBytes;
+pub use protocol::{
+    BindingStatus, Cached, Code, Depth, Fact, Figures, Hello, LINE_BYTES_MAX, NameInfo, NameKind, PROTOCOL_VERSION,
+    Refusal, Reloaded, Removed, Status, Trouble, Why,
+};
+pub use server::{Access, Server};
+pub use socket_dir::socket_dir;

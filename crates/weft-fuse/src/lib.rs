@@ -1,1 +1,20 @@
-//! Kernel requests to vfs calls, the errno table and invalidation notices.
+//! The kernel side: FUSE requests in, answers of the file system out.
+//!
+//! Nothing is decided here. A request is decoded by the door, handed to a [`Handler`] as a future, polled once on
+//! the thread that read it, and given to the runtime only when it has to wait. The one errno table of the house and
+//! the notices to the kernel's caches live here as well.
+#![forbid(unsafe_code)]
+
+mod backing;
+mod bridge;
+mod door;
+mod drive;
+mod errno;
+mod handler;
+mod mount;
+mod notify;
+
+pub use bridge::Bridge;
+pub use errno::Errno;
+pub use handler::{Attributes, EntryReply, Handler, OpenReply};
+pub use mount::{MountError, MountOptions, Mounted, mount, unmount};

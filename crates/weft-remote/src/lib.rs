@@ -39,7 +39,7 @@ pub use file_id::FileId;
 pub use lease::Lease;
 pub use mutation::{Change, Content, Extent, Mutation, Outcome};
 pub use name::{BadName, Name};
-pub use notes::{MemoryNotes, Notes, NotesError};
+pub use notes::{MemoryNotes, Note, Notes, NotesError};
 pub use remote::{Backing, Capabilities, LockMode, LockRange, Remote, Space};
 pub use version::{Sameness, Version};
 

@@ -9,6 +9,9 @@ use parking_lot::Mutex;
 #[error("the notes of this kind cannot be used: {0}")]
 pub struct NotesError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
+/// A key with its value.
+pub type Note = (Vec<u8>, Vec<u8>);
+
 /// A small durable map that the house lends to each kind: which scheme a host speaks, which servers a cell has.
 ///
 /// Keys are ordered bytes. Not for content and not for anything per file. A note that was put is there after a
@@ -30,7 +33,7 @@ pub trait Notes: Send + Sync {
     ///
     /// # Errors
     /// When the store cannot be read.
-    fn list(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, NotesError>;
+    fn list(&self, prefix: &[u8]) -> Result<Vec<Note>, NotesError>;
 }
 
 /// Notes that last as long as the process: for tests and for kinds tried without a store.
@@ -50,7 +53,7 @@ impl Notes for MemoryNotes {
         Ok(())
     }
 
-    fn list(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, NotesError> {
+    fn list(&self, prefix: &[u8]) -> Result<Vec<Note>, NotesError> {
         let map = self.0.lock();
         let from_prefix = map.range(prefix.to_vec()..);
         Ok(from_prefix.take_while(|(k, _)| k.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect())

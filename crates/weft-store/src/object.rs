@@ -128,6 +128,11 @@ impl Object {
         self.node
     }
 
+    /// Tells the objects of one node apart: never used twice.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Which version the bytes are of.
     pub fn version(&self) -> &Version {
         &self.version

@@ -1,1 +1,43 @@
-//! The file system without kernel or network: namespace, inodes, leases, reads.
+//! The file system without kernel or network.
+//!
+//! The namespace, inodes, leases and reads live here. A request comes in from the kernel side (or from a verb), is
+//! answered from the store while a lease lasts, and otherwise goes to the remote of its binding; whatever the remote
+//! says is learnt by the store on the way back. This room knows no kind and no kernel.
+#![forbid(unsafe_code)]
+
+mod arrival;
+mod content;
+mod directory;
+mod error;
+mod figures;
+mod freshness;
+mod handle;
+mod inode;
+mod learn;
+mod lookup;
+mod manage;
+mod namespace;
+mod notice;
+mod open;
+mod read;
+mod stat;
+mod through;
+mod trouble;
+mod vfs;
+
+pub use directory::{DirectoryName, Snapshot};
+pub use error::VfsError;
+pub use figures::FiguresSnapshot;
+pub use freshness::{Freshness, Policies};
+pub use handle::HandleId;
+pub use lookup::Looked;
+pub use manage::{Cached, NameInfo, Reloaded, Removed, Why};
+pub use notice::{Notice, NoticeReceivers, Notices};
+pub use open::Opened;
+pub use stat::{Stat, StatFs};
+pub use trouble::Trouble;
+pub use vfs::{Binding, Vfs, VfsOptions};
+pub use weft_store::{NodeId, Object, StoreError};
+
+/// What every operation returns.
+pub type Result<T> = std::result::Result<T, VfsError>;

@@ -1,1 +1,25 @@
 //! The web as a remote: a site is a directory (WFS).
+#![forbid(unsafe_code)]
+
+mod authority;
+mod client;
+mod connect;
+mod content;
+mod fetch;
+mod flow;
+mod freshness;
+mod host;
+mod id;
+mod index;
+mod links;
+mod listing;
+mod name;
+mod options;
+mod pool;
+mod remote;
+mod tap;
+mod target;
+mod validator;
+
+pub use options::{Connector, WebOptions};
+pub use remote::Web;

@@ -1,0 +1,180 @@
+//! The client half: one request at a time, synchronous.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::protocol::{Outcome, Reply, Request, Response, Verb};
+use crate::{
+    ControlError, Depth, Hello, LINE_BYTES_MAX, NameInfo, PROTOCOL_VERSION, PathBytes, Reloaded, Removed, Status, Why,
+};
+
+/// A connection to one daemon. Errors of every call: `Refused` when the daemon says no, `Io` when it cannot be
+/// talked to or takes too long, `Protocol` when it answers something else.
+#[derive(Debug)]
+pub struct Client {
+    socket: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the daemon's socket.
+    ///
+    /// # Errors
+    /// `Io` when nobody listens there.
+    pub fn connect(socket: &Path) -> Result<Client, ControlError> {
+        let stream = UnixStream::connect(socket).map_err(ControlError::io(socket))?;
+        stream.set_write_timeout(Some(SHORT)).map_err(ControlError::io(socket))?;
+        Ok(Client { socket: socket.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// The user whose process listens at the other end.
+    ///
+    /// # Errors
+    /// `Io` when the system does not tell.
+    pub fn daemon_uid(&self) -> Result<u32, ControlError> {
+        let peer = rustix::net::sockopt::socket_peercred(self.stream.get_ref());
+        peer.map(|peer| peer.uid.as_raw()).map_err(|error| ControlError::io(&self.socket)(error.into()))
+    }
+
+    /// Who this is.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn hello(&mut self) -> Result<Hello, ControlError> {
+        match self.ask(Verb::Hello, SHORT)? {
+            Reply::Hello(hello) => Ok(hello),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// How things are.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn status(&mut self) -> Result<Status, ControlError> {
+        match self.ask(Verb::Status, MIDDLE)? {
+            Reply::Status(status) => Ok(*status),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The names known in a directory; at most [`Client::NAMES_MAX`].
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn names(&mut self, path: &[u8]) -> Result<Vec<NameInfo>, ControlError> {
+        let mut reply = self.ask(Verb::Names { path: path.into() }, MIDDLE)?;
+        let mut all = Vec::new();
+        loop {
+            match reply {
+                Reply::Names { names, more } => {
+                    all.extend(names);
+                    if !more {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+            if all.len() > Client::NAMES_MAX {
+                return Err(ControlError::Protocol { why: format!("more than {} names", Client::NAMES_MAX) });
+            }
+            reply = self.receive()?;
+        }
+    }
+
+    /// Drops content from the cache.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn remove(&mut self, path: &[u8], depth: Depth) -> Result<Removed, ControlError> {
+        match self.ask(Verb::Remove { path: path.into(), depth }, LONG)? {
+            Reply::Removed(removed) => Ok(removed),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks the source now.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn reload(&mut self, path: &[u8], depth: Depth) -> Result<Reloaded, ControlError> {
+        match self.ask(Verb::Reload { path: path.into(), depth }, LONG)? {
+            Reply::Reloaded(reloaded) => Ok(reloaded),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What there is to know about a file.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn why(&mut self, path: &[u8]) -> Result<Why, ControlError> {
+        match self.ask(Verb::Why { path: PathBytes::from(path) }, MIDDLE)? {
+            Reply::Why(why) => Ok(why),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes the mount away and waits until the daemon has ended.
+    ///
+    /// # Errors
+    /// As for every call; `Io` also when the daemon has not ended in time.
+    pub fn unmount(mut self, lazy: bool) -> Result<(), ControlError> {
+        match self.ask(Verb::Unmount { lazy }, MIDDLE)? {
+            Reply::Unmounted => {}
+            other => return Err(unexpected(&other)),
+        }
+        let mut rest = [0; 1];
+        match self.stream.read(&mut rest) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(()),
+            Err(error) => Err(ControlError::io(&self.socket)(error)),
+        }
+    }
+
+    /// Most names that one listing may bring.
+    pub const NAMES_MAX: usize = 2_000_000;
+
+    fn ask(&mut self, verb: Verb, patience: Duration) -> Result<Reply, ControlError> {
+        let io = |error| ControlError::io(&self.socket)(error);
+        self.stream.get_ref().set_read_timeout(Some(patience)).map_err(io)?;
+        let request = Request { v: PROTOCOL_VERSION, verb };
+        let mut line = serde_json::to_vec(&request).expect("a request is plain data");
+        line.push(b'\n');
+        if line.len() > LINE_BYTES_MAX {
+            return Err(ControlError::Protocol { why: "the request is too long".to_owned() });
+        }
+        self.stream.get_mut().write_all(&line).map_err(|error| ControlError::io(&self.socket)(error))?;
+        self.receive()
+    }
+
+    fn receive(&mut self) -> Result<Reply, ControlError> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.stream).take(LINE_BYTES_MAX as u64);
+        limited.read_until(b'\n', &mut line).map_err(ControlError::io(&self.socket))?;
+        let broken = |why: String| ControlError::Protocol { why };
+        if line.last() != Some(&b'\n') {
+            let why = if line.len() < LINE_BYTES_MAX { "it ended in the middle" } else { "a line is too long" };
+            return Err(broken(why.to_owned()));
+        }
+        let response: Response = serde_json::from_slice(&line).map_err(|error| broken(error.to_string()))?;
+        match response.outcome {
+            Outcome::Ok(reply) if response.v == PROTOCOL_VERSION => Ok(reply),
+            Outcome::Ok(_) => Err(broken(format!("it speaks version {} of the protocol", response.v))),
+            Outcome::Error(refusal) => Err(ControlError::Refused(refusal)),
+        }
+    }
+}
+
+fn unexpected(reply: &Reply) -> ControlError {
+    ControlError::Protocol { why: format!("another answer than asked for: {reply:?}") }
+}
+
+/// Patience with what a daemon answers from memory.
+const SHORT: Duration = Duration::from_secs(2);
+/// Patience with what it reads from its disk.
+const MIDDLE: Duration = Duration::from_secs(60);
+/// Patience with what it asks remotes, many times perhaps.
+const LONG: Duration = Duration::from_secs(3600);

@@ -1,0 +1,51 @@
+//! What the control socket needs of a daemon.
+
+use async_trait::async_trait;
+
+use crate::{Depth, Hello, NameInfo, Refusal, Reloaded, Removed, Status, Why};
+
+/// The daemon as the control socket sees it. Paths are bytes relative to the mount's root, without a leading or
+/// trailing slash and without `.` or `..`; the empty path is the root. `uid` is the user who asks, as the kernel
+/// tells it: the daemon shows no user what was fetched with another's rights.
+#[async_trait]
+pub trait Daemon: Send + Sync {
+    /// Who this is. Never waits.
+    fn hello(&self) -> Hello;
+
+    /// How things are. Never waits for a remote.
+    ///
+    /// # Errors
+    /// Any [`Refusal`], as for every call here.
+    async fn status(&self, uid: u32) -> Result<Status, Refusal>;
+
+    /// The names known to be in the directory at `path`; of a file, the file's own. Never waits for a remote.
+    ///
+    /// # Errors
+    /// `NotFound` when the path is not known.
+    async fn names(&self, path: &[u8], uid: u32) -> Result<Vec<NameInfo>, Refusal>;
+
+    /// Drops content from the cache, never from the remote.
+    ///
+    /// # Errors
+    /// `NotFound`; `Denied` when the content is another user's and the caller is not root; `Invalid` for a
+    /// directory without [`Depth::Below`].
+    async fn remove(&self, path: &[u8], depth: Depth, uid: u32) -> Result<Removed, Refusal>;
+
+    /// Asks the source now.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unreachable`.
+    async fn reload(&self, path: &[u8], depth: Depth, uid: u32) -> Result<Reloaded, Refusal>;
+
+    /// What there is to know about a file. Never waits for a remote.
+    ///
+    /// # Errors
+    /// `NotFound` when the path is not known.
+    async fn why(&self, path: &[u8], uid: u32) -> Result<Why, Refusal>;
+
+    /// Takes the mount away, and ends the daemon soon after it has answered.
+    ///
+    /// # Errors
+    /// `Busy` when files are open and `lazy` is not set.
+    async fn unmount(&self, lazy: bool) -> Result<(), Refusal>;
+}

@@ -1,0 +1,277 @@
+//! Finding the daemon behind a path, without entering a mount.
+//!
+//! A dead remote must not hang `weft why`: so no component at or below a mount point of weft is ever asked of the
+//! kernel. Above a mount point symbolic links are followed as usual; from there on the path is taken as written.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use crate::{Client, ControlError, Hello, PathBytes, socket_dir};
+
+/// The mount points that must not be entered.
+#[derive(Clone, Debug, Default)]
+pub struct Mounts(Vec<PathBuf>);
+
+/// A daemon and a place in its mount.
+#[derive(Debug)]
+pub struct Located {
+    /// A connection to the daemon.
+    pub client: Client,
+    /// Who it is.
+    pub hello: Hello,
+    /// The place, relative to the mount's root.
+    pub path: PathBytes,
+}
+
+impl Mounts {
+    /// The mount points of weft in `/proc/self/mountinfo` (proc(5)).
+    ///
+    /// # Errors
+    /// `Io` when it cannot be read.
+    pub fn of_this_process() -> Result<Mounts, ControlError> {
+        let text = std::fs::read(MOUNTINFO).map_err(ControlError::io(MOUNTINFO))?;
+        Ok(Mounts::parse(&text))
+    }
+
+    /// Mounts at these places.
+    pub fn at(places: impl IntoIterator<Item = PathBuf>) -> Mounts {
+        Mounts(places.into_iter().collect())
+    }
+
+    /// Whether `path` is the root of one of these mounts.
+    pub fn has(&self, path: &Path) -> bool {
+        self.0.iter().any(|mount| mount == path)
+    }
+
+    /// The mounts, in the order they were made.
+    pub fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(PathBuf::as_path)
+    }
+
+    /// Lines of mountinfo: the fifth field is the mount point, and the field after the lone `-` the type.
+    fn parse(text: &[u8]) -> Mounts {
+        let of_weft = |line: &[u8]| -> Option<PathBuf> {
+            let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+            let dash = fields.iter().position(|field| *field == b"-")?;
+            let kind = *fields.get(dash + 1)?;
+            (kind == b"fuse.weft").then(|| unescape(fields.get(4).copied().unwrap_or_default()))
+        };
+        Mounts(text.split(|byte| *byte == b'\n').filter_map(of_weft).collect())
+    }
+
+    /// The mount that `path` lies in, the innermost if there are several.
+    fn around<'a>(&'a self, path: &Path) -> Option<&'a Path> {
+        let around = self.iter().filter(|mount| path.starts_with(mount));
+        around.max_by_key(|mount| mount.as_os_str().len())
+    }
+}
+
+/// Every live daemon that this user may ask, with who it is. Sockets whose daemon is gone are removed from the
+/// user's own folder `own` ([`socket_dir`](crate::socket_dir())).
+pub fn daemons(own: &Path) -> Vec<(Client, Hello)> {
+    let me = rustix::process::geteuid();
+    let mut live = Vec::new();
+    for dir in socket_dir::all_dirs(own) {
+        let Ok(found) = std::fs::symlink_metadata(&dir) else { continue };
+        let owner = std::os::unix::fs::MetadataExt::uid(&found);
+        // Only what the user or root has put there is believed; root believes each user of that user's own mounts.
+        if !found.is_dir() || (!me.is_root() && owner != me.as_raw() && owner != 0) {
+            continue;
+        }
+        for socket in sockets(&dir) {
+            if let Some(answered) = greet(&socket, owner) {
+                live.push(answered);
+            }
+        }
+    }
+    live
+}
+
+/// The daemon whose mount `path` lies in, and the place there. `own` is the user's socket folder.
+///
+/// # Errors
+/// `NotAMount`, `NoDaemon`, or `Io` when the path above the mount cannot be followed.
+pub fn find_for_path(own: &Path, path: &Path) -> Result<Located, ControlError> {
+    let mut daemons = daemons(own);
+    let mut mounts = Mounts::of_this_process()?;
+    mounts.0.extend(daemons.iter().map(|(_, hello)| hello.mountpoint.as_path().to_owned()));
+    let resolved = resolve_without_entering(path, &mounts)?;
+    let not_a_mount = || ControlError::NotAMount { path: path.to_owned() };
+    let mount = mounts.around(&resolved).ok_or_else(not_a_mount)?;
+    let of_mount = |(_, hello): &(Client, Hello)| hello.mountpoint.as_path() == mount;
+    let Some(at) = daemons.iter().rposition(of_mount) else {
+        return Err(ControlError::NoDaemon { mountpoint: mount.to_owned() });
+    };
+    let (client, hello) = daemons.swap_remove(at);
+    let below = resolved.strip_prefix(mount).expect("around() gives a prefix");
+    Ok(Located { client, hello, path: PathBytes::from(below) })
+}
+
+/// The absolute path with links above the mounts followed, `.` and `..` gone, and nothing asked of the kernel at or
+/// below one of `mounts`. What does not exist is kept as written.
+///
+/// # Errors
+/// `Io` when a link cannot be read, there are too many, or the current directory is gone.
+pub fn resolve_without_entering(path: &Path, mounts: &Mounts) -> Result<PathBuf, ControlError> {
+    let absolute = std::path::absolute(path).map_err(ControlError::io(path))?;
+    let mut rest: VecDeque<OsString> = names(&absolute);
+    let mut at = PathBuf::from("/");
+    let mut links_left = LINKS_MAX;
+    while let Some(name) = rest.pop_front() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&name);
+        if mounts.around(&next).is_some() {
+            at = next;
+            continue;
+        }
+        let target = match std::fs::read_link(&next) {
+            Ok(target) => target,
+            // Not a link, or not there: as written.
+            Err(_) => {
+                at = next;
+                continue;
+            }
+        };
+        if links_left == 0 {
+            return Err(ControlError::io(path)(io::Error::other("too many symbolic links")));
+        }
+        links_left -= 1;
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        for name in names(&target).into_iter().rev() {
+            rest.push_front(name);
+        }
+    }
+    Ok(at)
+}
+
+fn names(path: &Path) -> VecDeque<OsString> {
+    let named = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    named.collect()
+}
+
+/// Whoever answers at this socket, if it is who it says it is.
+fn greet(socket: &Path, dir_owner: u32) -> Option<(Client, Hello)> {
+    match Client::connect(socket) {
+        Ok(mut client) => {
+            let uid = client.daemon_uid().ok()?;
+            let hello = client.hello().ok()?;
+            (uid == dir_owner || uid == 0).then_some((client, hello))
+        }
+        Err(ControlError::Io { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused => {
+            // Bound but not yet listening looks the same: only a process that is gone leaves a dead socket.
+            if !process_lives(socket) {
+                let _ = std::fs::remove_file(socket);
+            }
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+fn process_lives(socket: &Path) -> bool {
+    let pid = socket.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    Path::new("/proc").join(pid).exists()
+}
+
+fn sockets(dir: &Path) -> Vec<PathBuf> {
+    let Ok(read) = std::fs::read_dir(dir) else { return Vec::new() };
+    let is_socket = |path: &PathBuf| {
+        let stem = path.file_stem().map(|stem| stem.as_bytes()).unwrap_or_default();
+        path.extension().is_some_and(|ending| ending == "sock")
+            && !stem.is_empty()
+            && stem.iter().all(u8::is_ascii_digit)
+    };
+    let mut found: Vec<PathBuf> = read.flatten().map(|entry| entry.path()).filter(is_socket).collect();
+    found.sort();
+    found.truncate(SOCKETS_MAX);
+    found
+}
+
+/// mountinfo writes space, tab, newline and backslash as three octal digits after a backslash (proc(5)).
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] if *first == b'\\' => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+const MOUNTINFO: &str = "/proc/self/mountinfo";
+/// As the kernel's own limit (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+/// Most sockets that are tried in one folder.
+const SOCKETS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_names_the_mounts_of_weft() {
+        let text = b"36 35 98:0 / /mnt1 rw,noatime master:1 - ext3 /dev/root rw\n\
+            40 35 0:50 / /home/a\\040b\\134c rw,nosuid,nodev shared:7 - fuse.weft weft rw,user_id=0\n\
+            41 35 0:51 / /other rw - fuse.sshfs host: rw\nbroken line\n";
+        let mounts = Mounts::parse(text);
+        assert_eq!(mounts.iter().collect::<Vec<_>>(), [Path::new("/home/a b\\c")]);
+    }
+
+    #[test]
+    fn links_are_followed_above_a_mount_and_never_in_it() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let top = temp.path().canonicalize().expect("it is there");
+        let mount = top.join("real/mount");
+        std::fs::create_dir_all(&mount).expect("made");
+        std::os::unix::fs::symlink("real", top.join("link")).expect("made");
+        // Were the mount entered, this link would be followed.
+        std::os::unix::fs::symlink("/etc", mount.join("inner")).expect("made");
+        let mounts = Mounts::at([mount.clone()]);
+        let resolve = |path: PathBuf| resolve_without_entering(&path, &mounts).expect("resolved");
+        assert_eq!(resolve(top.join("link/mount/inner/passwd")), mount.join("inner/passwd"));
+        assert_eq!(resolve(top.join("link/./mount/a/../b")), mount.join("b"));
+        assert_eq!(resolve(top.join("link/mount/../../x")), top.join("x"));
+        assert_eq!(mounts.around(&mount.join("inner")), Some(mount.as_path()));
+        assert_eq!(mounts.around(&top.join("real/mountain")), None);
+    }
+
+    #[test]
+    fn links_in_circles_are_an_error() {
+        let temp = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::symlink("b", temp.path().join("a")).expect("made");
+        std::os::unix::fs::symlink("a", temp.path().join("b")).expect("made");
+        let circle = resolve_without_entering(&temp.path().join("a/x"), &Mounts::default());
+        assert!(matches!(circle, Err(ControlError::Io { .. })), "{circle:?}");
+    }
+
+    #[test]
+    fn a_dead_socket_is_cleaned_away() {
+        let temp = tempfile::tempdir().expect("a folder");
+        // No process has this number: it is above the kernel's limit of 2^22.
+        let dead = temp.path().join("99999999.sock");
+        drop(std::os::unix::net::UnixListener::bind(&dead).expect("bound"));
+        let of_this_test = daemons(temp.path()).into_iter().filter(|(_, hello)| hello.daemon_pid == 99_999_999);
+        assert_eq!(of_this_test.count(), 0);
+        assert!(!dead.exists());
+    }
+}

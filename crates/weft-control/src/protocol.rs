@@ -1,0 +1,277 @@
+//! Requests and answers, one line of JSON each.
+//!
+//! A request is `{"v":1,"verb":"why","path":"web/example.org"}`, an answer `{"v":1,"ok":{...}}` or
+//! `{"v":1,"error":{"code":"not_found","sentence":"..."}}`. Names come in several lines, each but the last with
+//! `"more":true`. Paths are relative to the mount's root; the empty path is the root.
+
+use serde::{Deserialize, Serialize};
+
+use crate::PathBytes;
+
+/// The version of this protocol. Another version is refused with a sentence, never guessed at.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Longest line in bytes, either way.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// One request with the version it is made in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) v: u32,
+    #[serde(flatten)]
+    pub(crate) verb: Verb,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case")]
+pub(crate) enum Verb {
+    Hello,
+    Status,
+    Names { path: PathBytes },
+    Remove { path: PathBytes, depth: Depth },
+    Reload { path: PathBytes, depth: Depth },
+    Why { path: PathBytes },
+    Unmount { lazy: bool },
+}
+
+impl Verb {
+    /// Whether it changes nothing, so that other users may ask it of a mount that is open to them.
+    pub(crate) fn only_reads(&self) -> bool {
+        match self {
+            Verb::Hello | Verb::Status | Verb::Names { .. } | Verb::Why { .. } => true,
+            Verb::Remove { .. } | Verb::Reload { .. } | Verb::Unmount { .. } => false,
+        }
+    }
+}
+
+/// One answer with the version it is made in.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Response {
+    pub(crate) v: u32,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    Ok(Reply),
+    Error(Refusal),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reply {
+    Hello(Hello),
+    Status(Box<Status>),
+    Names { names: Vec<NameInfo>, more: bool },
+    Removed(Removed),
+    Reloaded(Reloaded),
+    Why(Why),
+    Unmounted,
+}
+
+/// Whether a directory is meant alone or with everything below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Depth {
+    /// Only what the path names.
+    This,
+    /// And everything below it.
+    Below,
+}
+
+/// Who a daemon is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The program's version.
+    pub version: String,
+    /// Process id of the daemon.
+    pub daemon_pid: u32,
+    /// Absolute, canonical path of the mount's root.
+    pub mountpoint: PathBytes,
+    /// The user who mounted.
+    pub uid: u32,
+}
+
+/// What a daemon says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The program's version.
+    pub version: String,
+    /// Process id of the daemon.
+    pub daemon_pid: u32,
+    /// Absolute, canonical path of the mount's root.
+    pub mountpoint: PathBytes,
+    /// What is mounted (`web:example.org/docs`); empty for everything.
+    pub source: String,
+    /// Where the cache lies.
+    pub cache_dir: PathBytes,
+    /// Seconds since the mount.
+    pub uptime_s: u64,
+    /// Whether other users may use the mount.
+    pub allow_other: bool,
+    /// The directories of the mount that show a remote.
+    pub bindings: Vec<BindingStatus>,
+    /// Counters and sizes.
+    pub figures: Figures,
+    /// The latest troubles, newest first; at most [`Status::TROUBLES_MAX`].
+    pub troubles: Vec<Trouble>,
+}
+
+impl Status {
+    /// Most troubles that a status carries.
+    pub const TROUBLES_MAX: usize = 100;
+}
+
+/// A directory of the mount that shows a remote.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BindingStatus {
+    /// The directory, relative to the mount's root; empty when the whole mount is this remote.
+    pub path: PathBytes,
+    /// The kind (`web`).
+    pub kind: String,
+    /// How the remote is, in a few words (`reachable`, `unreachable since ...`).
+    pub state: String,
+}
+
+/// Counters since the mount, and sizes now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Names known, cached or not.
+    pub names: u64,
+    /// Cached objects.
+    pub objects: u64,
+    /// Bytes of cached content.
+    pub object_bytes: u64,
+    /// Requests sent to remotes.
+    pub requests: u64,
+    /// Bytes of content received from remotes.
+    pub received_bytes: u64,
+    /// Lookups and reads answered from this machine.
+    pub hits: u64,
+    /// Lookups and reads that had to ask a remote.
+    pub misses: u64,
+}
+
+/// Something that went wrong, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// When, in seconds since 1970.
+    pub at_unix_s: u64,
+    /// What, in one sentence.
+    pub sentence: String,
+}
+
+/// A name that is known to exist.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameInfo {
+    /// The name.
+    pub name: PathBytes,
+    /// What it is.
+    pub kind: NameKind,
+    /// How much of it is on this machine.
+    pub cached: Cached,
+    /// Length in bytes, as well as it is known.
+    pub size: Option<u64>,
+    /// Last modification in seconds since 1970, as well as it is known.
+    pub modified_unix_s: Option<i64>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameKind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// Not asked yet.
+    Unknown,
+}
+
+/// How much of something is on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cached {
+    /// All of it; of a directory, its listing.
+    Whole,
+    /// Some of it.
+    Part,
+    /// Nothing.
+    No,
+}
+
+/// What a removal from the cache came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// Objects removed.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a reload came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Files and directories that the source was asked about.
+    pub checked: u64,
+    /// Of those, changed.
+    pub changed: u64,
+    /// Of those, not answered for.
+    pub failed: u64,
+}
+
+/// Why a file is as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Why {
+    /// Facts in an order that reads well.
+    pub facts: Vec<Fact>,
+}
+
+/// One fact about a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// Which (`source`, `version`, `lease`).
+    pub name: String,
+    /// What it is.
+    pub value: String,
+}
+
+/// Why a daemon does not do what it is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{sentence}")]
+pub struct Refusal {
+    /// For programs.
+    pub code: Code,
+    /// For people: what, why, and what to do where there is something.
+    pub sentence: String,
+}
+
+impl Refusal {
+    /// A refusal with its reason.
+    pub fn new(code: Code, sentence: impl Into<String>) -> Refusal {
+        Refusal { code, sentence: sentence.into() }
+    }
+}
+
+/// The sorts of refusal; they decide the exit code of a verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// There is no such thing.
+    NotFound,
+    /// Not for this user.
+    Denied,
+    /// The remote cannot be reached.
+    Unreachable,
+    /// In use; later perhaps.
+    Busy,
+    /// The request makes no sense.
+    Invalid,
+    /// Anything else.
+    Failed,
+}

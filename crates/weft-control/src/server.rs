@@ -1,0 +1,237 @@
+//! The server half: takes requests, checks who asks, and passes them to the daemon.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::protocol::{Outcome, Reply, Request, Response, Verb};
+use crate::{Code, ControlError, Daemon, LINE_BYTES_MAX, PROTOCOL_VERSION, PathBytes, Refusal, socket_dir};
+
+/// Who may ask: the user who mounted and root everything; others nothing, or what only reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The user who mounted.
+    pub owner_uid: u32,
+    /// Whether the mount is open to other users.
+    pub allow_other: bool,
+}
+
+/// A bound control socket. Dropping it takes the socket away.
+#[derive(Debug)]
+pub struct Server {
+    listener: UnixListener,
+    socket: PathBuf,
+    access: Access,
+}
+
+impl Server {
+    /// Binds `<pid>.sock` in `dir`, making the folder. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// `UnsafeFolder` when the folder is another user's, `Io`.
+    pub fn bind(dir: &Path, access: Access) -> Result<Server, ControlError> {
+        let (dir_mode, socket_mode) = if access.allow_other { (0o755, 0o666) } else { (0o700, 0o600) };
+        socket_dir::prepare(dir, dir_mode)?;
+        let socket = dir.join(format!("{}.sock", std::process::id()));
+        match std::fs::remove_file(&socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(ControlError::io(&socket)(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&socket).map_err(ControlError::io(&socket))?;
+        // Whoever connects before this line is still checked by credentials.
+        let mode = std::fs::Permissions::from_mode(socket_mode);
+        std::fs::set_permissions(&socket, mode).map_err(ControlError::io(&socket))?;
+        Ok(Server { listener, socket, access })
+    }
+
+    /// The socket's path.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Serves until the future is dropped.
+    pub async fn serve(self, daemon: Arc<dyn Daemon>) {
+        let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut connections = JoinSet::new();
+        loop {
+            let seat = Arc::clone(&seats).acquire_owned().await.expect("the semaphore is never closed");
+            while connections.try_join_next().is_some() {}
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "the control socket cannot accept");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let daemon = Arc::clone(&daemon);
+            let access = self.access;
+            connections.spawn(async move {
+                if let Err(error) = converse(stream, access, &*daemon).await {
+                    tracing::debug!(%error, "a control connection ended");
+                }
+                drop(seat);
+            });
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+impl Access {
+    fn permits(&self, uid: u32, verb: &Verb) -> bool {
+        uid == 0 || uid == self.owner_uid || (self.allow_other && verb.only_reads())
+    }
+}
+
+/// Answers one connection's requests until it ends or falls silent.
+async fn converse(stream: UnixStream, access: Access, daemon: &dyn Daemon) -> io::Result<()> {
+    let uid = stream.peer_cred()?.uid();
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut stream).take(LINE_BYTES_MAX as u64 + 1);
+        let read = tokio::time::timeout(SILENCE_MAX, limited.read_until(b'\n', &mut line)).await;
+        match read {
+            Err(_) => return Ok(()),
+            Ok(Ok(0)) => return Ok(()),
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(error),
+        }
+        if line.last() != Some(&b'\n') {
+            let refusal =
+                Refusal::new(Code::Invalid, format!("a request is one line of at most {LINE_BYTES_MAX} bytes"));
+            return send(&mut stream, Outcome::Error(refusal)).await;
+        }
+        match answer(&line, uid, access, daemon).await {
+            Ok(replies) => {
+                for reply in replies {
+                    send(&mut stream, Outcome::Ok(reply)).await?;
+                }
+            }
+            Err(refusal) => send(&mut stream, Outcome::Error(refusal)).await?,
+        }
+    }
+}
+
+async fn send(stream: &mut BufReader<UnixStream>, outcome: Outcome) -> io::Result<()> {
+    let response = Response { v: PROTOCOL_VERSION, outcome };
+    let mut line = serde_json::to_vec(&response)?;
+    line.push(b'\n');
+    if line.len() > LINE_BYTES_MAX {
+        let refusal = Refusal::new(Code::Failed, "the answer is longer than one line may be");
+        line = serde_json::to_vec(&Response { v: PROTOCOL_VERSION, outcome: Outcome::Error(refusal) })?;
+        line.push(b'\n');
+    }
+    let written = tokio::time::timeout(SILENCE_MAX, stream.get_mut().write_all(&line)).await;
+    written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+async fn answer(line: &[u8], uid: u32, access: Access, daemon: &dyn Daemon) -> Result<Vec<Reply>, Refusal> {
+    let verb = parse(line)?;
+    if !access.permits(uid, &verb) {
+        let who = access.owner_uid;
+        return Err(Refusal::new(Code::Denied, format!("only the user who mounted (uid {who}) and root may do that")));
+    }
+    let reply = match verb {
+        Verb::Hello => Reply::Hello(daemon.hello()),
+        Verb::Status => {
+            let mut status = daemon.status(uid).await?;
+            status.troubles.truncate(crate::Status::TROUBLES_MAX);
+            Reply::Status(Box::new(status))
+        }
+        Verb::Names { path } => return Ok(in_lines(daemon.names(checked(&path)?, uid).await?)),
+        Verb::Remove { path, depth } => Reply::Removed(daemon.remove(checked(&path)?, depth, uid).await?),
+        Verb::Reload { path, depth } => Reply::Reloaded(daemon.reload(checked(&path)?, depth, uid).await?),
+        Verb::Why { path } => Reply::Why(daemon.why(checked(&path)?, uid).await?),
+        Verb::Unmount { lazy } => {
+            daemon.unmount(lazy).await?;
+            Reply::Unmounted
+        }
+    };
+    Ok(vec![reply])
+}
+
+fn parse(line: &[u8]) -> Result<Verb, Refusal> {
+    /// Read first, so that a request of another version is named as such whatever else it holds.
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        v: u32,
+    }
+    let invalid = |error: serde_json::Error| Refusal::new(Code::Invalid, format!("not a request: {error}"));
+    let Versioned { v } = serde_json::from_slice(line).map_err(invalid)?;
+    if v != PROTOCOL_VERSION {
+        let sentence = format!(
+            "the daemon speaks version {PROTOCOL_VERSION} of the control protocol, the request version {v}; unmount \
+             and mount again after an update"
+        );
+        return Err(Refusal::new(Code::Invalid, sentence));
+    }
+    serde_json::from_slice::<Request>(line).map(|request| request.verb).map_err(invalid)
+}
+
+/// A path that means a place below the mount's root and nothing else.
+fn checked(path: &PathBytes) -> Result<&[u8], Refusal> {
+    let bytes = path.0.as_slice();
+    let odd = |part: &[u8]| part.is_empty() || part == b"." || part == b".." || part.contains(&0);
+    if !bytes.is_empty() && bytes.split(|byte| *byte == b'/').any(odd) {
+        return Err(Refusal::new(Code::Invalid, format!("{path}: not a path relative to the mount's root")));
+    }
+    Ok(bytes)
+}
+
+/// Names over as many lines as they need.
+fn in_lines(names: Vec<crate::NameInfo>) -> Vec<Reply> {
+    let mut rest = names.into_iter().peekable();
+    let mut lines = Vec::new();
+    loop {
+        let names: Vec<_> = rest.by_ref().take(NAMES_PER_LINE).collect();
+        let more = rest.peek().is_some();
+        lines.push(Reply::Names { names, more });
+        if !more {
+            return lines;
+        }
+    }
+}
+
+/// Most connections at one time; more wait.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a connection may be silent, or not read what it asked for.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Before accepting again when the process has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A name takes at most 255 bytes, twice that in hex, and a few figures: far below a line's limit.
+const NAMES_PER_LINE: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Depth;
+
+    #[test]
+    fn others_may_only_read_and_only_where_the_mount_is_open() {
+        let why = Verb::Why { path: PathBytes::default() };
+        let remove = Verb::Remove { path: PathBytes::default(), depth: Depth::This };
+        let unmount = Verb::Unmount { lazy: true };
+        let closed = Access { owner_uid: 1000, allow_other: false };
+        let open = Access { owner_uid: 1000, allow_other: true };
+        for verb in [&why, &remove, &unmount] {
+            assert!(closed.permits(0, verb) && closed.permits(1000, verb));
+            assert!(!closed.permits(1001, verb));
+        }
+        assert!(open.permits(1001, &why));
+        assert!(!open.permits(1001, &remove) && !open.permits(1001, &unmount));
+    }
+}

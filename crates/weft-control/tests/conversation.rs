@@ -1,0 +1,164 @@
+//! Client and server over a real socket. Goal: every verb arrives as asked and its answer comes back whole, and
+//! what is not a request gets a sentence, not a hang-up of the daemon.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use weft_control::{
+    Access, Cached, Client, Code, ControlError, Daemon, Depth, Fact, Hello, LINE_BYTES_MAX, NameInfo, NameKind,
+    PathBytes, Refusal, Reloaded, Removed, Server, Status, Why, daemons, find_for_path,
+};
+
+struct Answering {
+    mountpoint: PathBuf,
+}
+
+#[async_trait]
+impl Daemon for Answering {
+    fn hello(&self) -> Hello {
+        let mountpoint = PathBytes::from(self.mountpoint.as_path());
+        Hello { version: "test".to_owned(), daemon_pid: std::process::id(), mountpoint, uid: 0 }
+    }
+
+    async fn status(&self, _uid: u32) -> Result<Status, Refusal> {
+        Ok(Status { source: "web".to_owned(), uptime_s: 7, ..Status::default() })
+    }
+
+    async fn names(&self, path: &[u8], _uid: u32) -> Result<Vec<NameInfo>, Refusal> {
+        let name = |number: usize| NameInfo {
+            name: PathBytes([path, b"\xff", number.to_string().as_bytes()].concat()),
+            kind: NameKind::File,
+            cached: Cached::Part,
+            size: Some(number as u64),
+            modified_unix_s: Some(-1),
+        };
+        Ok((0..2500).map(name).collect())
+    }
+
+    async fn remove(&self, path: &[u8], depth: Depth, _uid: u32) -> Result<Removed, Refusal> {
+        match depth {
+            Depth::Below => Ok(Removed { files: path.len() as u64, bytes: 5 }),
+            Depth::This => Err(Refusal::new(Code::Busy, "in use")),
+        }
+    }
+
+    async fn reload(&self, _path: &[u8], _depth: Depth, _uid: u32) -> Result<Reloaded, Refusal> {
+        Ok(Reloaded { checked: 3, changed: 2, failed: 1 })
+    }
+
+    async fn why(&self, path: &[u8], _uid: u32) -> Result<Why, Refusal> {
+        let value = String::from_utf8_lossy(path).into_owned();
+        Ok(Why { facts: vec![Fact { name: "path".to_owned(), value }] })
+    }
+
+    async fn unmount(&self, _lazy: bool) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// A served daemon; the runtime ends, and with it the connections, when this is dropped.
+struct Served {
+    _runtime: tokio::runtime::Runtime,
+    socket: PathBuf,
+    dir: tempfile::TempDir,
+    mountpoint: PathBuf,
+}
+
+fn served(allow_other: bool) -> Served {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mountpoint = dir.path().canonicalize().expect("there").join("mount");
+    std::fs::create_dir(&mountpoint).expect("made");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("built");
+    let owner_uid = rustix::process::geteuid().as_raw();
+    let sockets = dir.path().join("sockets");
+    let server = {
+        let _inside = runtime.enter();
+        Server::bind(&sockets, Access { owner_uid, allow_other }).expect("bound")
+    };
+    let socket = server.socket().to_owned();
+    runtime.spawn(server.serve(Arc::new(Answering { mountpoint: mountpoint.clone() })));
+    Served { _runtime: runtime, socket, dir, mountpoint }
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).expect("there").permissions().mode() & 0o777
+}
+
+#[test]
+fn every_verb_is_answered() {
+    let served = served(false);
+    let mut client = Client::connect(&served.socket).expect("connected");
+    assert_eq!(client.hello().expect("answered").version, "test");
+    assert_eq!(client.status().expect("answered").uptime_s, 7);
+    let names = client.names(b"d").expect("answered");
+    assert_eq!(names.len(), 2500);
+    assert_eq!(names[2499].name.0, b"d\xff2499");
+    assert_eq!(client.remove(b"a/b", Depth::Below).expect("answered"), Removed { files: 3, bytes: 5 });
+    assert_eq!(client.reload(b"", Depth::This).expect("answered").checked, 3);
+    assert_eq!(client.why("\u{fc}".as_bytes()).expect("answered").facts[0].value, "\u{fc}");
+    let refused = client.remove(b"a", Depth::This).expect_err("refused");
+    assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Busy, .. })), "{refused}");
+}
+
+#[test]
+fn the_socket_is_the_users_alone_unless_the_mount_is_open() {
+    let closed = served(false);
+    assert_eq!(mode(&closed.socket), 0o600);
+    assert_eq!(mode(closed.socket.parent().expect("a folder")), 0o700);
+    let open = served(true);
+    assert_eq!(mode(&open.socket), 0o666);
+    assert_eq!(mode(open.socket.parent().expect("a folder")), 0o755);
+}
+
+#[test]
+fn what_is_not_a_request_gets_a_sentence() {
+    let served = served(false);
+    let long = format!("{{\"v\":1,\"verb\":\"why\",\"path\":\"{}\"}}", "x".repeat(LINE_BYTES_MAX));
+    let cases = [
+        ("hello", "not a request"),
+        ("{\"v\":1,\"verb\":\"dance\"}", "not a request"),
+        ("{\"v\":9,\"verb\":\"hello\",\"new\":[]}", "version 9"),
+        ("{\"v\":1,\"verb\":\"why\",\"path\":\"../etc\"}", "not a path"),
+        ("{\"v\":1,\"verb\":\"why\",\"path\":\"/etc\"}", "not a path"),
+        (long.as_str(), "one line"),
+    ];
+    for (line, wanted) in cases {
+        let mut stream = UnixStream::connect(&served.socket).expect("connected");
+        // The server may answer and hang up before a line that is too long has been sent.
+        let _ = stream.write_all(line.as_bytes()).and_then(|()| stream.write_all(b"\n"));
+        let mut answer = String::new();
+        let read = BufReader::new(stream).read_line(&mut answer);
+        if line.len() < 1000 {
+            read.expect("answered");
+            assert!(answer.contains("\"invalid\"") && answer.contains(wanted), "{answer}");
+        }
+    }
+    Client::connect(&served.socket).expect("connected").hello().expect("the daemon still answers");
+}
+
+#[test]
+fn a_daemon_is_found_by_a_path_in_its_mount() {
+    let served = served(false);
+    let own = served.dir.path().join("sockets");
+    let located = find_for_path(&own, &served.mountpoint.join("web/example.org/a")).expect("found");
+    assert_eq!(located.path.0, b"web/example.org/a");
+    assert_eq!(located.hello.mountpoint.as_path(), served.mountpoint);
+    let root = find_for_path(&own, &served.mountpoint).expect("found");
+    assert_eq!(root.path.0, b"");
+    let outside = find_for_path(&own, served.dir.path()).expect_err("outside");
+    assert!(matches!(outside, ControlError::NotAMount { .. }), "{outside}");
+    assert_eq!(daemons(&own).iter().filter(|(_, hello)| hello.mountpoint.as_path() == served.mountpoint).count(), 1);
+}
+
+#[test]
+fn the_socket_goes_with_the_server() {
+    let served = served(false);
+    let socket = served.socket.clone();
+    assert!(socket.exists());
+    drop(served._runtime);
+    assert!(!socket.exists());
+}

@@ -1,0 +1,130 @@
+//! Which inodes the kernel reads by itself.
+//!
+//! The kernel wants one mode per inode at a time: while a file is open in passthrough, every other open of it must
+//! be in passthrough with the same backing file, and while it is open through the page cache, none may be (kernel
+//! `fs/fuse/iomode.c`). A backing id costs a system call, so it is kept for a while after the last close.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weft_vfs::HandleId;
+use weft_vfs::{NodeId, Object};
+
+/// How an open is answered.
+pub(crate) enum Mode<B> {
+    /// Through the page cache.
+    Cached,
+    /// Past the page cache.
+    Bypass,
+    /// The kernel reads the backing file itself.
+    Passthrough(Arc<B>),
+    /// An older version is open in passthrough: this open cannot be had now.
+    Refused,
+}
+
+/// The modes of all inodes that are open, and backing ids kept for the next open. `B` is the door's backing id. The
+/// lock is held over the system call that makes an id, never over anything that waits for a remote.
+pub(crate) struct Backings<B> {
+    state: Mutex<State<B>>,
+    allowed: bool,
+}
+
+struct State<B> {
+    nodes: HashMap<NodeId, PerNode<B>>,
+    handles: HashMap<HandleId, (NodeId, bool)>,
+}
+
+struct PerNode<B> {
+    cached_opens: u32,
+    passthrough_opens: u32,
+    backing: Option<(u64, Arc<B>)>,
+}
+
+impl<B> Backings<B> {
+    /// `allowed`: whether this process may have the kernel read files (it needs `CAP_SYS_ADMIN`).
+    pub(crate) fn new(allowed: bool) -> Backings<B> {
+        Backings { state: Mutex::new(State { nodes: HashMap::new(), handles: HashMap::new() }), allowed }
+    }
+
+    /// Chooses the mode of an open and counts it.
+    pub(crate) fn open(
+        &self,
+        node: NodeId,
+        handle: HandleId,
+        backing: Option<&Arc<Object>>,
+        bypass: bool,
+        make: impl FnOnce(&Object) -> std::io::Result<B>,
+    ) -> Mode<B> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if state.nodes.len() >= KEPT_MAX {
+            state.nodes.retain(|_, node| node.cached_opens + node.passthrough_opens > 0);
+        }
+        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
+        let entry = state.nodes.entry(node).or_insert_with(empty);
+        let generation = backing.map(|object| object.generation());
+        if entry.passthrough_opens > 0 {
+            let Some((open_generation, id)) = &entry.backing else { return Mode::Refused };
+            if generation != Some(*open_generation) {
+                return Mode::Refused;
+            }
+            entry.passthrough_opens += 1;
+            state.handles.insert(handle, (node, true));
+            return Mode::Passthrough(id.clone());
+        }
+        if let Some(object) = backing
+            && self.allowed
+            && entry.cached_opens == 0
+            && let Some(id) = entry.id_for(object, make)
+        {
+            entry.passthrough_opens += 1;
+            state.handles.insert(handle, (node, true));
+            return Mode::Passthrough(id);
+        }
+        if bypass {
+            return Mode::Bypass;
+        }
+        entry.cached_opens += 1;
+        state.handles.insert(handle, (node, false));
+        Mode::Cached
+    }
+
+    /// Counts a close.
+    pub(crate) fn close(&self, handle: HandleId) {
+        let mut state = self.state.lock();
+        let Some((node, passthrough)) = state.handles.remove(&handle) else { return };
+        if let Some(entry) = state.nodes.get_mut(&node) {
+            let opens = if passthrough { &mut entry.passthrough_opens } else { &mut entry.cached_opens };
+            *opens = opens.saturating_sub(1);
+            if entry.cached_opens + entry.passthrough_opens == 0 && entry.backing.is_none() {
+                state.nodes.remove(&node);
+            }
+        }
+    }
+}
+
+impl<B> PerNode<B> {
+    /// The backing id for this content: the one at hand, or a new one.
+    fn id_for(&mut self, object: &Object, make: impl FnOnce(&Object) -> std::io::Result<B>) -> Option<Arc<B>> {
+        if let Some((generation, id)) = &self.backing
+            && *generation == object.generation()
+        {
+            return Some(id.clone());
+        }
+        match make(object) {
+            Ok(id) => {
+                let id = Arc::new(id);
+                self.backing = Some((object.generation(), id.clone()));
+                Some(id)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the kernel does not take this file as a backing file");
+                None
+            }
+        }
+    }
+}
+
+/// Inodes whose backing ids are kept after their last close.
+const KEPT_MAX: usize = 512;

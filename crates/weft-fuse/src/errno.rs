@@ -1,0 +1,92 @@
+//! The one place where errors become errnos.
+
+use weft_remote::RemoteError;
+use weft_vfs::VfsError;
+
+/// A Linux error number, from `errno(3)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub rustix::io::Errno);
+
+impl From<&VfsError> for Errno {
+    fn from(error: &VfsError) -> Errno {
+        use rustix::io::Errno as E;
+        Errno(match error {
+            VfsError::NotFound => E::NOENT,
+            VfsError::Stale => E::STALE,
+            VfsError::NotADirectory => E::NOTDIR,
+            VfsError::IsADirectory => E::ISDIR,
+            VfsError::NameTooLong => E::NAMETOOLONG,
+            VfsError::Denied => E::ACCESS,
+            // The reader asked for bytes of a version that nobody has any more: an input error, and a named event.
+            VfsError::Changed => E::IO,
+            // "Text file busy": the file is held in a state that excludes this open.
+            VfsError::OldVersionOpen => E::TXTBSY,
+            VfsError::BadHandle => E::BADF,
+            VfsError::TimedOut => E::TIMEDOUT,
+            VfsError::ReadOnly => E::ROFS,
+            VfsError::Remote(error) => of_remote(error),
+            VfsError::Store(error) => of_store(error),
+        })
+    }
+}
+
+impl From<VfsError> for Errno {
+    fn from(error: VfsError) -> Errno {
+        Errno::from(&error)
+    }
+}
+
+fn of_remote(error: &RemoteError) -> rustix::io::Errno {
+    use rustix::io::Errno as E;
+    match error {
+        RemoteError::NotFound { .. } => E::NOENT,
+        RemoteError::Denied { .. } => E::ACCESS,
+        RemoteError::NotADirectory { .. } => E::NOTDIR,
+        RemoteError::IsADirectory { .. } => E::ISDIR,
+        // A name that the source cannot have does not exist.
+        RemoteError::BadName { .. } => E::NOENT,
+        RemoteError::VersionChanged { .. } => E::IO,
+        RemoteError::ReadOnly { .. } => E::ROFS,
+        RemoteError::Unsupported { .. } => E::OPNOTSUPP,
+        RemoteError::Loop { .. } => E::LOOP,
+        RemoteError::Unreachable { .. } => E::HOSTUNREACH,
+        RemoteError::TimedOut { .. } => E::TIMEDOUT,
+        RemoteError::Busy { .. } => E::AGAIN,
+        RemoteError::Damaged { .. } => E::IO,
+        RemoteError::Failed { .. } => E::IO,
+    }
+}
+
+fn of_store(error: &weft_vfs::StoreError) -> rustix::io::Errno {
+    use rustix::io::Errno as E;
+    use weft_vfs::StoreError;
+    match error {
+        StoreError::Full { .. } => E::NOSPC,
+        StoreError::Damaged { .. }
+        | StoreError::Missing { .. }
+        | StoreError::WrongLength { .. }
+        | StoreError::InUse { .. }
+        | StoreError::Index(_) => E::IO,
+        StoreError::Io { source, .. } => E::from_io_error(source).unwrap_or(E::IO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_the_errnos_that_semantics_promises() {
+        let detail = || "x".to_string();
+        let cases = [
+            (VfsError::Remote(RemoteError::Unreachable { detail: detail() }), rustix::io::Errno::HOSTUNREACH),
+            (VfsError::Remote(RemoteError::Loop { detail: detail() }), rustix::io::Errno::LOOP),
+            (VfsError::Remote(RemoteError::Denied { detail: detail() }), rustix::io::Errno::ACCESS),
+            (VfsError::Changed, rustix::io::Errno::IO),
+            (VfsError::TimedOut, rustix::io::Errno::TIMEDOUT),
+        ];
+        for (error, errno) in cases {
+            assert_eq!(Errno::from(&error).0, errno, "{error}");
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! An in-memory remote with faults to order.

@@ -1,0 +1,339 @@
+//! A body on its way into the store.
+//!
+//! One task pumps the body's bytes into an object; readers take them from the object as they come. The pump runs
+//! ahead of its readers by a bounded distance and then holds the source back; when nobody takes up the rest for a
+//! while, a body that can be resumed is dropped and its object stays as a part. Names that the body reveals are
+//! learnt on the way. The object is committed when every announced byte has come, never before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::sync::watch;
+use weft_remote::{Audience, Body, Call, FileId, Lease, Piece, RemoteError};
+use weft_store::{BindingId, NewObject, NodeId, Object, Writer};
+
+use crate::figures::add;
+use crate::learn::{ListingMerge, Told};
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+/// A body on its way.
+pub(crate) struct Arrival {
+    pub(crate) object: Arc<Object>,
+    /// First byte that this body brought.
+    start: u64,
+    /// Next byte that it will bring.
+    position: AtomicU64,
+    /// Byte up to which somebody wants it.
+    demand: watch::Sender<u64>,
+    /// Whether somebody has the file open or needs all of it.
+    claimed: AtomicBool,
+    /// Position at which the next reader wants to be woken.
+    wake_at: AtomicU64,
+    state: watch::Sender<State>,
+}
+
+/// How far an arrival is.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// Bytes are coming, or held back.
+    Running,
+    /// All came.
+    Done,
+    /// Nobody took up the rest.
+    Stopped,
+    /// It broke off.
+    Failed(VfsError),
+}
+
+/// What a pump needs to know about the body it pumps.
+pub(crate) struct Delivery {
+    pub(crate) node: NodeId,
+    pub(crate) binding: BindingId,
+    pub(crate) body: Body,
+    pub(crate) lease: Lease,
+    pub(crate) audience: Audience,
+    pub(crate) owner_uid: u32,
+    /// The directory that the body lists, and its node.
+    pub(crate) lists: Option<(FileId, NodeId)>,
+}
+
+impl Arrival {
+    pub(crate) fn new(object: Arc<Object>, start: u64) -> Arc<Arrival> {
+        Arc::new(Arrival {
+            object,
+            start,
+            position: AtomicU64::new(start),
+            demand: watch::Sender::new(start),
+            claimed: AtomicBool::new(false),
+            wake_at: AtomicU64::new(u64::MAX),
+            state: watch::Sender::new(State::Running),
+        })
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(*self.state.borrow(), State::Running)
+    }
+
+    /// Whether this body will bring the byte at `offset` before long.
+    pub(crate) fn will_bring(&self, offset: u64) -> bool {
+        let position = self.position.load(Ordering::SeqCst);
+        offset >= self.start && offset <= position.saturating_add(JUMP_BYTES)
+    }
+
+    /// Asks for the bytes up to `end`.
+    pub(crate) fn want(&self, end: u64) {
+        self.demand.send_if_modified(|demand| {
+            let more = end > *demand;
+            *demand = (*demand).max(end);
+            more
+        });
+    }
+
+    /// Says that somebody has the file open: the body is not dropped early unless it can be taken up again.
+    pub(crate) fn claim(&self) {
+        self.claimed.store(true, Ordering::SeqCst);
+        self.demand.send_modify(|_| ());
+    }
+
+    /// Waits until the bytes before `end` have come or the arrival is over, and says how it stands.
+    pub(crate) async fn reach(&self, call: &Call, end: u64) -> Result<State> {
+        let mut state = self.state.subscribe();
+        let reached = async {
+            loop {
+                let now = state.borrow_and_update().clone();
+                self.wake_at.fetch_min(end, Ordering::SeqCst);
+                if !matches!(now, State::Running) || self.position.load(Ordering::SeqCst) >= end {
+                    return now;
+                }
+                if state.changed().await.is_err() {
+                    return State::Stopped;
+                }
+            }
+        };
+        tokio::time::timeout_at(call.deadline.into(), reached).await.map_err(|_| VfsError::TimedOut)
+    }
+
+    /// Waits until the arrival is over.
+    pub(crate) async fn end(&self, call: &Call) -> Result<State> {
+        self.reach(call, u64::MAX).await
+    }
+
+    fn advance(&self, bytes: u64) {
+        let position = self.position.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        if position >= self.wake_at.load(Ordering::SeqCst) {
+            self.wake_at.store(u64::MAX, Ordering::SeqCst);
+            self.state.send_modify(|_| ());
+        }
+    }
+}
+
+impl Vfs {
+    /// Has a body delivered into a new object, and returns the arrival at once. `register` makes it known before
+    /// its first byte comes, so that a body that fails at once is taken back as well.
+    ///
+    /// # Errors
+    /// When the store has no room to begin with.
+    pub(crate) fn receive(
+        self: &Arc<Self>,
+        delivery: Delivery,
+        register: impl FnOnce(&Arc<Arrival>),
+    ) -> Result<Arc<Arrival>> {
+        let new = NewObject {
+            version: delivery.body.version.clone(),
+            length: delivery.body.file_length,
+            lease: delivery.lease,
+            audience: delivery.audience,
+            owner_uid: delivery.owner_uid,
+        };
+        let object = self.store.create(delivery.node, new)?;
+        let writer = object.writer(0)?;
+        let arrival = Arrival::new(object, 0);
+        register(&arrival);
+        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, true).run(writer));
+        Ok(arrival)
+    }
+
+    /// Has a body from the middle of a file delivered into the object that it belongs to.
+    pub(crate) fn receive_range(self: &Arc<Self>, object: &Arc<Object>, delivery: Delivery) -> Result<Arc<Arrival>> {
+        let start = delivery.body.start;
+        let writer = object.writer(start)?;
+        let arrival = Arrival::new(object.clone(), start);
+        arrival.claim();
+        arrival.want(u64::MAX);
+        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, false).run(writer));
+        Ok(arrival)
+    }
+}
+
+/// The task behind an arrival.
+struct Pump {
+    vfs: Arc<Vfs>,
+    arrival: Arc<Arrival>,
+    delivery: Delivery,
+    listing: Option<ListingMerge>,
+    /// Whether the body is of the whole file; otherwise it is a range of one that is held in part.
+    whole: bool,
+    /// Whether the names that the body revealed include the body's own file.
+    named: bool,
+}
+
+/// Why a pump ended without an error.
+enum Ended {
+    AllCame,
+    NobodyWants,
+}
+
+impl Pump {
+    fn new(vfs: Arc<Vfs>, arrival: Arc<Arrival>, delivery: Delivery, whole: bool) -> Pump {
+        let named = delivery.lists.is_none();
+        Pump { vfs, arrival, delivery, listing: None, whole, named }
+    }
+
+    async fn run(mut self, mut writer: Writer) {
+        let outcome = match self.pump(&mut writer).await {
+            Ok(Ended::AllCame) => self.complete(writer).map(|()| State::Done),
+            Ok(Ended::NobodyWants) => self.keep_part(writer).map(|()| State::Stopped),
+            Err(error) => {
+                drop(writer);
+                Err(error)
+            }
+        };
+        let state = outcome.unwrap_or_else(|error| {
+            self.fail(&error);
+            State::Failed(error)
+        });
+        self.arrival.state.send_replace(state);
+    }
+
+    async fn pump(&mut self, writer: &mut Writer) -> Result<Ended> {
+        let patience = self.vfs.options.deadline;
+        let unclaimed_bytes_max = self.vfs.options.unclaimed_bytes_max;
+        let resumable = self.delivery.body.resumable;
+        let arrival = self.arrival.clone();
+        // The page that lists a directory is always taken whole.
+        let is_page = self.delivery.lists.is_some();
+        loop {
+            if !is_page && !Pump::wanted(&arrival, resumable, unclaimed_bytes_max).await {
+                return Ok(Ended::NobodyWants);
+            }
+            let next = tokio::time::timeout(patience, self.delivery.body.stream.next());
+            match next.await.map_err(|_| VfsError::TimedOut)? {
+                None => return Ok(Ended::AllCame),
+                Some(Err(error)) => return Err(error.into()),
+                Some(Ok(Piece::Bytes(bytes))) => {
+                    writer.append(&bytes)?;
+                    add(&self.vfs.figures.bytes_received, bytes.len() as u64);
+                    self.arrival.advance(bytes.len() as u64);
+                }
+                Some(Ok(Piece::Known(known))) => self.learn(known)?,
+            }
+        }
+    }
+
+    /// Holds the source back while the readers are far enough behind; says whether to go on.
+    async fn wanted(arrival: &Arrival, resumable: bool, unclaimed_bytes_max: u64) -> bool {
+        let mut demand = arrival.demand.subscribe();
+        let position = arrival.position.load(Ordering::SeqCst);
+        loop {
+            let claimed = arrival.claimed.load(Ordering::SeqCst);
+            let limit = match claimed {
+                true if !resumable => u64::MAX,
+                true => demand.borrow_and_update().saturating_add(AHEAD_BYTES),
+                false => (*demand.borrow_and_update()).max(unclaimed_bytes_max),
+            };
+            if position < limit {
+                return true;
+            }
+            match tokio::time::timeout(IDLE_PATIENCE, demand.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return false,
+            }
+        }
+    }
+
+    fn learn(&mut self, known: weft_remote::Known) -> Result<()> {
+        let binding = self.delivery.binding;
+        self.named |= known.page.value.entries.iter().any(|entry| entry.id == self.delivery.body.file);
+        match &self.delivery.lists {
+            Some((dir, node)) if *dir == known.dir => {
+                let told = Told::by(&known.page);
+                let merge = self.listing.get_or_insert_with(|| self.vfs.begin_listing(*node, binding, told));
+                self.vfs.learn_page(merge, &known.page.value)
+            }
+            _ => self.vfs.learn_linked(binding, &known.dir, &known.page),
+        }
+    }
+
+    fn complete(&mut self, writer: Writer) -> Result<()> {
+        let node = self.delivery.node;
+        let object = self.arrival.object.clone();
+        writer.finish()?;
+        if self.whole && !object.is_complete() {
+            let detail = format!("{}: the body ended too early", self.vfs.path_text(node));
+            return Err(RemoteError::Damaged { detail }.into());
+        }
+        if let Some(merge) = self.listing.take() {
+            self.vfs.finish_listing(merge)?;
+        }
+        if !self.named {
+            object.discard();
+            return Ok(());
+        }
+        if !self.whole {
+            if let Some(inode) = self.vfs.inodes.get(node) {
+                inode.content.lock().unrecorded = true;
+            }
+            return Ok(());
+        }
+        object.commit()?;
+        if let Some(length) = object.length() {
+            self.vfs.learn_length(node, length)?;
+        }
+        Ok(())
+    }
+
+    /// The readers lost interest: what came stays, if the rest can be fetched under the same version later.
+    fn keep_part(&self, writer: Writer) -> Result<()> {
+        drop(writer);
+        let object = &self.arrival.object;
+        if self.delivery.body.resumable && object.length().is_some() {
+            object.commit()?;
+        } else {
+            self.withdraw();
+        }
+        Ok(())
+    }
+
+    fn fail(&self, error: &VfsError) {
+        let text = self.vfs.path_text(self.delivery.node);
+        self.vfs.troubles.tell(text, format!("{error}; what came of it was not kept"));
+        if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
+            inode.note_error(error);
+        }
+        if self.whole {
+            self.withdraw();
+        }
+    }
+
+    /// Takes the object back from whoever would open it next.
+    fn withdraw(&self) {
+        let object = &self.arrival.object;
+        object.discard();
+        if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
+            let mut content = inode.content.lock();
+            if content.current.as_ref().is_some_and(|current| Arc::ptr_eq(&current.object, object)) {
+                content.current = None;
+            }
+        }
+    }
+}
+
+/// How far a body is let run ahead of the reader that wants it.
+const AHEAD_BYTES: u64 = 8 << 20;
+/// A reader this far ahead of a body waits for it; one further ahead has a range fetched.
+const JUMP_BYTES: u64 = 2 << 20;
+/// How long a body that nobody reads on is held before it is dropped.
+const IDLE_PATIENCE: Duration = Duration::from_secs(2);

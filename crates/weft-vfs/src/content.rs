@@ -1,0 +1,278 @@
+//! Which content an open gets: what is held, if it may be trusted; otherwise what the remote has now.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use weft_remote::{Along, Answer, Audience, Call, Checked, Fetched, FileKind, Found, Lease, Span, Version};
+use weft_store::{NodeId, Object};
+
+use crate::arrival::{Arrival, Delivery, State};
+use crate::figures::count;
+use crate::inode::{Current, Inode};
+use crate::learn::Told;
+use crate::vfs::{Vfs, is_gone};
+use crate::{Result, VfsError};
+
+/// What a check found.
+pub(crate) enum Check {
+    /// The inode is what it was; its content, if held, is still right.
+    Unchanged,
+    /// The inode is something new now.
+    Changed,
+    /// The name leads to another node now.
+    Elsewhere(NodeId),
+}
+
+impl Vfs {
+    /// The object that an open of this file gets, asking the remote where what is held cannot be trusted.
+    pub(crate) async fn content(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Object>> {
+        if let Some(object) = self.trusted_content(call, inode)? {
+            count(&self.figures.opens_local);
+            return Ok(object);
+        }
+        let _gate = inode.gate.lock().await;
+        if let Some(object) = self.trusted_content(call, inode)? {
+            count(&self.figures.opens_local);
+            return Ok(object);
+        }
+        count(&self.figures.opens_remote);
+        if self.held_content(inode)?.is_some() {
+            match self.check(call, inode).await {
+                Ok(Check::Unchanged | Check::Changed) => {}
+                Ok(Check::Elsewhere(_)) => return Err(VfsError::IsADirectory),
+                Err(error) => return self.stale_content(inode, error),
+            }
+            if let Some(object) = self.held_content(inode)? {
+                return Ok(object.object);
+            }
+        }
+        self.fetch_whole(call, inode).await
+    }
+
+    /// What is held and may be used without asking.
+    fn trusted_content(&self, call: &Call, inode: &Arc<Inode>) -> Result<Option<Arc<Object>>> {
+        let Some(current) = self.held_content(inode)? else { return Ok(None) };
+        if !inode.record.read().audience.includes(&call.caller) {
+            return Err(VfsError::Denied);
+        }
+        let trusted = inode.freshness.holds(&current.lease, current.checked, SystemTime::now());
+        Ok(trusted.then_some(current.object))
+    }
+
+    /// What is held, trusted or not.
+    pub(crate) fn held_content(&self, inode: &Arc<Inode>) -> Result<Option<Current>> {
+        if let Some(current) = inode.content.lock().current.clone() {
+            return Ok(Some(current));
+        }
+        let Some(object) = self.store.object(inode.id)? else { return Ok(None) };
+        let Some(record) = self.store.object_record(inode.id)? else { return Ok(None) };
+        let current = Current { object, lease: record.lease, checked: record.checked };
+        Ok(Some(inode.content.lock().current.get_or_insert(current).clone()))
+    }
+
+    /// The source does not answer: what is held serves, where the policy allows it.
+    fn stale_content(&self, inode: &Arc<Inode>, error: VfsError) -> Result<Arc<Object>> {
+        inode.note_error(&error);
+        if is_gone(&error) {
+            self.learn_gone(inode)?;
+            return Err(VfsError::NotFound);
+        }
+        match inode.content.lock().current.clone() {
+            Some(current) if error.is_silence() && inode.freshness.serves_stale() => {
+                count(&self.figures.served_stale);
+                Ok(current.object)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Asks the remote what a file is now and learns the answer. The caller holds the inode's gate.
+    pub(crate) async fn check(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Check> {
+        count(&self.figures.checks_remote);
+        let record = inode.record();
+        let held = self.held_content(inode)?.map(|current| current.object.version().clone());
+        let known = held.unwrap_or(if inode.is_settled() { record.version.clone() } else { Version::None });
+        let remote = self.remote(record.binding)?.clone();
+        let answer = self.ask(call, remote.attributes(call, &record.file, &known)).await?;
+        let told = Told::by(&answer);
+        match answer.value {
+            Checked::Unchanged => {
+                self.learn_unchanged(inode, &told)?;
+                Ok(Check::Unchanged)
+            }
+            Checked::Is(found) if found.entry.id != record.file => {
+                let mut entry = found.entry.clone();
+                entry.name = record.name.clone();
+                let id = self.learn_entry(record.parent, record.binding, &entry, &told)?;
+                self.take_along(call, id, record.binding, *found)?;
+                Ok(Check::Elsewhere(id))
+            }
+            Checked::Is(found) => {
+                self.learn_attributes(inode, found.entry.attributes, &told)?;
+                let same = known.still_holds(&told.version) && self.held_content(inode)?.is_some();
+                if same {
+                    self.learn_unchanged(inode, &told)?;
+                    return Ok(Check::Unchanged);
+                }
+                self.outdate(inode)?;
+                self.take_along(call, inode.id, record.binding, *found)?;
+                Ok(Check::Changed)
+            }
+        }
+    }
+
+    /// Gives up what is held of a file, for the source has another version now. Open handles keep theirs.
+    fn outdate(&self, inode: &Arc<Inode>) -> Result<()> {
+        let had = inode.content.lock().current.take();
+        if had.is_some() {
+            self.store.remove_object(inode.id)?;
+            self.tell_content_changed(inode);
+        }
+        Ok(())
+    }
+
+    /// Takes up a body that came along with an answer about `node`.
+    pub(crate) fn take_along(
+        self: &Arc<Self>,
+        call: &Call,
+        node: NodeId,
+        binding: weft_store::BindingId,
+        found: Found,
+    ) -> Result<()> {
+        let Some(along) = found.along else { return Ok(()) };
+        let Along { body, lists, lease, audience } = along;
+        let body_node = self.store.identify(binding, &body.file)?;
+        let lists = match lists {
+            Some(dir) => {
+                let id = self.store.identify(binding, &dir)?;
+                Some((dir, id))
+            }
+            None => None,
+        };
+        if lists.is_none() && self.inode(body_node).is_ok_and(|inode| self.has_version(&inode, &body.version)) {
+            return Ok(());
+        }
+        let target = match &lists {
+            Some((_, dir)) => Some(self.inode(*dir)?),
+            None => self.inode(body_node).ok(),
+        };
+        let is_page = lists.is_some();
+        let delivery = Delivery { node: body_node, binding, body, lease, audience, owner_uid: call.caller.uid, lists };
+        let register = |arrival: &Arc<Arrival>| match &target {
+            Some(dir) if is_page => dir.content.lock().arrivals.push(arrival.clone()),
+            Some(inode) => adopt(inode, arrival, lease),
+            None => {}
+        };
+        match self.receive(delivery, register) {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_full() => {
+                self.troubles.tell(self.path_text(node), error.to_string());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has_version(&self, inode: &Arc<Inode>, version: &Version) -> bool {
+        let current = inode.content.lock().current.clone();
+        current.is_some_and(|current| current.object.version().still_holds(version))
+    }
+
+    /// Fetches a file that is not held. The caller holds the inode's gate.
+    async fn fetch_whole(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Object>> {
+        let record = inode.record();
+        let remote = self.remote(record.binding)?.clone();
+        let fetched = self.ask(call, remote.fetch(call, &record.file, &Version::None, Span::WHOLE)).await;
+        let answer = match fetched {
+            Ok(answer) => answer,
+            Err(error) => {
+                inode.note_error(&error);
+                if is_gone(&error) {
+                    self.learn_gone(inode)?;
+                    return Err(VfsError::NotFound);
+                }
+                return Err(error);
+            }
+        };
+        let told = Told::by(&answer);
+        let Answer { value: Fetched { attributes, body }, lease, audience, .. } = answer;
+        if self.learn_attributes(inode, attributes, &told)? {
+            self.notices.attributes_now(self.namespace.shown(inode.id)).await;
+        }
+        let delivery = Delivery {
+            node: inode.id,
+            binding: record.binding,
+            body,
+            lease,
+            audience,
+            owner_uid: call.caller.uid,
+            lists: None,
+        };
+        let arrival = self.receive(delivery, |arrival| {
+            arrival.claim();
+            adopt(inode, arrival, lease);
+        })?;
+        Ok(arrival.object.clone())
+    }
+
+    /// Sees to it that what `stat` shows of an inode is exact; returns the inode that the name leads to now.
+    pub(crate) async fn settle(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Arc<Inode>> {
+        let mut inode = inode;
+        for _ in 0..SETTLE_ROUNDS_MAX {
+            if inode.is_settled() {
+                return Ok(inode);
+            }
+            let gate = inode.gate.lock().await;
+            if let Some(arrival) = inode.arrival(|arrival| arrival.will_bring(0)) {
+                drop(gate);
+                arrival.claim();
+                arrival.want(u64::MAX);
+                if let State::Failed(error) = arrival.end(call).await? {
+                    return Err(error);
+                }
+                continue;
+            }
+            if inode.kind() == FileKind::File
+                && let Some(length) = self.held_content(&inode)?.and_then(|current| current.object.length())
+            {
+                self.learn_length(inode.id, length)?;
+                continue;
+            }
+            let elsewhere = match self.check(call, &inode).await {
+                Ok(Check::Elsewhere(id)) => Some(id),
+                Ok(Check::Unchanged | Check::Changed) => None,
+                Err(error) => {
+                    inode.note_error(&error);
+                    if is_gone(&error) {
+                        self.learn_gone(&inode)?;
+                        return Err(VfsError::NotFound);
+                    }
+                    return Err(error);
+                }
+            };
+            drop(gate);
+            if let Some(id) = elsewhere {
+                inode = self.inode(id)?;
+            }
+        }
+        Err(VfsError::TimedOut)
+    }
+
+    /// Who may see what an inode holds.
+    pub(crate) fn admit(&self, inode: &Inode, call: &Call) -> Result<()> {
+        match inode.record.read().audience {
+            Audience::Everyone => Ok(()),
+            only => only.includes(&call.caller).then_some(()).ok_or(VfsError::Denied),
+        }
+    }
+}
+
+/// Makes an arriving object the one that opens get.
+fn adopt(inode: &Inode, arrival: &Arc<Arrival>, lease: Lease) {
+    let mut content = inode.content.lock();
+    content.current = Some(Current { object: arrival.object.clone(), lease, checked: SystemTime::now() });
+    content.arrivals.push(arrival.clone());
+}
+
+/// How often a file may turn out to be something else before one gives up on it.
+const SETTLE_ROUNDS_MAX: usize = 4;

@@ -1,0 +1,196 @@
+//! Listing directories.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use weft_remote::{Call, FileKind, Listing, Name, Version};
+use weft_store::{DentryTarget, NodeId};
+
+use crate::arrival::State;
+use crate::figures::count;
+use crate::inode::Inode;
+use crate::learn::Told;
+use crate::vfs::{Vfs, is_gone};
+use crate::{Result, VfsError};
+
+/// The names of a directory at one moment, packed: an open directory keeps one for as long as it is open.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    names: Vec<u8>,
+    items: Vec<Item>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    name_start: u32,
+    name_length: u8,
+    kind: FileKind,
+    node: NodeId,
+}
+
+/// A name in a [`Snapshot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryName<'a> {
+    /// The name's bytes.
+    pub name: &'a [u8],
+    /// What it leads to.
+    pub node: NodeId,
+    /// What sort of thing that is; `Unknown` where the source has not said.
+    pub kind: FileKind,
+}
+
+impl Snapshot {
+    /// Number of names.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are no names.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The name at `index`.
+    pub fn get(&self, index: usize) -> Option<DirectoryName<'_>> {
+        let item = self.items.get(index)?;
+        let start = item.name_start as usize;
+        let name = &self.names[start..start + usize::from(item.name_length)];
+        Some(DirectoryName { name, node: item.node, kind: item.kind })
+    }
+
+    fn push(&mut self, name: &Name, node: NodeId, kind: FileKind) {
+        let Ok(name_start) = u32::try_from(self.names.len()) else { return };
+        // A name has at most 255 bytes by construction.
+        let name_length = u8::try_from(name.as_bytes().len()).unwrap_or(u8::MAX);
+        self.names.extend_from_slice(name.as_bytes());
+        self.items.push(Item { name_start, name_length, kind, node });
+    }
+}
+
+impl Vfs {
+    /// Lists a directory, asking its remote where what is known cannot be trusted.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `Stale`, `Denied`; whatever keeps the remote from answering.
+    pub async fn open_directory(self: Arc<Self>, call: Call, node: NodeId) -> Result<Snapshot> {
+        if self.namespace.is_own_root(node) {
+            return Ok(self.own_root_names());
+        }
+        let dir = self.inode(node)?;
+        if dir.kind() != FileKind::Directory {
+            return Err(VfsError::NotADirectory);
+        }
+        self.admit(&dir, &call)?;
+        self.list(&call, &dir).await?;
+        self.snapshot(&dir)
+    }
+
+    /// Sees to it that a directory's listing is known and trusted.
+    pub(crate) async fn list(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
+        if self.listing_holds(dir)? {
+            count(&self.figures.listings_local);
+            return Ok(());
+        }
+        let _gate = dir.gate.lock().await;
+        if let Some(arrival) = dir.arrival(|_| true)
+            && let State::Failed(error) = arrival.end(call).await?
+        {
+            return self.stale_listing(dir, error);
+        }
+        if self.listing_holds(dir)? {
+            count(&self.figures.listings_local);
+            return Ok(());
+        }
+        count(&self.figures.listings_remote);
+        match self.list_remote(call, dir).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                dir.note_error(&error);
+                self.stale_listing(dir, error)
+            }
+        }
+    }
+
+    fn listing_holds(&self, dir: &Inode) -> Result<bool> {
+        let listing = self.store.listing(dir.id)?;
+        let now = SystemTime::now();
+        Ok(listing.is_some_and(|listing| dir.freshness.holds(&listing.lease, listing.learnt, now)))
+    }
+
+    async fn list_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
+        let record = dir.record();
+        let remote = self.remote(record.binding)?.clone();
+        let known = self.store.listing(dir.id)?.map_or(Version::None, |listing| listing.version);
+        let mut cursor = None;
+        let mut merge = None;
+        loop {
+            let asked = remote.entries(call, &record.file, &known, cursor.as_ref());
+            let answer = self.ask(call, asked).await?;
+            let told = Told::by(&answer);
+            let (page, along) = match answer.value {
+                Listing::Unchanged => return self.renew_listing(dir.id, told.lease),
+                Listing::Page(page, along) => (page, along),
+            };
+            let merging = merge.get_or_insert_with(|| self.begin_listing(dir.id, record.binding, told));
+            self.learn_page(merging, &page)?;
+            if let Some(along) = along {
+                let entry = page.entries.iter().find(|entry| entry.id == along.body.file).cloned();
+                if let Some(entry) = entry {
+                    let found = weft_remote::Found { entry, along: Some(along) };
+                    self.take_along(call, dir.id, record.binding, found)?;
+                }
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        match merge {
+            Some(merge) => self.finish_listing(merge),
+            None => Ok(()),
+        }
+    }
+
+    /// The listing could not be had: names known from elsewhere still count, as does a listing whose lease has
+    /// ended when the source does not answer.
+    fn stale_listing(&self, dir: &Inode, error: VfsError) -> Result<()> {
+        let silent = error.is_silence() && dir.freshness.serves_stale() && self.store.listing(dir.id)?.is_some();
+        let refused = is_gone(&error) || matches!(&error, VfsError::Remote(weft_remote::RemoteError::Denied { .. }));
+        let names = self.store.dentries(dir.id, None, 1)?;
+        let has_names = names.iter().any(|(_, dentry)| dentry.target != DentryTarget::Absent);
+        if silent || (refused && has_names) {
+            count(&self.figures.served_stale);
+            return Ok(());
+        }
+        Err(error)
+    }
+
+    fn own_root_names(&self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        for bound in self.namespace.all() {
+            if let Some(name) = &bound.name {
+                snapshot.push(name, bound.root, FileKind::Directory);
+            }
+        }
+        snapshot
+    }
+
+    fn snapshot(&self, dir: &Inode) -> Result<Snapshot> {
+        let mut snapshot = Snapshot::default();
+        let mut after: Option<Name> = None;
+        loop {
+            let names = self.store.dentries(dir.id, after.as_ref(), NAMES_AT_ONCE)?;
+            let Some((last, _)) = names.last() else { return Ok(snapshot) };
+            after = Some(last.clone());
+            for (name, dentry) in &names {
+                if let DentryTarget::Node(node) = dentry.target {
+                    let kind = self.store.node(node)?.map_or(FileKind::Unknown, |record| record.attributes.kind);
+                    snapshot.push(name, node, kind);
+                }
+            }
+        }
+    }
+}
+
+/// Names read from the store at once.
+const NAMES_AT_ONCE: usize = 1000;

@@ -1,0 +1,72 @@
+//! What can keep the file system from answering.
+
+use std::sync::Arc;
+
+use weft_remote::RemoteError;
+use weft_store::StoreError;
+
+/// Why an operation failed. The kernel side turns each into one errno; people see the text.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum VfsError {
+    /// No such name.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The inode number is not known (the cache it belonged to is gone).
+    #[error("this inode is no longer known; look the path up again")]
+    Stale,
+    /// The operation needs a directory.
+    #[error("not a directory")]
+    NotADirectory,
+    /// The operation needs a file.
+    #[error("is a directory")]
+    IsADirectory,
+    /// The name is longer than Linux allows.
+    #[error("the name is too long")]
+    NameTooLong,
+    /// What is cached was fetched with another user's rights.
+    #[error("cached with another user's rights")]
+    Denied,
+    /// The file changed at its source while it was open.
+    #[error("the file changed at its source while it was open; open it again for the new version")]
+    Changed,
+    /// An older version of the file is still open in a way that keeps the kernel from mixing in the new one.
+    #[error("an older version is still open; close it to see the new one")]
+    OldVersionOpen,
+    /// The handle is not open.
+    #[error("not an open file")]
+    BadHandle,
+    /// The deadline passed.
+    #[error("no answer in time")]
+    TimedOut,
+    /// The tree takes no changes.
+    #[error("read-only")]
+    ReadOnly,
+    /// The remote could not answer.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The store could not answer.
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+}
+
+impl From<StoreError> for VfsError {
+    fn from(error: StoreError) -> VfsError {
+        VfsError::Store(Arc::new(error))
+    }
+}
+
+impl VfsError {
+    /// Whether the source could not be talked to at all.
+    pub fn is_silence(&self) -> bool {
+        match self {
+            VfsError::TimedOut => true,
+            VfsError::Remote(error) => error.is_silence(),
+            _ => false,
+        }
+    }
+
+    /// Whether the cache's disk is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self, VfsError::Store(error) if matches!(**error, StoreError::Full { .. }))
+    }
+}

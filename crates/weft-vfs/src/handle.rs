@@ -1,0 +1,99 @@
+//! Open files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use weft_store::Object;
+
+use crate::inode::Inode;
+use crate::through::Through;
+
+/// Names an open file towards the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandleId(pub u64);
+
+/// One open file: one version of one inode's content, for as long as it is open.
+pub(crate) struct Handle {
+    pub(crate) inode: Arc<Inode>,
+    pub(crate) content: Mutex<Held>,
+    pub(crate) pace: Mutex<Pace>,
+}
+
+/// Where a handle's bytes come from.
+#[derive(Clone)]
+pub(crate) enum Held {
+    /// From the store, as far as they are there.
+    Object(Arc<Object>),
+    /// Straight from the remote, for the store has no room.
+    Through(Arc<Through>),
+}
+
+/// How a handle has been read: decides how far ahead of a reader a range fetch goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    pub(crate) next_offset: u64,
+    pub(crate) sequential_bytes: u64,
+}
+
+impl Pace {
+    /// Notes a read and returns how many bytes are worth fetching at its place.
+    pub(crate) fn note(&mut self, offset: u64, length: u64) -> u64 {
+        let near = offset.abs_diff(self.next_offset) <= SEQUENTIAL_SLACK_BYTES;
+        self.sequential_bytes = if near { self.sequential_bytes.saturating_add(length) } else { length };
+        self.next_offset = offset + length;
+        self.sequential_bytes.saturating_mul(2).clamp(weft_store::PIECE_BYTES, RANGE_BYTES_MAX)
+    }
+}
+
+/// The open files of a mount. The lock guards the map alone and is held for one map operation.
+#[derive(Default)]
+pub(crate) struct Handles {
+    open: Mutex<HashMap<u64, Arc<Handle>>>,
+    last: AtomicU64,
+}
+
+impl Handles {
+    pub(crate) fn add(&self, handle: Handle) -> HandleId {
+        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.open.lock().insert(id, Arc::new(handle));
+        HandleId(id)
+    }
+
+    pub(crate) fn get(&self, id: HandleId) -> Option<Arc<Handle>> {
+        self.open.lock().get(&id.0).cloned()
+    }
+
+    pub(crate) fn remove(&self, id: HandleId) -> Option<Arc<Handle>> {
+        self.open.lock().remove(&id.0)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.open.lock().len()
+    }
+}
+
+/// Reads this near to where the last one ended count as going on from there (the kernel reads ahead out of order).
+const SEQUENTIAL_SLACK_BYTES: u64 = 1 << 20;
+/// Longest range that one fetch asks for.
+const RANGE_BYTES_MAX: u64 = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_reads_fetch_one_piece_and_sequential_ones_more_and_more() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.note(500 << 20, 4096), weft_store::PIECE_BYTES);
+        assert_eq!(pace.note(100 << 20, 4096), weft_store::PIECE_BYTES);
+        let mut offset = 100 << 20;
+        let mut last = 0;
+        for _ in 0..100 {
+            last = pace.note(offset, 128 << 10);
+            offset += 128 << 10;
+        }
+        assert_eq!(last, RANGE_BYTES_MAX);
+    }
+}

@@ -1,0 +1,205 @@
+//! Inodes in memory: what is in use of what the store knows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::{Mutex, RwLock};
+use weft_remote::{FileKind, Lease};
+use weft_store::{NodeId, NodeRecord, Object};
+
+use crate::arrival::Arrival;
+use crate::freshness::Freshness;
+
+/// A file or directory in use.
+pub(crate) struct Inode {
+    pub(crate) id: NodeId,
+    /// The policy of the tree it lies in.
+    pub(crate) freshness: Freshness,
+    /// What is known of it; the same as in the store. Held for one copy or one change.
+    pub(crate) record: RwLock<NodeRecord>,
+    /// Its content. Held for one look or one change, never over I/O on a remote.
+    pub(crate) content: Mutex<Content>,
+    /// Whoever asks the remote about this inode holds the gate meanwhile; others wait and find the answer.
+    pub(crate) gate: tokio::sync::Mutex<()>,
+}
+
+/// The content of an inode, as far as it is here or on its way.
+#[derive(Default)]
+pub(crate) struct Content {
+    /// The version that opens get.
+    pub(crate) current: Option<Current>,
+    /// Bodies on their way into objects of this inode, or (for a directory) the page that lists it.
+    pub(crate) arrivals: Vec<Arc<Arrival>>,
+    /// Which object's bytes the kernel's page cache may hold, by generation.
+    pub(crate) pages_of: Option<u64>,
+    /// Handles open on each object, by generation.
+    pub(crate) open: Vec<(u64, u32)>,
+    /// Whether ranges came that the object's record does not have yet.
+    pub(crate) unrecorded: bool,
+    /// The last thing that went wrong.
+    pub(crate) last_error: Option<(SystemTime, String)>,
+}
+
+/// The version of a file's content that opens get.
+#[derive(Clone)]
+pub(crate) struct Current {
+    pub(crate) object: Arc<Object>,
+    pub(crate) lease: Lease,
+    /// When the source last confirmed it; the epoch when it must be checked whatever the lease says.
+    pub(crate) checked: SystemTime,
+}
+
+impl Inode {
+    pub(crate) fn new(id: NodeId, freshness: Freshness, record: NodeRecord) -> Inode {
+        Inode {
+            id,
+            freshness,
+            record: RwLock::new(record),
+            content: Mutex::default(),
+            gate: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> FileKind {
+        self.record.read().attributes.kind
+    }
+
+    /// Takes a copy of the record.
+    pub(crate) fn record(&self) -> NodeRecord {
+        self.record.read().clone()
+    }
+
+    /// Whether everything that `stat` shows is exact enough to be shown.
+    pub(crate) fn is_settled(&self) -> bool {
+        let attributes = self.record.read().attributes;
+        match attributes.kind {
+            FileKind::Directory | FileKind::Symlink => true,
+            FileKind::File => attributes.size.exact().is_some(),
+            FileKind::Unknown => false,
+        }
+    }
+
+    /// The running arrival that satisfies `wanted`, if any.
+    pub(crate) fn arrival(&self, wanted: impl Fn(&Arrival) -> bool) -> Option<Arc<Arrival>> {
+        let mut content = self.content.lock();
+        content.arrivals.retain(|arrival| arrival.is_running());
+        content.arrivals.iter().find(|arrival| wanted(arrival)).cloned()
+    }
+
+    /// Remembers what went wrong, for `weft why`.
+    pub(crate) fn note_error(&self, error: &crate::VfsError) {
+        self.content.lock().last_error = Some((SystemTime::now(), error.to_string()));
+    }
+}
+
+impl Content {
+    /// Counts one more handle on an object and tells whether handles on other versions are open.
+    pub(crate) fn opened(&mut self, generation: u64) -> bool {
+        match self.open.iter_mut().find(|(g, _)| *g == generation) {
+            Some((_, count)) => *count += 1,
+            None => self.open.push((generation, 1)),
+        }
+        self.open.len() > 1
+    }
+
+    /// Counts one handle less on an object.
+    pub(crate) fn closed(&mut self, generation: u64) {
+        if let Some((_, count)) = self.open.iter_mut().find(|(g, _)| *g == generation) {
+            *count -= 1;
+        }
+        self.open.retain(|(_, count)| *count > 0);
+    }
+}
+
+/// The inodes in use, bounded: two generations of maps, the older dropped when the younger is full. An inode that
+/// somebody still holds is carried over, so one node never has two inodes. The lock guards the maps alone.
+pub(crate) struct Inodes {
+    maps: Mutex<Maps>,
+    young_max: usize,
+}
+
+#[derive(Default)]
+struct Maps {
+    young: HashMap<NodeId, Arc<Inode>>,
+    old: HashMap<NodeId, Arc<Inode>>,
+}
+
+impl Inodes {
+    /// Holds about `max` inodes that nobody uses, and all that are used.
+    pub(crate) fn new(max: usize) -> Inodes {
+        Inodes { maps: Mutex::default(), young_max: (max / 2).max(1) }
+    }
+
+    pub(crate) fn get(&self, id: NodeId) -> Option<Arc<Inode>> {
+        let mut maps = self.maps.lock();
+        if let Some(inode) = maps.young.get(&id) {
+            return Some(inode.clone());
+        }
+        let inode = maps.old.remove(&id)?;
+        self.keep(&mut maps, inode.clone());
+        Some(inode)
+    }
+
+    /// Adds an inode, or returns the one that somebody added before.
+    pub(crate) fn add(&self, inode: Inode) -> Arc<Inode> {
+        if let Some(there) = self.get(inode.id) {
+            return there;
+        }
+        let inode = Arc::new(inode);
+        self.keep(&mut self.maps.lock(), inode.clone());
+        inode
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        let maps = self.maps.lock();
+        maps.young.len() + maps.old.len()
+    }
+
+    fn keep(&self, maps: &mut Maps, inode: Arc<Inode>) {
+        if maps.young.len() >= self.young_max {
+            let retired = std::mem::take(&mut maps.young);
+            let dropped = std::mem::replace(&mut maps.old, retired);
+            let used = dropped.into_iter().filter(|(_, inode)| Arc::strong_count(inode) > 1);
+            maps.young.extend(used);
+        }
+        maps.young.insert(inode.id, inode);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use weft_remote::{Attributes, Audience, FileId, Name, Version};
+    use weft_store::BindingId;
+
+    use super::*;
+
+    fn inode(id: u64) -> Inode {
+        let record = NodeRecord {
+            binding: BindingId(1),
+            file: FileId::new(id.to_be_bytes()),
+            parent: NodeId::ROOT,
+            name: Name::new("x").expect("a good name"),
+            attributes: Attributes::of_kind(FileKind::File),
+            version: Version::None,
+            lease: Lease::Spent,
+            audience: Audience::Everyone,
+            learnt: SystemTime::now(),
+            origin: None,
+        };
+        Inode::new(NodeId(id), Freshness::Http, record)
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_never_splits_an_inode_in_use() {
+        let inodes = Inodes::new(10);
+        let used = inodes.add(inode(1));
+        for id in 2..1000 {
+            inodes.add(inode(id));
+        }
+        assert!(inodes.count() <= 12, "{} inodes held", inodes.count());
+        assert!(Arc::ptr_eq(&inodes.add(inode(1)), &used));
+    }
+}

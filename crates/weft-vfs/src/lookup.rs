@@ -1,0 +1,328 @@
+//! Finding names, and what `stat` shows of what they lead to.
+//!
+//! A name is answered from the store while its lease lasts, by a complete listing when it is not in it, and
+//! otherwise by the remote. A name of a file whose lease has ended is not checked here when its attributes are
+//! exact: the kernel gets it with times of zero, and the use that follows (stat, open) does the one check that is
+//! needed. A directory's name is checked when the directory is listed, not when it is passed through.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use weft_remote::{BadName, Call, Completeness, FileKind, Name};
+use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord};
+
+use crate::content::Check;
+use crate::figures::count;
+use crate::handle::{HandleId, Held};
+use crate::inode::Inode;
+use crate::learn::Told;
+use crate::vfs::{Vfs, is_gone};
+use crate::{Result, Stat, VfsError};
+
+/// What a lookup found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// The name is there.
+    Entry {
+        /// What it leads to.
+        stat: Stat,
+        /// How long the kernel may take the name to lead there.
+        ttl: Duration,
+    },
+    /// There is no such name.
+    Absent {
+        /// How long the kernel may take it to be absent.
+        ttl: Duration,
+    },
+}
+
+/// What the store says of a name.
+enum Knowledge {
+    /// It leads to this node, trusted this long; zero when the trust has ended.
+    Node(NodeId, Duration),
+    /// It is absent, trusted this long.
+    Absent(Duration),
+    /// The store does not know, or does not trust what it knows.
+    Nothing,
+}
+
+impl Vfs {
+    /// Finds a name in a directory.
+    ///
+    /// # Errors
+    /// `NotADirectory`, `NameTooLong`, `Stale`, `Denied`; whatever keeps the remote from answering.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing that was learnt.
+    pub async fn lookup(self: Arc<Self>, call: Call, parent: NodeId, name: Vec<u8>) -> Result<Looked> {
+        if self.namespace.is_own_root(parent) {
+            return self.lookup_own(&name);
+        }
+        let name = match Name::new(&name) {
+            Ok(name) => name,
+            Err(BadName::TooLong) => return Err(VfsError::NameTooLong),
+            Err(_) => return Err(VfsError::NotFound),
+        };
+        let dir = self.inode(parent)?;
+        if dir.kind() != FileKind::Directory {
+            return Err(VfsError::NotADirectory);
+        }
+        self.admit(&dir, &call)?;
+        self.await_listing(&call, &dir).await;
+        match self.knowledge(&dir, &name)? {
+            Knowledge::Node(id, ttl) => {
+                count(&self.figures.lookups_local);
+                self.entry(&call, id, ttl).await
+            }
+            Knowledge::Absent(ttl) => {
+                count(&self.figures.lookups_local);
+                Ok(Looked::Absent { ttl: cap(ttl) })
+            }
+            Knowledge::Nothing => {
+                count(&self.figures.lookups_remote);
+                self.lookup_remote(&call, &dir, &name).await
+            }
+        }
+    }
+
+    /// What `stat` shows of a node; of an open file when its handle is given.
+    ///
+    /// # Errors
+    /// `Stale`, `NotFound` when the source no longer has it; whatever keeps the remote from answering.
+    pub async fn stat(self: Arc<Self>, call: Call, node: NodeId, handle: Option<HandleId>) -> Result<Stat> {
+        if self.namespace.is_own_root(node) {
+            return Ok(self.namespace.own_root_stat(self.options.uid, self.options.gid));
+        }
+        if let Some(stat) = handle.and_then(|id| self.stat_open(node, id)) {
+            return Ok(stat);
+        }
+        let inode = self.inode(node)?;
+        let remaining = self.attributes_remaining(&inode)?;
+        if inode.is_settled() && !remaining.is_zero() {
+            return Ok(self.show(&inode, remaining));
+        }
+        match self.refresh(&call, inode.clone()).await {
+            Ok(inode) => {
+                let remaining = self.attributes_remaining(&inode)?;
+                Ok(self.show(&inode, remaining))
+            }
+            Err(error) if error.is_silence() && inode.is_settled() && inode.freshness.serves_stale() => {
+                count(&self.figures.served_stale);
+                Ok(self.show(&inode, STALE_TTL))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What `stat` shows of a node, as far as the store knows; `None` when it must be asked. For listings.
+    pub fn stat_known(&self, node: NodeId) -> Result<Option<Stat>> {
+        let inode = match self.inodes.get(self.namespace.real(node)) {
+            Some(inode) => inode,
+            None => {
+                let Some(record) = self.store.node(self.namespace.real(node))? else { return Ok(None) };
+                let freshness = self.options.policies.for_path(&[]);
+                let freshness = if self.options.policies.depend_on_path() {
+                    return self.inode(node).and_then(|inode| self.known(&inode));
+                } else {
+                    freshness
+                };
+                Arc::new(Inode::new(self.namespace.real(node), freshness, record))
+            }
+        };
+        self.known(&inode)
+    }
+
+    fn known(&self, inode: &Inode) -> Result<Option<Stat>> {
+        let remaining = self.attributes_remaining(inode)?;
+        let usable = inode.is_settled() && !remaining.is_zero();
+        Ok(usable.then(|| self.show(inode, remaining)))
+    }
+
+    fn stat_open(&self, node: NodeId, handle: HandleId) -> Option<Stat> {
+        let handle = self.handles.get(handle)?;
+        if handle.inode.id != self.namespace.real(node) {
+            return None;
+        }
+        let length = match &*handle.content.lock() {
+            Held::Object(object) => object.length(),
+            Held::Through(_) => None,
+        };
+        let mut stat = self.show(&handle.inode, Duration::ZERO);
+        stat.size = length?;
+        Some(stat)
+    }
+
+    fn lookup_own(&self, name: &[u8]) -> Result<Looked> {
+        let Some(bound) = self.namespace.named(name) else {
+            return Ok(Looked::Absent { ttl: KERNEL_TTL_MAX });
+        };
+        let inode = self.inode(bound.root)?;
+        Ok(Looked::Entry { stat: self.show(&inode, KERNEL_TTL_MAX), ttl: KERNEL_TTL_MAX })
+    }
+
+    /// Answers with a node that a name leads to; makes what `stat` shows exact first.
+    async fn entry(self: &Arc<Self>, call: &Call, id: NodeId, ttl: Duration) -> Result<Looked> {
+        let inode = self.inode(id)?;
+        let inode = if inode.is_settled() {
+            inode
+        } else {
+            match self.settle(call, inode).await {
+                Ok(inode) => inode,
+                Err(VfsError::NotFound) => return Ok(Looked::Absent { ttl: Duration::ZERO }),
+                Err(error) => return Err(error),
+            }
+        };
+        self.admit(&inode, call)?;
+        let remaining = self.attributes_remaining(&inode)?;
+        let ttl = if inode.kind() == FileKind::Directory { ttl.max(PASSED_TTL) } else { ttl };
+        Ok(Looked::Entry { stat: self.show(&inode, remaining), ttl: cap(ttl) })
+    }
+
+    async fn lookup_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name) -> Result<Looked> {
+        let record = dir.record();
+        let remote = self.remote(record.binding)?.clone();
+        let asked = self.ask(call, remote.lookup(call, &record.file, name)).await;
+        let answer = asked.inspect_err(|error| dir.note_error(error))?;
+        let told = Told::by(&answer);
+        let remaining =
+            |freshness: &crate::Freshness| freshness.remaining(&told.lease, SystemTime::now(), SystemTime::now());
+        let Some(found) = answer.value else {
+            self.learn_absence(dir.id, name, told.lease)?;
+            return Ok(Looked::Absent { ttl: cap(remaining(&dir.freshness)) });
+        };
+        let mut entry = found.entry.clone();
+        entry.name = name.clone();
+        let id = self.learn_entry(dir.id, record.binding, &entry, &told)?;
+        self.take_along(call, id, record.binding, found)?;
+        self.entry(call, id, remaining(&dir.freshness)).await
+    }
+
+    /// Waits a little for a listing of this directory that is on its way: it may answer what would otherwise be
+    /// asked name by name.
+    async fn await_listing(&self, call: &Call, dir: &Inode) {
+        if let Some(arrival) = dir.arrival(|_| true) {
+            let soon = Call { deadline: call.deadline.min(std::time::Instant::now() + LISTING_PATIENCE), ..*call };
+            // Whatever comes of it, the lookup goes on with what is known then.
+            let _ = arrival.end(&soon).await;
+        }
+    }
+
+    fn knowledge(&self, dir: &Inode, name: &Name) -> Result<Knowledge> {
+        let now = SystemTime::now();
+        if let Some(dentry) = self.store.dentry(dir.id, name)? {
+            let remaining = self.dentry_remaining(dir, &dentry, now)?;
+            return Ok(match dentry.target {
+                DentryTarget::Node(id) if remaining.is_zero() => {
+                    let worth = self.inode(id).is_ok_and(|inode| inode.is_settled());
+                    if worth { Knowledge::Node(id, Duration::ZERO) } else { Knowledge::Nothing }
+                }
+                DentryTarget::Node(id) => Knowledge::Node(id, remaining),
+                DentryTarget::Absent if remaining.is_zero() => Knowledge::Nothing,
+                DentryTarget::Absent => Knowledge::Absent(remaining),
+            });
+        }
+        if let Some(listing) = self.store.listing(dir.id)?
+            && listing.completeness == Completeness::Complete
+        {
+            let remaining = dir.freshness.remaining(&listing.lease, listing.learnt, now);
+            if !remaining.is_zero() {
+                return Ok(Knowledge::Absent(remaining));
+            }
+        }
+        Ok(Knowledge::Nothing)
+    }
+
+    /// How much longer a name is trusted: what a listing says, as long as the listing; else by its own lease.
+    fn dentry_remaining(&self, dir: &Inode, dentry: &DentryRecord, now: SystemTime) -> Result<Duration> {
+        if dentry.learnt == SystemTime::UNIX_EPOCH {
+            return Ok(Duration::ZERO);
+        }
+        let own = dir.freshness.remaining(&dentry.lease, dentry.learnt, now);
+        if matches!(dentry.source, DentrySource::Listed | DentrySource::Described)
+            && let Some(listing) = self.store.listing(dir.id)?
+        {
+            return Ok(own.max(dir.freshness.remaining(&listing.lease, listing.learnt, now)));
+        }
+        Ok(own)
+    }
+
+    /// How much longer an inode's attributes are trusted: by their own lease, or by that of a listing that
+    /// describes it.
+    pub(crate) fn attributes_remaining(&self, inode: &Inode) -> Result<Duration> {
+        let now = SystemTime::now();
+        let (kind, lease, learnt) = {
+            let record = inode.record.read();
+            (record.attributes.kind, record.lease, record.learnt)
+        };
+        if kind == FileKind::Directory {
+            return Ok(PASSED_TTL);
+        }
+        let own = inode.freshness.remaining(&lease, learnt, now);
+        if !own.is_zero() || learnt == SystemTime::UNIX_EPOCH {
+            return Ok(cap(own));
+        }
+        let record = inode.record();
+        let described = self.described(&record, inode.id)?;
+        let Some(listing) = described else { return Ok(Duration::ZERO) };
+        Ok(cap(inode.freshness.remaining(&listing.lease, listing.learnt, now)))
+    }
+
+    /// The listing that describes a node, if one does.
+    fn described(&self, record: &NodeRecord, id: NodeId) -> Result<Option<weft_store::ListingRecord>> {
+        let Some(dentry) = self.store.dentry(record.parent, &record.name)? else { return Ok(None) };
+        if dentry.source != DentrySource::Described || dentry.target != DentryTarget::Node(id) {
+            return Ok(None);
+        }
+        Ok(self.store.listing(record.parent)?)
+    }
+
+    /// Asks again about an inode whose attributes are no longer trusted: the listing that describes it, which
+    /// serves all its neighbours as well, or else the file.
+    async fn refresh(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Arc<Inode>> {
+        if !inode.is_settled() {
+            return self.settle(call, inode).await;
+        }
+        let record = inode.record();
+        if record.learnt != SystemTime::UNIX_EPOCH && self.described(&record, inode.id)?.is_some() {
+            let parent = self.inode(record.parent)?;
+            self.list(call, &parent).await?;
+            if !self.attributes_remaining(&inode)?.is_zero() {
+                return Ok(inode);
+            }
+        }
+        let gate = inode.gate.lock().await;
+        let outcome = self.check(call, &inode).await;
+        drop(gate);
+        match outcome {
+            Ok(Check::Elsewhere(id)) => self.inode(id),
+            Ok(Check::Unchanged | Check::Changed) => self.settle(call, inode).await,
+            Err(error) if is_gone(&error) => {
+                self.learn_gone(&inode)?;
+                Err(VfsError::NotFound)
+            }
+            Err(error) => {
+                inode.note_error(&error);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn show(&self, inode: &Inode, ttl: Duration) -> Stat {
+        let node = self.namespace.shown(inode.id);
+        self.default_owner().stat(node, &inode.record.read(), cap(ttl))
+    }
+}
+
+/// What the kernel is told at most: longer trust is renewed by asking us, which costs no network.
+fn cap(ttl: Duration) -> Duration {
+    ttl.min(KERNEL_TTL_MAX)
+}
+
+/// Longest time that the kernel is told to trust anything. Explicit invalidation ends it earlier.
+const KERNEL_TTL_MAX: Duration = Duration::from_secs(3600);
+/// How long a directory's name and attributes are passed on without a look at their lease.
+const PASSED_TTL: Duration = Duration::from_secs(60);
+/// How long the kernel keeps attributes that are served although their source does not answer.
+const STALE_TTL: Duration = Duration::from_secs(1);
+/// How long a lookup waits for a listing that is on its way.
+const LISTING_PATIENCE: Duration = Duration::from_secs(2);

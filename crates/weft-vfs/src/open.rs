@@ -1,0 +1,97 @@
+//! Opening and closing files.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weft_remote::{Call, FileKind};
+use weft_store::{NodeId, Object};
+
+use crate::handle::{Handle, HandleId, Held, Pace};
+use crate::inode::Inode;
+use crate::through::Through;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+/// An open file, and how the kernel may treat it.
+pub struct Opened {
+    /// The handle.
+    pub handle: HandleId,
+    /// The pages that the kernel holds of this inode are of this version: they stay.
+    pub keep_pages: bool,
+    /// Another version of this inode is open: the kernel must not cache pages of this handle.
+    pub bypass_pages: bool,
+    /// The complete, checked content, if the kernel may read it itself. Two opens of one inode that both get this
+    /// get the same content exactly when the generations are equal.
+    pub backing: Option<Arc<Object>>,
+}
+
+impl Vfs {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// `IsADirectory`, `Stale`, `Denied`, `NotFound`; whatever keeps the remote from answering.
+    pub async fn open(self: Arc<Self>, call: Call, node: NodeId) -> Result<Opened> {
+        let inode = self.inode(node)?;
+        if inode.kind() == FileKind::Directory {
+            return Err(VfsError::IsADirectory);
+        }
+        self.admit(&inode, &call)?;
+        match self.content(&call, &inode).await {
+            Ok(object) => {
+                if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &object)) {
+                    arrival.claim();
+                }
+                Ok(self.open_object(inode, object))
+            }
+            Err(error) if error.is_full() => {
+                self.troubles.tell(self.path_text(inode.id), format!("{error}; served without storing it"));
+                Ok(self.open_through(inode))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Closes a file.
+    pub fn close(&self, handle: HandleId) {
+        let Some(handle) = self.handles.remove(handle) else { return };
+        let held = handle.content.lock().clone();
+        if let Held::Object(object) = held {
+            let unrecorded = {
+                let mut content = handle.inode.content.lock();
+                content.closed(object.generation());
+                std::mem::take(&mut content.unrecorded)
+            };
+            if unrecorded && let Err(error) = object.commit() {
+                tracing::warn!(%error, "pieces of a partly held file were not recorded");
+            }
+        }
+    }
+
+    fn open_object(&self, inode: Arc<Inode>, object: Arc<Object>) -> Opened {
+        let generation = object.generation();
+        let (keep_pages, bypass_pages) = {
+            let mut content = inode.content.lock();
+            let bypass = content.opened(generation);
+            let keep = content.pages_of == Some(generation);
+            if !bypass {
+                content.pages_of = Some(generation);
+            }
+            (keep, bypass && !keep)
+        };
+        let large = object.length().is_some_and(|length| length >= self.options.passthrough_bytes_min);
+        let backing = (large && object.backing().is_some()).then(|| object.clone());
+        let handle = Handle { inode, content: Mutex::new(Held::Object(object)), pace: Mutex::new(Pace::default()) };
+        Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing }
+    }
+
+    fn open_through(&self, inode: Arc<Inode>) -> Opened {
+        let held = Held::Through(Arc::new(Through::new(&inode)));
+        let handle = Handle { inode, content: Mutex::new(held), pace: Mutex::new(Pace::default()) };
+        Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None }
+    }
+
+    /// The handle behind an id.
+    pub(crate) fn handle(&self, id: HandleId) -> Result<Arc<Handle>> {
+        self.handles.get(id).ok_or(VfsError::BadHandle)
+    }
+}

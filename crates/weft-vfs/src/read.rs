@@ -1,0 +1,187 @@
+//! Reading open files.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_remote::{Answer, Call, RemoteError, Span, Version};
+use weft_store::{Object, PIECE_BYTES, StoreError};
+
+use crate::arrival::{Delivery, State};
+use crate::figures::{add, count};
+use crate::handle::{Handle, HandleId, Held};
+use crate::through::Through;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+impl Vfs {
+    /// Reads up to `size` bytes at `offset` of an open file; fewer only at its end.
+    ///
+    /// # Errors
+    /// `Changed` when bytes that are not held have changed at the source since the file was opened; whatever keeps
+    /// the remote from answering.
+    pub async fn read(self: Arc<Self>, call: Call, handle: HandleId, offset: u64, size: usize) -> Result<Bytes> {
+        let handle = self.handle(handle)?;
+        let held = handle.content.lock().clone();
+        let bytes = match held {
+            Held::Object(object) => match self.read_object(&call, &handle, &object, offset, size).await {
+                Err(error) if error.is_full() => self.turn_through(&call, &handle, offset, size, error).await?,
+                outcome => outcome?,
+            },
+            Held::Through(through) => through.read(&self, &call, &handle.inode, offset, size).await?,
+        };
+        add(&self.figures.bytes_served, bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    async fn read_object(
+        self: &Arc<Self>,
+        call: &Call,
+        handle: &Handle,
+        object: &Arc<Object>,
+        offset: u64,
+        size: usize,
+    ) -> Result<Bytes> {
+        let ahead = handle.pace.lock().note(offset, size as u64);
+        for _ in 0..READ_ROUNDS_MAX {
+            let wanted = match object.length() {
+                Some(length) => length.saturating_sub(offset).min(size as u64),
+                None => size as u64,
+            };
+            if wanted == 0 {
+                return Ok(Bytes::new());
+            }
+            if object.available(offset) >= wanted {
+                match object.read(offset, size) {
+                    Err(error @ StoreError::Damaged { .. }) => {
+                        let text = format!("{error}; fetched again");
+                        self.troubles.tell(self.path_text(handle.inode.id), text);
+                        continue;
+                    }
+                    Err(StoreError::Missing { .. }) => continue,
+                    outcome => return Ok(outcome?),
+                }
+            }
+            self.bring(call, handle, object, offset, wanted, ahead).await?;
+        }
+        let detail = format!("{}: bytes at {offset} do not arrive", self.path_text(handle.inode.id));
+        Err(RemoteError::Failed { detail }.into())
+    }
+
+    /// Gets bytes that are not held: waits for a body that is bringing them, or has a range fetched.
+    async fn bring(
+        self: &Arc<Self>,
+        call: &Call,
+        handle: &Handle,
+        object: &Arc<Object>,
+        offset: u64,
+        wanted: u64,
+        ahead: u64,
+    ) -> Result<()> {
+        let inode = &handle.inode;
+        // The first byte that is not here decides: what lies before it was brought by another body.
+        let missing = offset + object.available(offset);
+        let bringing =
+            |arrival: &crate::arrival::Arrival| Arc::ptr_eq(&arrival.object, object) && arrival.will_bring(missing);
+        let arrival = match inode.arrival(bringing) {
+            Some(arrival) => arrival,
+            None => {
+                let _gate = inode.gate.lock().await;
+                if object.available(offset) >= wanted {
+                    return Ok(());
+                }
+                match inode.arrival(bringing) {
+                    Some(arrival) => arrival,
+                    None => self.fetch_range(call, handle, object, missing, ahead).await?,
+                }
+            }
+        };
+        arrival.claim();
+        arrival.want(offset + wanted);
+        match arrival.reach(call, offset + wanted).await? {
+            State::Failed(VfsError::Remote(RemoteError::VersionChanged { .. })) => Err(VfsError::Changed),
+            State::Failed(error) => Err(error),
+            State::Running | State::Done | State::Stopped => Ok(()),
+        }
+    }
+
+    /// Fetches a range of the version that a handle has open.
+    async fn fetch_range(
+        self: &Arc<Self>,
+        call: &Call,
+        handle: &Handle,
+        object: &Arc<Object>,
+        offset: u64,
+        ahead: u64,
+    ) -> Result<Arc<crate::arrival::Arrival>> {
+        let inode = &handle.inode;
+        let start = offset - offset % PIECE_BYTES;
+        let length = ahead.max(PIECE_BYTES);
+        let record = inode.record();
+        let version = object.version().clone();
+        if version == Version::None {
+            // Without a validator nothing tells whether the source still has this version.
+            return Err(VfsError::Changed);
+        }
+        count(&self.figures.ranges_fetched);
+        let remote = self.remote(record.binding)?.clone();
+        let span = Span { start, length: Some(length) };
+        let asked = self.ask(call, remote.fetch(call, &record.file, &version, span)).await;
+        let answer = asked.map_err(|error| match error {
+            VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. }) => {
+                let text = "changed at its source while it was open".to_string();
+                self.troubles.tell(self.path_text(inode.id), text);
+                VfsError::Changed
+            }
+            error => error,
+        })?;
+        let Answer { value, lease, audience, .. } = answer;
+        let body = value.body;
+        if !body.version.still_holds(&version) {
+            return Err(VfsError::Changed);
+        }
+        if body.start % PIECE_BYTES != 0 || body.start > start {
+            let detail = format!("{}: a range from {} instead of {start}", self.path_text(inode.id), body.start);
+            return Err(RemoteError::Damaged { detail }.into());
+        }
+        let delivery = Delivery {
+            node: inode.id,
+            binding: record.binding,
+            body,
+            lease,
+            audience,
+            owner_uid: call.caller.uid,
+            lists: None,
+        };
+        let arrival = self.receive_range(object, delivery)?;
+        inode.content.lock().arrivals.push(arrival.clone());
+        Ok(arrival)
+    }
+
+    /// The store is full: the handle goes on without it.
+    async fn turn_through(
+        self: &Arc<Self>,
+        call: &Call,
+        handle: &Handle,
+        offset: u64,
+        size: usize,
+        error: VfsError,
+    ) -> Result<Bytes> {
+        self.troubles.tell(self.path_text(handle.inode.id), format!("{error}; served without storing it"));
+        let through = {
+            let mut content = handle.content.lock();
+            match &*content {
+                Held::Through(through) => through.clone(),
+                Held::Object(object) => {
+                    let through = Arc::new(Through::of_version(object.version().clone()));
+                    handle.inode.content.lock().closed(object.generation());
+                    *content = Held::Through(through.clone());
+                    through
+                }
+            }
+        };
+        through.read(self, call, &handle.inode, offset, size).await
+    }
+}
+
+/// How often a read looks again for its bytes before it gives up.
+const READ_ROUNDS_MAX: usize = 6;

@@ -1,0 +1,115 @@
+//! Reading without the store, when it has no room.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use weft_remote::{Body, Call, Piece, RemoteError, Span, Version};
+
+use crate::figures::{add, count};
+use crate::inode::Inode;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+/// One version of a file, read straight from its remote: a stream that goes on where the last read ended, and the
+/// last bytes of it, since the kernel reads a little out of order.
+pub(crate) struct Through {
+    version: parking_lot::Mutex<Version>,
+    flow: tokio::sync::Mutex<Flow>,
+}
+
+#[derive(Default)]
+struct Flow {
+    body: Option<Body>,
+    /// Offset of the first byte in `window`.
+    window_start: u64,
+    window: VecDeque<u8>,
+}
+
+impl Through {
+    /// Whatever version the remote has when the first byte is read.
+    pub(crate) fn new(_inode: &Inode) -> Through {
+        Through::of_version(Version::None)
+    }
+
+    /// Exactly this version.
+    pub(crate) fn of_version(version: Version) -> Through {
+        Through { version: parking_lot::Mutex::new(version), flow: tokio::sync::Mutex::default() }
+    }
+
+    pub(crate) async fn read(&self, vfs: &Vfs, call: &Call, inode: &Inode, offset: u64, size: usize) -> Result<Bytes> {
+        let mut flow = self.flow.lock().await;
+        let end = offset + size as u64;
+        if offset < flow.window_start || offset > flow.window_end() + SKIP_BYTES || flow.body.is_none() {
+            self.restart(vfs, call, inode, &mut flow, offset).await?;
+        }
+        while flow.window_end() < end {
+            let Some(body) = &mut flow.body else { break };
+            let next = tokio::time::timeout_at(call.deadline.into(), body.stream.next());
+            match next.await.map_err(|_| VfsError::TimedOut)? {
+                None => break,
+                Some(Ok(Piece::Bytes(bytes))) => {
+                    add(&vfs.figures.bytes_received, bytes.len() as u64);
+                    flow.window.extend(&bytes);
+                    flow.trim(offset);
+                }
+                Some(Ok(Piece::Known(_))) => {}
+                Some(Err(error)) => {
+                    flow.body = None;
+                    return Err(match error {
+                        RemoteError::VersionChanged { .. } => VfsError::Changed,
+                        error => error.into(),
+                    });
+                }
+            }
+        }
+        Ok(flow.copy(offset, end))
+    }
+
+    async fn restart(&self, vfs: &Vfs, call: &Call, inode: &Inode, flow: &mut Flow, offset: u64) -> Result<()> {
+        count(&vfs.figures.ranges_fetched);
+        let record = inode.record();
+        let expected = self.version.lock().clone();
+        let remote = vfs.remote(record.binding)?.clone();
+        let span = Span { start: offset, length: None };
+        let answer = vfs.ask(call, remote.fetch(call, &record.file, &expected, span)).await?;
+        let body = answer.value.body;
+        if expected != Version::None && !body.version.still_holds(&expected) {
+            return Err(VfsError::Changed);
+        }
+        *self.version.lock() = body.version.clone();
+        *flow = Flow { window_start: body.start, window: VecDeque::new(), body: Some(body) };
+        Ok(())
+    }
+}
+
+impl Flow {
+    fn window_end(&self) -> u64 {
+        self.window_start + self.window.len() as u64
+    }
+
+    /// Forgets bytes far before the place that is being read.
+    fn trim(&mut self, offset: u64) {
+        let keep_from = offset.saturating_sub(WINDOW_BYTES).min(self.window_end());
+        if keep_from > self.window_start {
+            let gone = (keep_from - self.window_start) as usize;
+            self.window.drain(..gone);
+            self.window_start = keep_from;
+        }
+    }
+
+    fn copy(&mut self, offset: u64, end: u64) -> Bytes {
+        let end = end.min(self.window_end());
+        if offset >= end {
+            return Bytes::new();
+        }
+        let from = (offset - self.window_start) as usize;
+        let to = (end - self.window_start) as usize;
+        Bytes::copy_from_slice(&self.window.make_contiguous()[from..to])
+    }
+}
+
+/// How many bytes before the place of reading are kept.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// A stream is read on over this many bytes rather than started anew.
+const SKIP_BYTES: u64 = 4 << 20;

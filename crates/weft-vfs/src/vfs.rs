@@ -1,0 +1,291 @@
+//! The file system: what it is made of and how it is put together.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use weft_remote::{Call, Name, Remote, RemoteError};
+use weft_store::{BindingId, NodeId, NodeRecord, Store};
+
+use crate::figures::{Figures, FiguresSnapshot};
+use crate::freshness::{Freshness, Policies};
+use crate::handle::Handles;
+use crate::inode::{Inode, Inodes};
+use crate::namespace::Namespace;
+use crate::notice::Notices;
+use crate::stat::{DefaultOwner, StatFs};
+use crate::trouble::{Trouble, Troubles};
+use crate::{Result, VfsError};
+
+/// A remote and where the mount shows it.
+pub struct Binding {
+    /// Name in the mount's root; `None` when the remote's root is the mount's root.
+    pub name: Option<Name>,
+    /// What is shown, in the words of the configuration; keeps its number in the store for ever.
+    pub source: String,
+    /// The remote.
+    pub remote: Arc<dyn Remote>,
+}
+
+/// Settings of the file system.
+pub struct VfsOptions {
+    /// Longest wait for a remote in one request.
+    pub deadline: Duration,
+    /// Which tree is trusted how long.
+    pub policies: Policies,
+    /// Owner of what has no owner at its source.
+    pub uid: u32,
+    /// Group of what has none at its source.
+    pub gid: u32,
+    /// Inodes kept in memory that nobody uses.
+    pub inodes_max: usize,
+    /// What is fetched of a large body when nobody has opened it.
+    pub unclaimed_bytes_max: u64,
+    /// Files at least this long are read by the kernel itself when they are complete.
+    pub passthrough_bytes_min: u64,
+}
+
+impl Default for VfsOptions {
+    fn default() -> VfsOptions {
+        VfsOptions {
+            deadline: Duration::from_secs(30),
+            policies: Policies::new(Freshness::Http, Vec::new()),
+            uid: 0,
+            gid: 0,
+            inodes_max: 8192,
+            unclaimed_bytes_max: 1 << 20,
+            passthrough_bytes_min: 128 << 10,
+        }
+    }
+}
+
+/// The file system of one mount.
+///
+/// All operations take the caller and a deadline ([`Call`]). They are futures that are ready at once when the
+/// answer is in the store, so that the kernel side can poll them once on the thread that read the request and hand
+/// only those that wait to the runtime.
+pub struct Vfs {
+    pub(crate) store: Arc<Store>,
+    pub(crate) namespace: Namespace,
+    pub(crate) options: VfsOptions,
+    pub(crate) inodes: Inodes,
+    pub(crate) handles: Handles,
+    pub(crate) notices: Notices,
+    pub(crate) figures: Figures,
+    pub(crate) troubles: Troubles,
+    pub(crate) runtime: tokio::runtime::Handle,
+}
+
+impl Vfs {
+    /// Puts a file system together and starts to listen to its remotes' events. Asks no remote.
+    ///
+    /// # Errors
+    /// When the store cannot be used.
+    pub fn new(
+        store: Arc<Store>,
+        bindings: Vec<Binding>,
+        options: VfsOptions,
+        notices: Notices,
+        runtime: tokio::runtime::Handle,
+    ) -> Result<Arc<Vfs>> {
+        let namespace = Namespace::new(&store, bindings)?;
+        let vfs = Arc::new(Vfs {
+            inodes: Inodes::new(options.inodes_max),
+            handles: Handles::default(),
+            figures: Figures::default(),
+            troubles: Troubles::default(),
+            store,
+            namespace,
+            options,
+            notices,
+            runtime,
+        });
+        for text in vfs.store.troubles() {
+            vfs.troubles.tell(String::new(), text);
+        }
+        vfs.listen();
+        Ok(vfs)
+    }
+
+    /// A call that this mount's deadline bounds.
+    pub fn call(&self, caller: weft_remote::Caller) -> Call {
+        Call::within(caller, self.options.deadline)
+    }
+
+    /// Counters since the start.
+    pub fn figures(&self) -> FiguresSnapshot {
+        self.figures.snapshot()
+    }
+
+    /// The last things that went wrong.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        self.troubles.recent()
+    }
+
+    /// What is shown where: the name in the mount's root (none when it is the whole mount) and the source.
+    pub fn bindings(&self) -> impl Iterator<Item = (Option<&Name>, &str)> {
+        self.namespace.all().iter().map(|bound| (bound.name.as_ref(), bound.source.as_str()))
+    }
+
+    /// Handles open and inodes in memory.
+    pub fn in_use(&self) -> (usize, usize) {
+        (self.handles.count(), self.inodes.count())
+    }
+
+    /// The store behind this file system.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Figures for `df`: those of the disk that holds the cache.
+    pub fn stat_fs(&self) -> StatFs {
+        let usage = self.store.usage();
+        StatFs { total: usage.total_bytes, free: usage.free_bytes }
+    }
+
+    pub(crate) fn default_owner(&self) -> DefaultOwner {
+        DefaultOwner { uid: self.options.uid, gid: self.options.gid }
+    }
+
+    /// The inode of a node, from memory or the store.
+    pub(crate) fn inode(&self, id: NodeId) -> Result<Arc<Inode>> {
+        let id = self.namespace.real(id);
+        if let Some(inode) = self.inodes.get(id) {
+            return Ok(inode);
+        }
+        let record = self.store.node(id)?.ok_or(VfsError::Stale)?;
+        let freshness = self.freshness_of(&record)?;
+        Ok(self.inodes.add(Inode::new(id, freshness, record)))
+    }
+
+    pub(crate) fn remote(&self, binding: BindingId) -> Result<&Arc<dyn Remote>> {
+        self.namespace.remote(binding).ok_or(VfsError::Stale)
+    }
+
+    /// Runs a question to a remote, bounded by the call's deadline.
+    pub(crate) async fn ask<T>(
+        &self,
+        call: &Call,
+        question: impl Future<Output = weft_remote::Result<T>>,
+    ) -> Result<T> {
+        let outcome = tokio::time::timeout_at(call.deadline.into(), question).await;
+        let answer = outcome.map_err(|_| VfsError::TimedOut).and_then(|answer| Ok(answer?));
+        if answer.is_err() {
+            crate::figures::count(&self.figures.failures);
+        }
+        answer
+    }
+
+    fn freshness_of(&self, record: &NodeRecord) -> Result<Freshness> {
+        let policies = &self.options.policies;
+        if !policies.depend_on_path() {
+            return Ok(policies.for_path(&[]));
+        }
+        Ok(policies.for_path(&self.path_of_record(record)?))
+    }
+
+    /// The path of a node below the mount's root, by the directories that it was found in.
+    pub(crate) fn path_of(&self, id: NodeId) -> Result<Vec<Name>> {
+        let id = self.namespace.real(id);
+        if id == NodeId::ROOT {
+            return Ok(Vec::new());
+        }
+        let record = self.store.node(id)?.ok_or(VfsError::Stale)?;
+        self.path_of_record(&record)
+    }
+
+    fn path_of_record(&self, record: &NodeRecord) -> Result<Vec<Name>> {
+        let mut path = Vec::new();
+        let mut record = record.clone();
+        while path.len() < DEPTH_MAX {
+            let bound = self.namespace.bound(record.binding).ok_or(VfsError::Stale)?;
+            if bound.remote.root() == record.file {
+                path.extend(bound.name.clone());
+                break;
+            }
+            path.push(record.name.clone());
+            record = match self.store.node(record.parent)? {
+                Some(parent) => parent,
+                None => break,
+            };
+        }
+        path.reverse();
+        Ok(path)
+    }
+
+    /// A node's path for people.
+    pub(crate) fn path_text(&self, id: NodeId) -> String {
+        let path = self.path_of(id).unwrap_or_default();
+        path.iter().map(Name::to_string).collect::<Vec<_>>().join("/")
+    }
+
+    fn listen(self: &Arc<Self>) {
+        for bound in self.namespace.all() {
+            let vfs = Arc::downgrade(self);
+            let binding = bound.id;
+            let mut events = bound.remote.events();
+            self.runtime.spawn(async move {
+                while let Some(event) = futures_util::StreamExt::next(&mut events).await {
+                    let Some(vfs) = vfs.upgrade() else { break };
+                    vfs.hear(binding, event);
+                }
+            });
+        }
+    }
+
+    fn hear(&self, binding: BindingId, event: weft_remote::Event) {
+        use weft_remote::Event;
+        match event {
+            Event::Broken(file) => {
+                if let Err(error) = self.break_lease(binding, &file) {
+                    tracing::warn!(%error, "a broken lease could not be ended");
+                }
+            }
+            // Kinds whose leases end by time alone send none of these.
+            Event::AllBroken | Event::Reachable(_) | Event::Unreachable(_) => {}
+        }
+    }
+
+    /// Ends the lease on a file: the next use asks again.
+    fn break_lease(&self, binding: BindingId, file: &weft_remote::FileId) -> Result<()> {
+        let id = self.store.identify(binding, file)?;
+        if self.store.node(id)?.is_some() {
+            self.distrust(&*self.inode(id)?)?;
+        }
+        Ok(())
+    }
+
+    /// Has the next use of an inode ask its remote, whatever leases say.
+    pub(crate) fn distrust(&self, inode: &Inode) -> Result<()> {
+        let record = {
+            let mut record = inode.record.write();
+            record.learnt = SystemTime::UNIX_EPOCH;
+            record.clone()
+        };
+        let mut changes = vec![weft_store::Record::Node(inode.id, Some(record.clone()))];
+        if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)? {
+            dentry.learnt = SystemTime::UNIX_EPOCH;
+            changes.push(weft_store::Record::Dentry(record.parent, record.name.clone(), Some(dentry)));
+        }
+        if let Some(mut listing) = self.store.listing(inode.id)? {
+            listing.learnt = SystemTime::UNIX_EPOCH;
+            changes.push(weft_store::Record::Listing(inode.id, Some(listing)));
+        }
+        self.store.apply(changes)?;
+        self.store.renew(inode.id, weft_remote::Lease::Spent, SystemTime::UNIX_EPOCH)?;
+        if let Some(current) = &mut inode.content.lock().current {
+            current.checked = SystemTime::UNIX_EPOCH;
+        }
+        let node = self.namespace.shown(inode.id);
+        self.notices.send(crate::Notice::Entry { parent: self.namespace.shown(record.parent), name: record.name });
+        self.notices.send(crate::Notice::Attributes { node, done: None });
+        Ok(())
+    }
+}
+
+/// What a remote says of a thing that it no longer has.
+pub(crate) fn is_gone(error: &VfsError) -> bool {
+    matches!(error, VfsError::Remote(RemoteError::NotFound { .. }) | VfsError::NotFound)
+}
+
+/// Deepest path that is followed upwards; deeper ones get the policy of their upper part.
+const DEPTH_MAX: usize = 1024;

@@ -1,0 +1,219 @@
+//! One connection: resolver, TCP, TLS.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use weft_remote::{RemoteError, Result};
+
+use crate::authority::Authority;
+
+/// Any stream that HTTP can be spoken over.
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+/// A connection that stands.
+pub(crate) struct Connected {
+    pub wire: Box<dyn Wire>,
+    /// Whether the other side chose HTTP/2.
+    pub http2: bool,
+}
+
+/// Why there is no connection. Each holds the system's words.
+#[derive(Clone, Debug)]
+pub(crate) enum ConnectError {
+    /// The resolver says that there is no such host.
+    NoSuchHost(String),
+    /// Refused, no route, resolver out of order.
+    Unreachable(String),
+    /// No answer to the connection attempt.
+    TimedOut(String),
+    /// Something answered, but not in TLS.
+    NotTls(String),
+    /// TLS was spoken, and the other side is not who it should be or refused us.
+    Tls(String),
+}
+
+/// What connecting gives.
+pub(crate) type Connecting<T> = std::result::Result<T, ConnectError>;
+
+impl ConnectError {
+    pub fn into_remote(self, url: &str) -> RemoteError {
+        match self {
+            ConnectError::NoSuchHost(why) => {
+                RemoteError::Unreachable { detail: format!("{url}: no such host ({why})") }
+            }
+            ConnectError::Unreachable(why) => RemoteError::Unreachable { detail: format!("{url}: {why}") },
+            ConnectError::TimedOut(why) => RemoteError::TimedOut { detail: format!("{url}: {why}") },
+            ConnectError::NotTls(why) => RemoteError::Unreachable {
+                detail: format!("{url}: nothing speaks TLS there ({why}), and plain http is not used for this host"),
+            },
+            // Not silence: what the store holds must not hide that somebody else may be answering.
+            ConnectError::Tls(why) => {
+                RemoteError::Denied { detail: format!("{url}: no trusted TLS connection: {why}") }
+            }
+        }
+    }
+}
+
+/// How connections are made.
+pub(crate) struct Dialer {
+    connect_timeout: Duration,
+    extra_roots: Vec<CertificateDer<'static>>,
+    tls: OnceLock<TlsConfigs>,
+    /// Each look-up holds a thread for as long as the system's resolver takes, even after nobody waits for it.
+    lookups: Arc<Semaphore>,
+}
+
+struct TlsConfigs {
+    usual: Arc<ClientConfig>,
+    /// For ports that may speak plain HTTP; see [`LINE_BREAK_PROTOCOL`].
+    probing: Arc<ClientConfig>,
+}
+
+impl Dialer {
+    /// Reads the extra authorities; the system's are read when TLS is first needed.
+    ///
+    /// # Errors
+    /// `Failed` when the file cannot be read or holds no certificate.
+    pub fn new(connect_timeout: Duration, extra_ca: Option<&std::path::Path>) -> Result<Dialer> {
+        let mut extra_roots = Vec::new();
+        if let Some(path) = extra_ca {
+            let failed = |why: String| RemoteError::Failed { detail: format!("{}: {why}", path.display()) };
+            for certificate in CertificateDer::pem_file_iter(path).map_err(|e| failed(e.to_string()))? {
+                extra_roots.push(certificate.map_err(|e| failed(e.to_string()))?);
+            }
+            if extra_roots.is_empty() {
+                return Err(failed("holds no certificate in PEM form".to_owned()));
+            }
+        }
+        let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
+        Ok(Dialer { connect_timeout, extra_roots, tls: OnceLock::new(), lookups })
+    }
+
+    /// Connects in plain text.
+    pub async fn plain(&self, host: &Authority, port: u16) -> Connecting<Connected> {
+        let stream = self.tcp(host, port).await?;
+        Ok(Connected { wire: Box::new(stream), http2: false })
+    }
+
+    /// Connects in TLS. `probing` says that the port may as well speak plain HTTP.
+    pub async fn tls(self: &Arc<Self>, host: &Authority, port: u16, probing: bool) -> Connecting<Connected> {
+        let name = ServerName::try_from(host.bare_host().to_owned())
+            .map_err(|e| ConnectError::Tls(format!("{}: {e}", host.host)))?;
+        let stream = self.tcp(host, port).await?;
+        let dialer = self.clone();
+        let config = tokio::task::spawn_blocking(move || {
+            let configs = dialer.tls.get_or_init(|| TlsConfigs::load(&dialer.extra_roots));
+            if probing { configs.probing.clone() } else { configs.usual.clone() }
+        })
+        .await
+        .map_err(|e| ConnectError::Unreachable(e.to_string()))?;
+        let connector = tokio_rustls::TlsConnector::from(config);
+        match timeout(self.connect_timeout, connector.connect(name, stream)).await {
+            Err(_) => Err(ConnectError::TimedOut("no answer to the TLS handshake".to_owned())),
+            Ok(Err(e)) => Err(tls_error(&e)),
+            Ok(Ok(stream)) => {
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                Ok(Connected { wire: Box::new(stream), http2 })
+            }
+        }
+    }
+
+    async fn tcp(&self, host: &Authority, port: u16) -> Connecting<TcpStream> {
+        let mut last = ConnectError::NoSuchHost("the name has no address".to_owned());
+        for address in self.resolve(host, port).await?.into_iter().take(ADDRESSES_MAX) {
+            match timeout(self.connect_timeout, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    // Requests are small and complete; waiting to fill a segment only costs time.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(e)) => last = ConnectError::Unreachable(format!("{address}: {e}")),
+                Err(_) => last = ConnectError::TimedOut(format!("{address}: no answer to a connection")),
+            }
+        }
+        Err(last)
+    }
+
+    async fn resolve(&self, host: &Authority, port: u16) -> Connecting<Vec<SocketAddr>> {
+        let bare = host.bare_host().to_owned();
+        if let Ok(address) = bare.parse() {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        let permit = self.lookups.clone().acquire_owned().await.expect("this semaphore is never closed");
+        let found = tokio::task::spawn_blocking(move || {
+            let found = (bare.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+            drop(permit);
+            found
+        });
+        match found.await.map_err(io::Error::other).and_then(|found| found) {
+            Ok(addresses) => Ok(addresses),
+            Err(e) if is_no_such_host(&e) => Err(ConnectError::NoSuchHost(e.to_string())),
+            Err(e) => Err(ConnectError::Unreachable(e.to_string())),
+        }
+    }
+}
+
+impl TlsConfigs {
+    fn load(extra: &[CertificateDer<'static>]) -> TlsConfigs {
+        let mut roots = RootCertStore::empty();
+        let system = rustls_native_certs::load_native_certs();
+        for problem in &system.errors {
+            tracing::warn!("a system certificate authority cannot be used: {problem}");
+        }
+        roots.add_parsable_certificates(system.certs);
+        roots.add_parsable_certificates(extra.iter().cloned());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the ring provider has the default versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let mut probing = config.clone();
+        probing.alpn_protocols.push(LINE_BREAK_PROTOCOL.to_vec());
+        TlsConfigs { usual: Arc::new(config), probing: Arc::new(probing) }
+    }
+}
+
+fn tls_error(error: &io::Error) -> ConnectError {
+    if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        return match tls {
+            rustls::Error::InvalidMessage(_) => ConnectError::NotTls(tls.to_string()),
+            _ => ConnectError::Tls(tls.to_string()),
+        };
+    }
+    match error.kind() {
+        // Closed at our first words: what plain servers do that cannot read them.
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            ConnectError::NotTls(error.to_string())
+        }
+        _ => ConnectError::Unreachable(error.to_string()),
+    }
+}
+
+/// The standard library gives the resolver's answer only as text: gai_strerror(3) of glibc for EAI_NONAME and
+/// EAI_NODATA, and of musl, in the C locale, which Rust programs run in.
+fn is_no_such_host(error: &io::Error) -> bool {
+    let text = error.to_string();
+    ["Name or service not known", "No address associated with hostname", "Name does not resolve", "Name has no usable"]
+        .iter()
+        .any(|known| text.contains(known))
+}
+
+/// Look-ups of host names at a time.
+const LOOKUPS_MAX: usize = 32;
+/// Addresses of one host that are tried.
+const ADDRESSES_MAX: usize = 8;
+/// An application protocol that nobody speaks. A plain HTTP server reads lines: without a line break in the TLS
+/// greeting, and there may be none, it would wait for one for ever instead of telling us that it speaks no TLS.
+const LINE_BREAK_PROTOCOL: &[u8] = b"\r\n\r\n";

@@ -1,0 +1,258 @@
+//! What a successful answer says about its file, and its bytes as a stream.
+
+use std::collections::VecDeque;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream};
+use hyper::StatusCode;
+use hyper::header::{self, HeaderMap, HeaderValue};
+use weft_remote::{
+    Along, Answer, Attributes, Audience, Body, Entry, Figure, FileId, FileKind, Lease, Name, Origin, Piece,
+    RemoteError, Result, Version,
+};
+
+use crate::WebOptions;
+use crate::client::Reply;
+use crate::flow::Flow;
+use crate::freshness::lease_of;
+use crate::id::Place;
+use crate::tap::{Media, Tap, TapSettings};
+use crate::target::place_of;
+use crate::validator::{holds_pieces_together, version_of};
+
+/// An answer with content, read.
+pub(crate) struct Content {
+    pub attributes: Attributes,
+    pub version: Version,
+    pub lease: Lease,
+    pub origin: Origin,
+    pub resumable: bool,
+    media: Media,
+    reply: Reply,
+}
+
+impl Content {
+    /// Reads a reply that has the whole content.
+    pub fn read(reply: Reply, options: &WebOptions) -> Content {
+        Content::with_length(reply, None, options)
+    }
+
+    /// The same where the length of the whole file is known otherwise (a range).
+    pub fn with_length(reply: Reply, length: Option<u64>, options: &WebOptions) -> Content {
+        let headers = &reply.headers;
+        let length = match reply.status {
+            StatusCode::PARTIAL_CONTENT => length,
+            _ => number(headers, header::CONTENT_LENGTH),
+        };
+        let modified = text(headers, header::LAST_MODIFIED).and_then(|m| httpdate::parse_http_date(m).ok());
+        let attributes = Attributes {
+            size: length.map_or(Figure::Unknown, Figure::Exact),
+            modified: modified.map_or(Figure::Unknown, Figure::Exact),
+            ..Attributes::of_kind(FileKind::File)
+        };
+        let version = version_of(headers, length);
+        let ranges = text(headers, header::ACCEPT_RANGES).is_some_and(|r| r.eq_ignore_ascii_case("bytes"))
+            || reply.host.has_ranges();
+        Content {
+            attributes,
+            resumable: ranges && length.is_some() && holds_pieces_together(&version),
+            version,
+            lease: lease_of(headers, SystemTime::now(), options),
+            origin: origin_of(&reply, "answer of the server"),
+            media: media_of(headers),
+            reply,
+        }
+    }
+
+    /// The entry of a file with this content.
+    pub fn entry(&self, name: Name, id: FileId) -> Entry {
+        Entry { name, id, attributes: self.attributes, version: self.version.clone() }
+    }
+
+    /// An answer that carries what the headers said.
+    pub fn answer<T>(&self, value: T) -> Answer<T> {
+        let answer = Answer::new(value, self.version.clone(), self.lease);
+        Answer { origin: Some(self.origin.clone()), ..answer }
+    }
+
+    /// A tap on this content. `dir` is what is learnt about; `own_page` the entry of its page, when this is what
+    /// the directory's URL gave; `asked` the place that was asked for.
+    pub fn tap(&self, asked: &Place, dir: Place, own_page: Option<Entry>, options: &WebOptions) -> Tap {
+        let came_from = place_of(&self.reply.url);
+        let slashed = self.reply.slashed.then(|| asked.slashed().path);
+        let took_its_place = |other: &Place| other.path == asked.path || Some(&other.path) == slashed.as_ref();
+        let alias = came_from.filter(took_its_place).map(|other| other.authority);
+        Tap::new(TapSettings {
+            dir,
+            own_page,
+            url: self.reply.url.clone(),
+            alias,
+            media: self.media,
+            server: self.reply.headers.get(header::SERVER).map(|server| server.as_bytes().to_vec()),
+            version: self.version.clone(),
+            lease: self.lease,
+            origin: self.origin.clone(),
+            page_bytes_max: options.page_bytes_max,
+            links_max: options.links_max,
+        })
+    }
+
+    /// The body as the content of `file`, with what the tap learns at its end.
+    pub fn body(self, file: FileId, start: u64, tap: Option<Tap>) -> Body {
+        Body {
+            file,
+            version: self.version,
+            start,
+            file_length: self.attributes.size.exact(),
+            resumable: self.resumable,
+            stream: stream_of(VecDeque::new(), Some(self.reply.body), tap),
+        }
+    }
+
+    /// The body as something that comes along. `lists` is the directory that the tap lists.
+    pub fn along(self, file: FileId, lists: Option<FileId>, tap: Option<Tap>) -> Along {
+        let lease = self.lease;
+        Along { lists, lease, audience: Audience::Everyone, body: self.body(file, 0, tap) }
+    }
+
+    /// Reads the body into memory, up to a bound.
+    ///
+    /// # Errors
+    /// Those of the body.
+    pub async fn gather(mut self, tap: &mut Tap, bytes_max: usize) -> Result<Gathered> {
+        let mut gathered = Gathered {
+            pieces: VecDeque::new(),
+            bytes: 0,
+            rest: None,
+            version: self.version,
+            attributes: self.attributes,
+        };
+        gathered.attributes.size = self.attributes.size;
+        while let Some(bytes) = self.reply.body.next().await.transpose()? {
+            tap.feed(&bytes);
+            gathered.bytes += bytes.len();
+            gathered.pieces.push_back(Piece::Bytes(bytes));
+            if gathered.bytes > bytes_max {
+                gathered.rest = Some(self.reply.body);
+                return Ok(gathered);
+            }
+        }
+        gathered.attributes.size = Figure::Exact(gathered.bytes as u64);
+        Ok(gathered)
+    }
+}
+
+/// A body in memory, or its beginning.
+pub(crate) struct Gathered {
+    pub pieces: VecDeque<Piece>,
+    bytes: usize,
+    rest: Option<Flow>,
+    pub version: Version,
+    /// With the exact size, if all of it came.
+    pub attributes: Attributes,
+}
+
+impl Gathered {
+    /// Whether all of it is here.
+    pub fn is_whole(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    /// The bytes again, then the pieces given here.
+    pub fn along(mut self, file: FileId, lists: Option<FileId>, lease: Lease, after: Vec<Piece>) -> Along {
+        // What was learnt comes before the rest of a body that was too long to be learnt from to its end.
+        self.pieces.extend(after);
+        let body = Body {
+            file,
+            version: self.version,
+            start: 0,
+            file_length: self.attributes.size.exact(),
+            resumable: false,
+            stream: stream_of(self.pieces, self.rest, None),
+        };
+        Along { body, lists, lease, audience: Audience::Everyone }
+    }
+}
+
+fn stream_of(ready: VecDeque<Piece>, flow: Option<Flow>, tap: Option<Tap>) -> BoxStream<'static, Result<Piece>> {
+    struct State {
+        ready: VecDeque<Piece>,
+        flow: Option<Flow>,
+        tap: Option<Tap>,
+    }
+    let tap = tap.filter(|tap| !tap.is_idle());
+    Box::pin(stream::unfold(State { ready, flow, tap }, async |mut state| {
+        if let Some(piece) = state.ready.pop_front() {
+            return Some((Ok(piece), state));
+        }
+        match state.flow.as_mut()?.next().await {
+            Some(Ok(bytes)) => {
+                if let Some(tap) = &mut state.tap {
+                    tap.feed(&bytes);
+                }
+                Some((Ok(Piece::Bytes(bytes)), state))
+            }
+            Some(Err(error)) => {
+                state.flow = None;
+                Some((Err(error), state))
+            }
+            None => {
+                state.flow = None;
+                let known = state.tap.take().map(|tap| tap.finish().into_known()).unwrap_or_default();
+                state.ready = known.into_iter().map(Piece::Known).collect();
+                state.ready.pop_front().map(|piece| (Ok(piece), state))
+            }
+        }
+    }))
+}
+
+/// A body without bytes.
+pub(crate) fn empty_body(file: FileId, version: Version, start: u64, file_length: Option<u64>) -> Body {
+    let stream = stream_of(VecDeque::from([Piece::Bytes(Bytes::new())]), None, None);
+    Body { file, version, start, file_length, resumable: false, stream }
+}
+
+/// Where a reply came from, for people.
+pub(crate) fn origin_of(reply: &Reply, how: &str) -> Origin {
+    let source = match reply.redirects.is_empty() {
+        true => reply.url.to_string(),
+        false => reply.asked.clone(),
+    };
+    Origin { source, how: how.to_owned(), redirects: reply.redirects.clone() }
+}
+
+/// What a status without usable content means for somebody who needs the file. 404 and 410 are `NotFound`.
+pub(crate) fn status_error(reply: &Reply) -> RemoteError {
+    let detail = format!("{}: {}", reply.url, reply.status);
+    match reply.status.as_u16() {
+        404 | 410 => RemoteError::NotFound { detail },
+        401 | 403 | 407 | 451 => RemoteError::Denied { detail },
+        100..=199 | 204..=206 | 300..=399 | 416 => {
+            RemoteError::Damaged { detail: format!("{detail} is no answer to this request") }
+        }
+        _ => RemoteError::Failed { detail },
+    }
+}
+
+/// Whether the reply has the whole content of what was asked for.
+pub(crate) fn has_content(reply: &Reply) -> bool {
+    matches!(reply.status, StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION)
+}
+
+fn media_of(headers: &HeaderMap) -> Media {
+    let essence = text(headers, header::CONTENT_TYPE).and_then(|t| t.split(';').next()).unwrap_or_default();
+    match essence.trim().to_ascii_lowercase().as_str() {
+        "text/html" | "application/xhtml+xml" => Media::Html,
+        "application/json" => Media::Json,
+        _ => Media::Other,
+    }
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name).map(HeaderValue::to_str)?.ok()
+}
+
+fn number(headers: &HeaderMap, name: header::HeaderName) -> Option<u64> {
+    text(headers, name)?.parse().ok()
+}

@@ -1,0 +1,180 @@
+//! Bytes of one version of a file, from anywhere in it.
+
+use hyper::StatusCode;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use weft_remote::{
+    Answer, Attributes, Call, Fetched, Figure, FileId, FileKind, RemoteError, Result, Sameness, Span, Version,
+};
+
+use crate::client::Reply;
+use crate::content::{Content, empty_body, has_content, status_error};
+use crate::id::Id;
+use crate::listing::page_name;
+use crate::remote::{Web, foreign};
+use crate::validator::if_range;
+
+/// What a Content-Range header says (RFC 9110 section 14.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ContentRange {
+    /// First and last byte; `None` when the range could not be served.
+    bytes: Option<(u64, u64)>,
+    /// Length of the whole file.
+    total: Option<u64>,
+}
+
+impl Web {
+    /// [`Remote::fetch`](weft_remote::Remote::fetch) without the deadline.
+    pub(crate) async fn fetch_span(
+        &self,
+        call: &Call,
+        file: &FileId,
+        expected: &Version,
+        span: Span,
+    ) -> Result<Answer<Fetched>> {
+        let is_dir = || RemoteError::IsADirectory { detail: file.as_bytes().escape_ascii().to_string() };
+        let place = match Id::parse(file) {
+            Some(Id::File(place)) => place,
+            Some(Id::Root | Id::Dir(_)) => return Err(is_dir()),
+            None => return Err(foreign(file)),
+        };
+        let conditions = range_headers(expected, span);
+        let reply = self.client.get(call, &place, &conditions).await?;
+        if reply.slashed {
+            return Err(is_dir());
+        }
+        match reply.status {
+            StatusCode::PARTIAL_CONTENT if !conditions.is_empty() => self.ranged(file, expected, span, reply),
+            StatusCode::RANGE_NOT_SATISFIABLE if !conditions.is_empty() => {
+                past_the_end(file, expected, span, reply).await
+            }
+            StatusCode::PRECONDITION_FAILED => Err(changed(&reply)),
+            _ if has_content(&reply) => {
+                let content = Content::read(reply, self.options());
+                check_version(expected, &content.version, &content.origin.source)?;
+                let own_page = (place.path.ends_with('/') && place.query.is_none())
+                    .then(|| content.entry(page_name(), file.clone()));
+                let tap = content.tap(&place, place.dir(), own_page, self.options());
+                let answer = content.answer(content.attributes);
+                let body = content.body(file.clone(), 0, Some(tap));
+                Ok(answer.map(|attributes| Fetched { attributes, body }))
+            }
+            _ => {
+                let error = status_error(&reply);
+                reply.body.drain().await;
+                Err(error)
+            }
+        }
+    }
+
+    fn ranged(&self, file: &FileId, expected: &Version, span: Span, reply: Reply) -> Result<Answer<Fetched>> {
+        let damaged = |why: String| RemoteError::Damaged { detail: format!("{}: {why}", reply.url) };
+        let text = reply.headers.get(header::CONTENT_RANGE);
+        let range =
+            content_range(&reply.headers).ok_or_else(|| damaged(format!("the range {text:?} makes no sense")))?;
+        let asked_last = span.length.map(|length| span.start.saturating_add(length.max(1)) - 1);
+        let Some((first, last)) =
+            range.bytes.filter(|(first, last)| *first == span.start && asked_last.is_none_or(|asked| *last <= asked))
+        else {
+            return Err(damaged(format!("bytes from {} were asked for and {text:?} came", span.start)));
+        };
+        let announced = reply.headers.get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<u64>().ok());
+        if announced.is_some_and(|announced| announced != last - first + 1) {
+            return Err(damaged(format!("{text:?} and a length of {announced:?} contradict each other")));
+        }
+        // Short of what was asked is only right at the end of the file.
+        let end = range.total.map(|total| total - 1);
+        let reaches = asked_last.is_some_and(|asked| last == asked) || end.is_none_or(|end| last == end);
+        if !reaches {
+            return Err(damaged(format!("{text:?} is less than was asked for")));
+        }
+        reply.host.saw_ranges();
+        let content = Content::with_length(reply, range.total, self.options());
+        check_version(expected, &content.version, &content.origin.source)?;
+        let answer = content.answer(content.attributes);
+        let body = content.body(file.clone(), first, None);
+        Ok(answer.map(|attributes| Fetched { attributes, body }))
+    }
+}
+
+fn range_headers(expected: &Version, span: Span) -> Vec<(HeaderName, HeaderValue)> {
+    if span == Span::WHOLE {
+        return Vec::new();
+    }
+    let range = match span.length {
+        Some(length) => format!("bytes={}-{}", span.start, span.start.saturating_add(length.max(1)) - 1),
+        None => format!("bytes={}-", span.start),
+    };
+    let range = HeaderValue::from_str(&range).expect("digits and a dash are a header value");
+    let mut headers = vec![(header::RANGE, range)];
+    headers.extend(if_range(expected));
+    headers
+}
+
+async fn past_the_end(file: &FileId, expected: &Version, span: Span, reply: Reply) -> Result<Answer<Fetched>> {
+    let total = content_range(&reply.headers).and_then(|range| range.total);
+    let Some(total) = total.filter(|total| span.start >= *total) else {
+        let error = status_error(&reply);
+        reply.body.drain().await;
+        return Err(error);
+    };
+    let told = crate::validator::version_of(&reply.headers, Some(total));
+    // Such an answer often has no validator: then the expectation stands, as far as the length bears it out.
+    let version = if told == Version::None { expected.clone() } else { told };
+    check_version(expected, &version, reply.url.as_str())?;
+    let attributes = Attributes { size: Figure::Exact(total), ..Attributes::of_kind(FileKind::File) };
+    let body = empty_body(file.clone(), version.clone(), span.start, Some(total));
+    reply.body.drain().await;
+    Ok(Answer::new(Fetched { attributes, body }, version, weft_remote::Lease::Spent))
+}
+
+fn check_version(expected: &Version, found: &Version, url: &str) -> Result<()> {
+    match (expected, expected.compare(found)) {
+        (Version::None, _) | (_, Sameness::Same | Sameness::Equivalent) => Ok(()),
+        (_, Sameness::Different | Sameness::CannotTell) => Err(RemoteError::VersionChanged { detail: url.to_owned() }),
+    }
+}
+
+fn changed(reply: &Reply) -> RemoteError {
+    RemoteError::VersionChanged { detail: reply.url.to_string() }
+}
+
+fn content_range(headers: &HeaderMap) -> Option<ContentRange> {
+    let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
+    let (range, total) = text.strip_prefix("bytes ")?.trim().split_once('/')?;
+    let total = match total {
+        "*" => None,
+        total => Some(total.parse::<u64>().ok()?),
+    };
+    let bytes = match range {
+        "*" => None,
+        range => {
+            let (first, last) = range.split_once('-')?;
+            let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+            if first > last || last == u64::MAX || total.is_some_and(|total| last >= total) {
+                return None;
+            }
+            Some((first, last))
+        }
+    };
+    Some(ContentRange { bytes, total })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_ranges_that_make_no_sense_are_none() {
+        let read = |text: &str| {
+            content_range(&HeaderMap::from_iter([(header::CONTENT_RANGE, HeaderValue::from_str(text).unwrap())]))
+        };
+        assert_eq!(read("bytes 2-5/9"), Some(ContentRange { bytes: Some((2, 5)), total: Some(9) }));
+        assert_eq!(read("bytes 2-5/*"), Some(ContentRange { bytes: Some((2, 5)), total: None }));
+        assert_eq!(read("bytes */9"), Some(ContentRange { bytes: None, total: Some(9) }));
+        for bad in
+            ["", "bytes", "bytes 5-2/9", "bytes 2-9/9", "items 1-2/3", "bytes 0-18446744073709551615/*", "bytes -1-2/3"]
+        {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! How long an answer may be trusted: RFC 9111 for a private cache.
+
+use std::time::{Duration, SystemTime};
+
+use hyper::header::{self, HeaderMap, HeaderName};
+use weft_remote::Lease;
+
+use crate::WebOptions;
+
+/// The lease of an answer that came at `now`.
+pub(crate) fn lease_of(headers: &HeaderMap, now: SystemTime, options: &WebOptions) -> Lease {
+    explicit(headers, now).unwrap_or_else(|| {
+        let date = time(headers, header::DATE).unwrap_or(now);
+        let modified = time(headers, header::LAST_MODIFIED);
+        let quiet = modified.and_then(|modified| date.duration_since(modified).ok()).unwrap_or(Duration::ZERO);
+        // RFC 9111 section 4.2.2 names this tenth.
+        let max = options.heuristic_max.max(options.heuristic_min);
+        Lease::Until(now + (quiet / 10).clamp(options.heuristic_min, max))
+    })
+}
+
+/// The lease of "there is no such thing".
+pub(crate) fn absence_lease(headers: &HeaderMap, now: SystemTime, options: &WebOptions) -> Lease {
+    explicit(headers, now).unwrap_or(Lease::Until(now + options.absence_time))
+}
+
+/// What the answer itself says; `None` when it says nothing.
+fn explicit(headers: &HeaderMap, now: SystemTime) -> Option<Lease> {
+    let directives = Directives::read(headers);
+    if directives.no_store || directives.no_cache {
+        return Some(Lease::Spent);
+    }
+    let date = time(headers, header::DATE).unwrap_or(now);
+    let lifetime = match (directives.max_age, headers.get(header::EXPIRES)) {
+        (Some(max_age), _) => max_age,
+        (None, _) if directives.immutable => IMMUTABLE,
+        // RFC 9111 section 5.3: a date that cannot be read (`0` above all) means expired.
+        (None, Some(_)) => {
+            time(headers, header::EXPIRES).and_then(|end| end.duration_since(date).ok()).unwrap_or(Duration::ZERO)
+        }
+        (None, None) => return None,
+    };
+    let age_header = number(headers, header::AGE).unwrap_or(Duration::ZERO);
+    let age = age_header.max(now.duration_since(date).unwrap_or(Duration::ZERO).min(DATE_AGE_MAX));
+    let left = lifetime.min(LIFETIME_MAX).saturating_sub(age);
+    Some(if left.is_zero() { Lease::Spent } else { Lease::Until(now + left) })
+}
+
+#[derive(Default)]
+struct Directives {
+    no_store: bool,
+    no_cache: bool,
+    immutable: bool,
+    max_age: Option<Duration>,
+}
+
+impl Directives {
+    fn read(headers: &HeaderMap) -> Directives {
+        let mut read = Directives::default();
+        for line in headers.get_all(header::CACHE_CONTROL) {
+            for directive in line.to_str().unwrap_or("no-cache").split(',') {
+                let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+                match name.trim().to_ascii_lowercase().as_str() {
+                    "no-store" => read.no_store = true,
+                    // With field names it is about those fields only.
+                    "no-cache" if value.is_empty() => read.no_cache = true,
+                    "immutable" => read.immutable = true,
+                    "max-age" => read.max_age = Some(seconds(value).unwrap_or(Duration::ZERO)),
+                    _ => {}
+                }
+            }
+        }
+        read
+    }
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let digits = text.trim().trim_matches('"');
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    Some(digits.parse().map_or(LIFETIME_MAX, Duration::from_secs))
+}
+
+fn number(headers: &HeaderMap, name: HeaderName) -> Option<Duration> {
+    seconds(headers.get(name)?.to_str().ok()?)
+}
+
+fn time(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+}
+
+/// What counts as for ever; also keeps sums of times in range.
+const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// For `immutable` without a lifetime.
+const IMMUTABLE: Duration = Duration::from_secs(365 * 24 * 3600);
+/// A server's clock that is further off than this says nothing about the age of its answer.
+const DATE_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn left(list: &[(HeaderName, &str)]) -> Duration {
+        let now = httpdate::parse_http_date(DATE).unwrap();
+        let headers = list.iter().map(|(n, v)| (n.clone(), v.parse().unwrap())).collect();
+        lease_of(&headers, now, &WebOptions::default()).remaining_at(now)
+    }
+
+    #[test]
+    fn explicit_lifetimes_count() {
+        for (control, seconds) in [
+            ("max-age=600", 600),
+            ("public, Max-Age=\"600\", s-maxage=5", 600),
+            ("max-age=600, no-cache", 0),
+            ("no-store", 0),
+            ("max-age=0", 0),
+            ("max-age=x", 0),
+            ("max-age=99999999999999999999999", LIFETIME_MAX.as_secs()),
+            ("immutable", 365 * 24 * 3600),
+            ("no-cache=\"set-cookie\", max-age=7", 7),
+        ] {
+            assert_eq!(left(&[(header::CACHE_CONTROL, control)]).as_secs(), seconds, "{control}");
+        }
+        let aged = [(header::CACHE_CONTROL, "max-age=600"), (header::AGE, "200"), (header::DATE, DATE)];
+        assert_eq!(left(&aged).as_secs(), 400);
+        let expires = [(header::EXPIRES, "Sun, 06 Nov 1994 08:59:37 GMT"), (header::DATE, DATE)];
+        assert_eq!(left(&expires).as_secs(), 600);
+        assert_eq!(left(&[(header::EXPIRES, "0")]).as_secs(), 0);
+    }
+
+    #[test]
+    fn without_a_lifetime_a_tenth_of_the_quiet_time_counts_within_bounds() {
+        let quiet = |modified| left(&[(header::DATE, DATE), (header::LAST_MODIFIED, modified)]).as_secs();
+        assert_eq!(quiet("Sun, 06 Nov 1994 07:49:37 GMT"), 360);
+        assert_eq!(quiet(DATE), 60);
+        assert_eq!(quiet("Sat, 06 Nov 1993 07:49:37 GMT"), 24 * 3600);
+        assert_eq!(left(&[]).as_secs(), 60);
+    }
+}

@@ -1,0 +1,62 @@
+//! nginx: autoindex in HTML (with exact and rounded sizes) and in JSON.
+
+use serde::Deserialize;
+use weft_remote::Figure;
+
+use super::{Index, Item, markup, moment};
+use crate::name::{encode_segment, name_of};
+
+/// Reads `autoindex on`.
+pub(super) fn read(page: &str) -> Option<Index> {
+    let (title, after) = markup::title_and_heading(page, "h1")?;
+    let (list, _) = after.strip_prefix("<hr><pre>")?.split_once("</pre><hr></body>")?;
+    if !title.starts_with("Index of ") {
+        return None;
+    }
+    let mut items = Vec::new();
+    for line in list.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        let anchor = markup::Anchor::first(line).filter(|_| line.starts_with("<a href=\""))?;
+        if anchor.is_parent() {
+            continue;
+        }
+        let (segment, is_dir) = anchor.own_segment()?;
+        let (time, size) = anchor.rest.trim().rsplit_once(' ')?;
+        // The page does not say which zone its clock is in.
+        let modified = Figure::Rounded(moment::parse(time)?);
+        items.push(Item { segment, is_dir, size: markup::size(size)?, modified });
+    }
+    Some(Index { server: "nginx", items })
+}
+
+/// Reads `autoindex_format json`.
+pub(super) fn read_json(body: &[u8]) -> Option<Index> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Line {
+        name: String,
+        #[serde(rename = "type")]
+        kind: Kind,
+        mtime: String,
+        size: Option<u64>,
+    }
+    #[derive(Deserialize, PartialEq)]
+    #[serde(rename_all = "lowercase")]
+    enum Kind {
+        Directory,
+        File,
+        Other,
+    }
+    let lines: Vec<Line> = serde_json::from_slice(body).ok()?;
+    let mut items = Vec::new();
+    for line in lines {
+        let segment = encode_segment(line.name.as_bytes());
+        name_of(&segment, None)?;
+        if line.name.is_empty() || line.name.contains('/') {
+            return None;
+        }
+        let modified = Figure::Exact(httpdate::parse_http_date(&line.mtime).ok()?);
+        let size = line.size.map_or(Figure::Unknown, Figure::Exact);
+        items.push(Item { segment, is_dir: line.kind == Kind::Directory, size, modified });
+    }
+    Some(Index { server: "nginx", items })
+}

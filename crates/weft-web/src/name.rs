@@ -1,0 +1,284 @@
+//! URL segments as file names and back. What users need to know of it is in `docs/names.md`.
+//!
+//! A segment is percent-decoded, so that `a%20b` is the file `a b`. Escaped stay the bytes that Linux cannot hold
+//! in a name (`%2F`, `%00`), `%3F` because a bare `?` starts the query, and a `%` that would otherwise read as one
+//! of these escapes (`%25`). An empty segment is `%~`. A name of more than 255 bytes is cut and ends in `%~` and
+//! 16 hexadecimal digits of the XXH3 hash of the whole name. Queries keep their escapes, since `%26` and `&` mean
+//! different things there; only their slashes become `%2F`.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use weft_remote::Name;
+
+/// The end of a URL that a name stands for: canonical segment and query, both percent-encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The segment; empty in `dir/?x=1`.
+    pub segment: String,
+    /// What follows the question mark, if there is one.
+    pub query: Option<String>,
+}
+
+/// What a name asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The URL that ends so.
+    Part(Part),
+    /// A name that was shortened: only a listing knows its URL.
+    Shortened,
+    /// No URL ends so.
+    Impossible,
+}
+
+/// The name of a URL's end; `None` for the dot segments, which URLs never keep.
+pub(crate) fn name_of(segment: &str, query: Option<&str>) -> Option<Name> {
+    let decoded: Vec<u8> = percent_decode_str(segment).collect();
+    if matches!(decoded.as_slice(), b"." | b"..") {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(decoded.len());
+    for (at, byte) in decoded.iter().enumerate() {
+        let rest = &decoded[at + 1..];
+        match byte {
+            0 => bytes.extend(b"%00"),
+            b'/' => bytes.extend(b"%2F"),
+            b'?' => bytes.extend(b"%3F"),
+            b'%' if SEGMENT_ESCAPES.iter().any(|e| rest.starts_with(e)) => bytes.extend(b"%25"),
+            other => bytes.push(*other),
+        }
+    }
+    match query {
+        Some(query) => append_query(&mut bytes, &canonical_query(query)),
+        None if bytes.is_empty() => bytes.extend(MARK),
+        None => {}
+    }
+    if bytes.len() > Name::BYTES_MAX {
+        bytes = shortened(&bytes);
+    }
+    Some(Name::new(bytes).expect("escaped, not empty, not dots and cut to the longest length"))
+}
+
+/// What `name` asks for.
+pub(crate) fn wanted_of(name: &Name) -> Wanted {
+    let bytes = name.as_bytes();
+    let (head, query) = match bytes.iter().position(|b| *b == b'?') {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
+    };
+    let query = match query.map(query_from_name).transpose() {
+        Ok(query) => query,
+        Err(Marked) => return Wanted::Shortened,
+    };
+    if head == MARK && query.is_none() {
+        return Wanted::Part(Part { segment: String::new(), query });
+    }
+    let Ok(decoded) = unescape(head, SEGMENT_ESCAPES) else { return Wanted::Shortened };
+    if matches!(decoded.as_slice(), b"." | b"..") {
+        return Wanted::Impossible;
+    }
+    Wanted::Part(Part { segment: encode_segment(&decoded), query })
+}
+
+/// The one spelling of a segment that ids and requests use: what may stand bare is bare, all else is escaped.
+pub(crate) fn canonical_segment(segment: &str) -> String {
+    let decoded: Vec<u8> = percent_decode_str(segment).collect();
+    encode_segment(&decoded)
+}
+
+/// A path with every segment in its canonical spelling.
+pub(crate) fn canonical_path(path: &str) -> String {
+    let segments: Vec<String> = path.split('/').map(canonical_segment).collect();
+    segments.join("/")
+}
+
+/// A query with what may not stand in one escaped; existing escapes stay.
+pub(crate) fn canonical_query(query: &str) -> String {
+    percent_encode(query.as_bytes(), QUERY_ENCODED).to_string()
+}
+
+/// Escapes what may not stand in a path, leaving escapes and slashes as they are.
+pub(crate) fn clean_path(path: &str) -> String {
+    percent_encode(path.as_bytes(), QUERY_ENCODED).to_string().replace('?', "%3F")
+}
+
+/// Escapes one segment given in plain bytes.
+pub(crate) fn encode_segment(decoded: &[u8]) -> String {
+    percent_encode(decoded, SEGMENT_ENCODED).to_string()
+}
+
+fn append_query(bytes: &mut Vec<u8>, query: &str) {
+    bytes.push(b'?');
+    let query = query.as_bytes();
+    for (at, byte) in query.iter().enumerate() {
+        match byte {
+            b'/' => bytes.extend(b"%2F"),
+            b'%' if QUERY_ESCAPES.iter().any(|e| query[at + 1..].starts_with(e)) => bytes.extend(b"%25"),
+            other => bytes.push(*other),
+        }
+    }
+}
+
+fn query_from_name(bytes: &[u8]) -> Result<String, Marked> {
+    let plain = unescape(bytes, QUERY_ESCAPES)?;
+    Ok(percent_encode(&plain, QUERY_ENCODED).to_string())
+}
+
+/// A shortening mark stands in the name.
+struct Marked;
+
+/// Undoes the escapes in `known`, leaving any other `%` as it is.
+fn unescape(bytes: &[u8], known: &[&[u8]]) -> Result<Vec<u8>, Marked> {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at + 1..];
+        if bytes[at] != b'%' {
+            plain.push(bytes[at]);
+            at += 1;
+            continue;
+        }
+        if rest.starts_with(b"~") {
+            return Err(Marked);
+        }
+        match known.iter().find(|escape| rest.starts_with(escape)) {
+            Some(&b"00") => plain.push(0),
+            Some(&b"2F") => plain.push(b'/'),
+            Some(&b"3F") => plain.push(b'?'),
+            Some(_) => plain.push(b'%'),
+            None => {
+                plain.push(b'%');
+                at += 1;
+                continue;
+            }
+        }
+        at += 3;
+    }
+    Ok(plain)
+}
+
+fn shortened(bytes: &[u8]) -> Vec<u8> {
+    let hash = xxhash_rust::xxh3::xxh3_64(bytes);
+    let mut end = Name::BYTES_MAX - MARK.len() - HASH_DIGITS;
+    // A character is never cut in two; without one nearby the bytes are not text and any cut will do.
+    while end > 230 && (bytes[end] & 0xC0) == 0x80 {
+        end -= 1;
+    }
+    let mut name = bytes[..end].to_vec();
+    name.extend(MARK);
+    name.extend(format!("{hash:016x}").bytes());
+    name
+}
+
+/// Stands for an empty segment, and marks a shortened name.
+const MARK: &[u8] = b"%~";
+const HASH_DIGITS: usize = 16;
+const SEGMENT_ESCAPES: &[&[u8]] = &[b"00", b"2F", b"3F", b"25", b"~"];
+const QUERY_ESCAPES: &[&[u8]] = &[b"2F", b"25", b"~"];
+
+/// RFC 3986 section 3.3: everything but unreserved, sub-delims, `:` and `@`.
+const SEGMENT_ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
+/// RFC 3986 section 3.4, with `%` left alone because the escapes are in place.
+const QUERY_ENCODED: &AsciiSet = &SEGMENT_ENCODED.remove(b'/').remove(b'?').remove(b'%');
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn part(segment: &str, query: Option<&str>) -> Wanted {
+        Wanted::Part(Part { segment: segment.into(), query: query.map(str::to_owned) })
+    }
+
+    #[test]
+    fn the_table_of_the_manual_holds() {
+        for (segment, query, shown) in [
+            ("a%20b", None, "a b"),
+            ("caf%C3%A9", None, "caf\u{e9}"),
+            ("100%25", None, "100%"),
+            ("a%2Fb", None, "a%2Fb"),
+            ("a%252Fb", None, "a%252Fb"),
+            ("a%3Fb", None, "a%3Fb"),
+            ("", None, "%~"),
+            ("%25~", None, "%25~"),
+            ("list", Some("p=1&q=a/b"), "list?p=1&q=a%2Fb"),
+            ("list", Some("q=a%2Fb"), "list?q=a%252Fb"),
+            ("", Some("p=1"), "?p=1"),
+        ] {
+            assert_eq!(name_of(segment, query), Some(name(shown)), "{segment}");
+            assert_eq!(wanted_of(&name(shown)), part(segment, query), "{shown}");
+        }
+    }
+
+    #[test]
+    fn dot_segments_have_no_name_and_no_url() {
+        assert_eq!(name_of("%2e%2E", None), None);
+        assert_eq!(wanted_of(&name("..?x")), Wanted::Impossible);
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let one = name_of(&"\u{e9}x".repeat(200), None).unwrap();
+        let other = name_of(&("\u{e9}x".repeat(199) + "\u{e9}y"), None).unwrap();
+        assert_ne!(one, other);
+        assert!(one.as_bytes().len() <= 255 && std::str::from_utf8(one.as_bytes()).is_ok());
+        assert_eq!(wanted_of(&one), Wanted::Shortened);
+    }
+
+    #[test]
+    fn nothing_in_a_name_can_leave_its_place_in_a_request() {
+        let Wanted::Part(part) = wanted_of(&name("a\r\nHost: x #?b c\r\n\u{7f}#")) else { panic!() };
+        assert_eq!(part.segment, "a%0D%0AHost:%20x%20%23");
+        assert_eq!(part.query.unwrap(), "b%20c%0D%0A%7F%23");
+    }
+
+    proptest! {
+        #[test]
+        fn segments_survive_the_way_through_names(decoded in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let segment = encode_segment(&decoded);
+            if let Some(name) = name_of(&segment, None) {
+                prop_assert_eq!(wanted_of(&name), part(&segment, None));
+            }
+        }
+
+        #[test]
+        fn names_survive_the_way_through_segments(bytes in proptest::collection::vec(any::<u8>(), 1..80)) {
+            if let Ok(name) = Name::new(&bytes)
+                && !bytes.contains(&b'?')
+                && let Wanted::Part(part) = wanted_of(&name)
+            {
+                let back = name_of(&part.segment, None).unwrap();
+                // `%3F` needs no second form, so a name is either the canonical one or spelt with an idle `%25`.
+                prop_assert_eq!(wanted_of(&back), Wanted::Part(part));
+            }
+        }
+
+        #[test]
+        fn queries_survive_the_way_through_names(segment in "[a-z%/?~0-9]{0,6}", query in "[ -~]{0,30}") {
+            let segment = encode_segment(segment.as_bytes());
+            let query = canonical_query(&query);
+            if let Some(name) = name_of(&segment, Some(&query)) {
+                prop_assert_eq!(wanted_of(&name), part(&segment, Some(&query)));
+            }
+        }
+    }
+}

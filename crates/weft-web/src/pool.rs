@@ -1,0 +1,212 @@
+//! Connections to one host under one scheme.
+//!
+//! With HTTP/1.1 each request in flight has a connection of its own, taken from the idle ones or made; with HTTP/2
+//! all share one. Permits bound the requests in flight, and so the connections: a new one is made only when none
+//! is idle.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::connect::{ConnectError, Connected, Connecting};
+
+/// The connections to one host under one scheme.
+pub(crate) struct Pool {
+    permits: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    /// Held while a connection is made that others may be able to share.
+    opening: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+}
+
+/// Guarded by `Pool::state`, which is never held over any wait.
+#[derive(Default)]
+struct State {
+    idle: Vec<(Instant, http1::SendRequest<Empty<Bytes>>)>,
+    shared: Option<http2::SendRequest<Empty<Bytes>>>,
+    /// What the last connection spoke.
+    http1_only: bool,
+}
+
+/// A connection lent for one request; it goes back when the body has been read to its end.
+pub(crate) struct Lent {
+    sender: Sender,
+    reused: bool,
+    pool: Arc<Pool>,
+    _permit: OwnedSemaphorePermit,
+}
+
+enum Sender {
+    Http1(http1::SendRequest<Empty<Bytes>>),
+    Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+impl Pool {
+    pub fn new(connections_max: usize) -> Pool {
+        Pool {
+            permits: Arc::new(Semaphore::new(connections_max.max(1))),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            opening: tokio::sync::Mutex::new(()),
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    /// Adds a connection for the next request to use.
+    ///
+    /// # Errors
+    /// `Unreachable` when the HTTP/2 opening fails.
+    pub async fn add(&self, connected: Connected) -> Connecting<()> {
+        let failed = |e: hyper::Error| ConnectError::Unreachable(e.to_string());
+        let io = TokioIo::new(connected.wire);
+        if connected.http2 {
+            let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(STREAM_WINDOW * STREAMS_MAX as u32)
+                .max_header_list_size(HEADER_BYTES_MAX as u32)
+                .handshake(io)
+                .await
+                .map_err(failed)?;
+            tokio::spawn(connection);
+            let mut state = self.state.lock();
+            state.shared = Some(sender);
+            state.http1_only = false;
+        } else {
+            let (sender, connection) = http1::Builder::new()
+                .max_headers(HEADERS_MAX)
+                .max_buf_size(HEADER_BYTES_MAX)
+                .handshake(io)
+                .await
+                .map_err(failed)?;
+            tokio::spawn(connection);
+            let mut state = self.state.lock();
+            state.idle.push((Instant::now(), sender));
+            state.http1_only = true;
+        }
+        Ok(())
+    }
+
+    /// Lends a connection: a shared one, an idle one (unless `fresh`), or one made by `connect`.
+    ///
+    /// # Errors
+    /// Those of `connect`.
+    pub async fn lend(
+        self: &Arc<Self>,
+        fresh: bool,
+        connect: impl Future<Output = Connecting<Connected>> + Send,
+    ) -> Connecting<Lent> {
+        if fresh {
+            self.forget();
+        } else if let Some(lent) = self.lend_shared().await {
+            return Ok(lent);
+        }
+        // Only while a connection may turn out to be shareable is it worth waiting for another's.
+        let known_http1 = self.state.lock().http1_only;
+        let opening = if known_http1 { None } else { Some(self.opening.lock().await) };
+        if let Some(lent) = self.lend_shared().await {
+            return Ok(lent);
+        }
+        let permit = self.permits.clone().acquire_owned().await.expect("this semaphore is never closed");
+        if let Some(sender) = self.take_idle().await {
+            return Ok(self.lent(Sender::Http1(sender), true, permit));
+        }
+        self.add(connect.await?).await?;
+        drop(opening);
+        if let Some(lent) = self.lend_shared().await {
+            return Ok(Lent { reused: false, ..lent });
+        }
+        match self.take_idle().await {
+            Some(sender) => Ok(self.lent(Sender::Http1(sender), false, permit)),
+            None => Err(ConnectError::Unreachable("the connection was closed at once".to_owned())),
+        }
+    }
+
+    fn lent(self: &Arc<Self>, sender: Sender, reused: bool, permit: OwnedSemaphorePermit) -> Lent {
+        Lent { sender, reused, pool: self.clone(), _permit: permit }
+    }
+
+    async fn lend_shared(self: &Arc<Self>) -> Option<Lent> {
+        let shared = |state: &mut State| {
+            state.shared.take_if(|sender| sender.is_closed());
+            state.shared.clone()
+        };
+        shared(&mut self.state.lock())?;
+        let permit = self.streams.clone().acquire_owned().await.expect("this semaphore is never closed");
+        let sender = shared(&mut self.state.lock())?;
+        Some(self.lent(Sender::Http2(sender), true, permit))
+    }
+
+    async fn take_idle(&self) -> Option<http1::SendRequest<Empty<Bytes>>> {
+        loop {
+            let (since, mut sender) = self.state.lock().idle.pop()?;
+            if since.elapsed() < IDLE_MAX && !sender.is_closed() && sender.ready().await.is_ok() {
+                return Some(sender);
+            }
+        }
+    }
+
+    /// Drops what may be stale.
+    fn forget(&self) {
+        let mut state = self.state.lock();
+        state.idle.clear();
+        state.shared = None;
+    }
+
+    fn give_back(&self, sender: http1::SendRequest<Empty<Bytes>>) {
+        if sender.is_closed() {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.idle.retain(|(since, sender)| since.elapsed() < IDLE_MAX && !sender.is_closed());
+        state.idle.push((Instant::now(), sender));
+    }
+}
+
+impl Lent {
+    /// Whether the connection had been used before: a request that fails on such a one deserves a fresh one.
+    pub fn reused(&self) -> bool {
+        self.reused
+    }
+
+    /// Whether requests name the whole URL.
+    pub fn is_http2(&self) -> bool {
+        matches!(self.sender, Sender::Http2(_))
+    }
+
+    /// Sends one request.
+    ///
+    /// # Errors
+    /// Whatever the connection gives.
+    pub async fn send(&mut self, request: Request<Empty<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        match &mut self.sender {
+            Sender::Http1(sender) => sender.send_request(request).await,
+            Sender::Http2(sender) => sender.send_request(request).await,
+        }
+    }
+
+    /// Gives the connection back after the body was read to its end.
+    pub fn give_back(self) {
+        if let Sender::Http1(sender) = self.sender {
+            self.pool.give_back(sender);
+        }
+    }
+}
+
+/// Bytes of an answer's headers.
+pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
+/// Lines of an answer's headers.
+pub(crate) const HEADERS_MAX: usize = 100;
+/// Requests at a time on a shared connection.
+const STREAMS_MAX: usize = 64;
+/// Bytes of one answer in flight on a shared connection. The connection's window holds as many as there may be
+/// answers, so that one nobody reads cannot hold up the others.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// Idle connections older than this are not used again.
+const IDLE_MAX: Duration = Duration::from_secs(55);

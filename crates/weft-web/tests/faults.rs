@@ -1,0 +1,276 @@
+//! Servers that lie, stall, cut, change and ask to wait.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use support::{Server, answer, call, fails, find, html, name, read, web, web_with};
+use weft_remote::{Call, Caller, Checked, Figure, Remote, RemoteError, Span, Version};
+use weft_web::WebOptions;
+
+const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+fn span(start: u64, length: u64) -> Span {
+    Span { start, length: Some(length) }
+}
+
+/// Serves `0123456789` with honest ranges, under the validators given.
+async fn digits(etag: Option<&'static str>, modified: Option<&'static str>) -> Server {
+    Server::start(move |seen| {
+        let mut headers = vec![("accept-ranges", "bytes")];
+        headers.extend(etag.map(|tag| ("etag", tag)));
+        headers.extend(modified.map(|date| ("last-modified", date)));
+        let same = |header: &str, ours: Option<&str>| seen.headers.get(header).is_some_and(|h| h.to_str().ok() == ours);
+        if same("if-none-match", etag) || same("if-modified-since", modified) {
+            return answer(304, &headers, "");
+        }
+        let range = seen.headers.get("range").and_then(|r| r.to_str().ok()?.strip_prefix("bytes=").map(str::to_owned));
+        let current = seen.headers.get("if-range").is_none_or(|tag| tag.to_str().ok() == etag);
+        let Some(range) = range.filter(|_| current) else { return answer(200, &headers, "0123456789") };
+        let (first, last) = range.split_once('-').unwrap();
+        let first: usize = first.parse().unwrap();
+        let last = last.parse().unwrap_or(9).min(9);
+        if first > 9 {
+            return answer(416, &[("content-range", "bytes */10")], "out of range");
+        }
+        let content_range = format!("bytes {first}-{last}/10");
+        headers.push(("content-range", &content_range));
+        answer(206, &headers, &"0123456789"[first..=last])
+    })
+    .await
+}
+
+#[tokio::test]
+async fn ranges_come_from_where_they_were_asked() {
+    for (etag, modified, version) in [
+        (Some("\"v1\""), None, Version::strong("\"v1\"")),
+        (None, Some(DATE), Version::weak(format!("m10|{DATE}"))),
+        (None, None, Version::None),
+    ] {
+        let (server, web) = (digits(etag, modified).await, web());
+        let file = server.file("/d");
+        let fetched = web.fetch(&call(), &file, &version, span(3, 4)).await.unwrap();
+        assert_eq!(fetched.version, version);
+        assert_eq!(fetched.value.attributes.size, Figure::Exact(10));
+        let body = fetched.value.body;
+        assert_eq!((body.start, body.file_length, body.resumable), (3, Some(10), version != Version::None));
+        assert_eq!(read(body).await.unwrap().0, b"3456");
+        let rest = web.fetch(&call(), &file, &version, Span { start: 8, length: None }).await.unwrap();
+        assert_eq!(read(rest.value.body).await.unwrap().0, b"89");
+        let short = web.fetch(&call(), &file, &version, span(8, 100)).await.unwrap();
+        assert_eq!(read(short.value.body).await.unwrap().0, b"89");
+        let past = web.fetch(&call(), &file, &version, span(10, 5)).await.unwrap().value.body;
+        assert_eq!((past.start, past.file_length), (10, Some(10)));
+        assert_eq!(read(past).await.unwrap().0, b"");
+    }
+}
+
+#[tokio::test]
+async fn another_version_is_never_delivered() {
+    let (server, web) = (digits(Some("\"v2\""), None).await, web());
+    for asked in [Span::WHOLE, span(3, 4), Span { start: 3, length: None }] {
+        let error = web.fetch(&call(), &server.file("/d"), &Version::strong("\"v1\""), asked).await.unwrap_err();
+        assert!(matches!(error, RemoteError::VersionChanged { .. }), "{error}");
+    }
+    let (server, expected) = (digits(None, Some(DATE)).await, Version::weak(format!("m11|{DATE}")));
+    let error = web.fetch(&call(), &server.file("/d"), &expected, span(3, 4)).await.unwrap_err();
+    assert!(matches!(error, RemoteError::VersionChanged { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn checking_is_conditional() {
+    for (etag, modified) in [(Some("\"v1\""), None), (Some("W/\"v1\""), None), (None, Some(DATE))] {
+        let (server, web) = (digits(etag, modified).await, web());
+        let found = find(&web, &server.dir("/"), "d").await;
+        let known = found.version;
+        drop(found.value);
+        let checked = web.attributes(&call(), &server.file("/d"), &known).await.unwrap();
+        assert!(matches!(checked.value, Checked::Unchanged));
+        assert!(known.still_holds(&checked.version));
+        let checked = web.attributes(&call(), &server.file("/d"), &Version::strong("\"old\"")).await.unwrap();
+        assert!(matches!(checked.value, Checked::Is(found) if found.entry.attributes.size == Figure::Exact(10)));
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_ranges_starts_at_the_beginning() {
+    let server = Server::start(|_| answer(200, &[("etag", "\"v1\"")], "0123456789")).await;
+    let body =
+        web().fetch(&call(), &server.file("/d"), &Version::strong("\"v1\""), span(3, 4)).await.unwrap().value.body;
+    assert_eq!((body.start, body.resumable), (0, false));
+    assert_eq!(read(body).await.unwrap().0, b"0123456789");
+}
+
+#[tokio::test]
+async fn false_ranges_are_damage() {
+    for content_range in
+        ["bytes 0-3/10", "bytes 4-7/10", "bytes 3-6/5", "bytes 3-9/10", "bytes 3-4/10", "nonsense", "bytes 3-5/9"]
+    {
+        let server =
+            Server::start(move |_| answer(206, &[("content-range", content_range), ("etag", "\"v1\"")], "3456")).await;
+        let error = web().fetch(&call(), &server.file("/d"), &Version::strong("\"v1\""), span(3, 4)).await.unwrap_err();
+        assert!(matches!(error, RemoteError::Damaged { .. }), "{content_range}: {error}");
+    }
+    let server = Server::start(|_| answer(206, &[("content-range", "bytes 0-1/10")], "01")).await;
+    assert!(matches!(fails(&web(), &server.dir("/"), "d").await, RemoteError::Damaged { .. }));
+}
+
+#[tokio::test]
+async fn bodies_are_held_to_their_announced_length() {
+    let server = Server::raw(|path| {
+        Some(match path {
+            "/short" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234".to_vec(),
+            "/chunked" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n01234\r\n5\r\n56".to_vec(),
+            "/range" => b"HTTP/1.1 206 P\r\nContent-Range: bytes 3-6/10\r\nContent-Length: 4\r\n\r\n34".to_vec(),
+            "/both" => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\n01234".to_vec(),
+            "/open" => b"HTTP/1.0 200 OK\r\n\r\n01234".to_vec(),
+            _ => b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        })
+    })
+    .await;
+    let web = web();
+    for path in ["short", "chunked"] {
+        let found = find(&web, &server.dir("/"), path).await.value;
+        let error = read(found.along.unwrap().body).await.unwrap_err();
+        assert!(matches!(error, RemoteError::Damaged { .. }), "{path}: {error}");
+    }
+    let ranged = web.fetch(&call(), &server.file("/range"), &Version::None, span(3, 4)).await.unwrap().value;
+    assert!(matches!(read(ranged.body).await.unwrap_err(), RemoteError::Damaged { .. }));
+    assert!(matches!(fails(&web, &server.dir("/"), "both").await, RemoteError::Damaged { .. }));
+    let open = find(&web, &server.dir("/"), "open").await.value;
+    assert_eq!(open.entry.attributes.size, Figure::Unknown);
+    assert_eq!(read(open.along.unwrap().body).await.unwrap().0, b"01234");
+}
+
+#[tokio::test]
+async fn broken_protocol_and_encoded_content_are_damage() {
+    let headers: String = (0..200).map(|n| format!("X-{n}: y\r\n")).collect();
+    let server = Server::raw(move |path| {
+        Some(match path {
+            "/headers" => format!("HTTP/1.1 200 OK\r\n{headers}Content-Length: 0\r\n\r\n").into_bytes(),
+            "/long" => {
+                format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n", "y".repeat(1 << 20)).into_bytes()
+            }
+            "/gzip" => b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nxx".to_vec(),
+            "/nowhere" => b"HTTP/1.1 302 F\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            "/nothing" => b"HTTP/1.1 204 N\r\n\r\n".to_vec(),
+            _ => b"what?\r\n\r\n".to_vec(),
+        })
+    })
+    .await;
+    let web = web();
+    for path in ["headers", "long", "gzip", "nowhere", "nothing", "noise"] {
+        let error = fails(&web, &server.dir("/"), path).await;
+        assert!(matches!(error, RemoteError::Damaged { .. }), "{path}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_says_when_is_asked_again_then() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    let server = Server::start(move |seen| match (seen.path.as_str(), counter.fetch_add(1, Ordering::SeqCst)) {
+        ("/soon", 0) => answer(503, &[("retry-after", "0")], "busy"),
+        ("/soon", 1) => answer(429, &[("retry-after", DATE)], "busy"),
+        ("/soon", _) => answer(200, &[], "done"),
+        ("/late", _) => answer(503, &[("retry-after", "3600")], "busy"),
+        ("/" | "/never", _) => answer(503, &[("retry-after", "0")], "busy"),
+        _ => answer(404, &[], ""),
+    })
+    .await;
+    let web = web();
+    let found = find(&web, &server.dir("/"), "soon").await.value;
+    assert_eq!(read(found.along.unwrap().body).await.unwrap().0, b"done");
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+    let late = fails(&web, &server.dir("/"), "late").await;
+    assert!(matches!(late, RemoteError::Busy { retry_after: Some(wait), .. } if wait == Duration::from_secs(3600)));
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+    assert!(matches!(fails(&web, &server.dir("/"), "never").await, RemoteError::Busy { .. }));
+    assert_eq!(asked.load(Ordering::SeqCst), 7);
+    // A busy host is a host.
+    assert!(find(&web, &web.root(), &server.address.to_string()).await.value.along.is_none());
+}
+
+#[tokio::test]
+async fn silence_ends_at_the_deadline_and_a_stalled_body_at_its_own() {
+    let server = Server::raw(|_| None).await;
+    let web = web();
+    let short = Call::within(Caller::DAEMON, Duration::from_millis(300));
+    let error = web.lookup(&short, &server.dir("/"), &name("silent")).await.unwrap_err();
+    assert!(matches!(error, RemoteError::TimedOut { .. }), "{error}");
+
+    let stalling = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = stalling.local_addr().unwrap();
+    let held = tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut stream, _)) = stalling.accept().await {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let mut first = [0];
+            let _ = stream.read_exact(&mut first).await;
+            if first == *b"G" {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n012").await;
+                open.push(stream);
+            }
+        }
+    });
+    let web = web_with(WebOptions { stall_timeout: Duration::from_millis(200), ..WebOptions::default() });
+    let dir = weft_remote::FileId::new(format!("D {address}/"));
+    let found = find(&web, &dir, "x").await.value;
+    assert!(matches!(read(found.along.unwrap().body).await.unwrap_err(), RemoteError::TimedOut { .. }));
+    held.abort();
+}
+
+#[tokio::test]
+async fn a_dead_host_is_said_to_be_so_at_once_and_bothers_no_other() {
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dead = free.local_addr().unwrap();
+    drop(free);
+    let (server, web) = (Server::start(|_| html("here")).await, web());
+    for _ in 0..2 {
+        let error = fails(&web, &web.root(), &dead.to_string()).await;
+        assert!(matches!(error, RemoteError::Unreachable { .. }), "{error}");
+    }
+    find(&web, &web.root(), &server.address.to_string()).await;
+    let facts = web.about(&weft_remote::FileId::new(format!("D {dead}/")));
+    assert!(facts.iter().any(|(key, _)| key == "last error of the host"), "{facts:?}");
+}
+
+#[tokio::test]
+async fn a_connection_closed_while_idle_is_replaced_once() {
+    let server = Server::raw(|path| {
+        Some(match path {
+            // Promises to stay, and closes.
+            "/a" => b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na".to_vec(),
+            _ => b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb".to_vec(),
+        })
+    })
+    .await;
+    let web = web();
+    for (path, bytes) in [("a", b"a"), ("b", b"b"), ("a", b"a"), ("b", b"b")] {
+        let found = find(&web, &server.dir("/"), path).await.value;
+        assert_eq!(read(found.along.unwrap().body).await.unwrap().0, bytes);
+    }
+}
+
+#[tokio::test]
+async fn many_requests_share_few_connections() {
+    let server = Server::start(|seen| answer(200, &[], seen.path.clone())).await;
+    let web = web_with(WebOptions { connections_per_host_max: 3, ..WebOptions::default() });
+    let tasks: Vec<_> = (0..40)
+        .map(|number| {
+            let (web, dir) = (web.clone(), server.dir("/"));
+            tokio::spawn(async move {
+                let found = find(&web, &dir, &format!("f{number}")).await.value;
+                read(found.along.unwrap().body).await.unwrap().0
+            })
+        })
+        .collect();
+    for (number, task) in tasks.into_iter().enumerate() {
+        assert_eq!(task.await.unwrap(), format!("/f{number}").as_bytes());
+    }
+    // Three, and the one that was greeted in TLS.
+    assert!(*server.connections.lock() <= 4, "{}", server.connections.lock());
+    assert_eq!(server.paths().len(), 40);
+}
