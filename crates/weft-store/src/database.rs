@@ -27,7 +27,7 @@ pub(crate) struct Database {
 
 /// The database as it was after one transaction. Holding one keeps its pages from being used again.
 pub(crate) struct Snapshot {
-    table: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    table: Option<ReadOnlyTable<&'static [u8], &'static [u8]>>,
 }
 
 /// Where a database lies and what it may use.
@@ -78,6 +78,26 @@ impl Place {
             Err(Fault::Earlier) => {}
         }
         self.try_open().map_err(|fault| fault.into_error(&self.path()))
+    }
+
+    /// Opens the database after it was seen to be damaged: one that does not stand up to a full check is set aside.
+    pub(crate) fn open_suspect(&self, cause: &str) -> Result<(Database, Begun)> {
+        let path = self.path();
+        let checked = self.try_open().and_then(|(mut database, begun)| match database.check() {
+            Ok(()) => Ok((database, begun)),
+            Err(fault) => {
+                database.abandon();
+                Err(fault)
+            }
+        });
+        match checked {
+            Ok(opened) => Ok(opened),
+            Err(Fault::System(error)) => Err(StoreError::from_io(&path, error)),
+            Err(Fault::Damage(_) | Fault::Earlier) => {
+                self.set_aside(cause)?;
+                self.try_open().map_err(|fault| fault.into_error(&path))
+            }
+        }
     }
 
     fn try_open(&self) -> Result<(Database, Begun), Fault> {
@@ -143,12 +163,21 @@ impl Database {
 
     /// The state after the newest transaction.
     pub(crate) fn snapshot(&self) -> Result<Snapshot, Fault> {
-        guarded(|| Ok(Snapshot { table: self.redb().begin_read()?.open_table(TABLE)? }))
+        guarded(|| Ok(Snapshot { table: Some(self.redb().begin_read()?.open_table(TABLE)?) }))
     }
 
     /// Lets go of the file without writing to it again: after damage, nothing more may go out.
     pub(crate) fn abandon(self) {
         self.gate.store(true, Ordering::Release);
+    }
+
+    /// Compares all pages with their checksums.
+    fn check(&mut self) -> Result<(), Fault> {
+        let redb = self.redb.as_mut().expect("only drop takes it");
+        match guarded(|| Ok(redb.check_integrity()?))? {
+            true => Ok(()),
+            false => Err(Fault::Damage("its pages do not match their checksums".into())),
+        }
     }
 
     fn check_format(&self) -> Result<(), Fault> {
@@ -178,13 +207,13 @@ impl Drop for Database {
 impl Snapshot {
     /// The value under `key`.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value>, Fault> {
-        guarded(|| Ok(self.table.get(key)?.map(|value| Value::from(value.value()))))
+        guarded(|| Ok(self.table().get(key)?.map(|value| Value::from(value.value()))))
     }
 
     /// The first `limit` pairs with keys from `from` on (exclusive when `after`), before `end`.
     pub(crate) fn range(&self, from: std::ops::Bound<&[u8]>, end: &[u8], limit: usize) -> Result<Pairs, Fault> {
         guarded(|| {
-            let range = self.table.range::<&[u8]>((from, std::ops::Bound::Excluded(end)))?;
+            let range = self.table().range::<&[u8]>((from, std::ops::Bound::Excluded(end)))?;
             let mut pairs = Vec::new();
             for pair in range.take(limit) {
                 let (key, value) = pair?;
@@ -192,6 +221,21 @@ impl Snapshot {
             }
             Ok(pairs)
         })
+    }
+
+    fn table(&self) -> &ReadOnlyTable<&'static [u8], &'static [u8]> {
+        self.table.as_ref().expect("only drop takes it")
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let table = self.table.take();
+        // After a panic inside the library, giving back its locks may panic as well.
+        let _ = guarded(|| {
+            drop(table);
+            Ok(())
+        });
     }
 }
 

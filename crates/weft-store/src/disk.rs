@@ -62,11 +62,11 @@ impl Disk {
         File::open(path)?.sync_all()
     }
 
-    /// Takes the lock of a cache directory for as long as the file is open; `None` when somebody else has it.
-    pub(crate) fn lock(&self, path: &Path) -> io::Result<Option<DiskFile>> {
+    /// Takes the lock of a cache directory; `None` when somebody else has it.
+    pub(crate) fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
         let file = self.open_or_create(path)?;
         match flock(&file.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
+            Ok(()) => Ok(Some(Lock(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -126,6 +126,17 @@ impl DiskFile {
     /// Makes what was written durable.
     pub(crate) fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+}
+
+/// A lock that keeps other daemons out until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock(DiskFile);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone is not enough: a process that is just being started has a copy until it is under way.
+        let _ = flock(&self.0.file, FlockOperation::Unlock);
     }
 }
 

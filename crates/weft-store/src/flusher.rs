@@ -52,7 +52,7 @@ impl Worker {
             let (stage, broken, stopping) = {
                 let mut inner = self.index.wait_for_work();
                 inner.wanted = false;
-                (take_stage(&mut inner), std::mem::take(&mut inner.broken), inner.stopping)
+                (take_stage(&mut inner), inner.broken.take(), inner.stopping)
             };
             let outcome = self.round(stage.as_deref(), broken);
             let failed = outcome.is_err();
@@ -67,26 +67,26 @@ impl Worker {
     }
 
     /// Opens the database if need be and writes the stage; a new snapshot when either happened.
-    fn round(&mut self, stage: Option<&Stage>, broken: bool) -> Result<Option<Snapshot>> {
-        let path = self.place.path();
-        let reopened = if broken || self.database.is_none() { Some(self.reopen()?) } else { None };
+    fn round(&mut self, stage: Option<&Stage>, broken: Option<Fault>) -> Result<Option<Snapshot>> {
+        let reopened = match broken {
+            Some(fault) => Some(self.reopen(&fault)?),
+            None if self.database.is_none() => Some(self.reopen(&Fault::Earlier)?),
+            None => None,
+        };
         let Some(stage) = stage else { return Ok(reopened) };
         let fault = match self.database().write(stage) {
             Ok(snapshot) => return Ok(Some(snapshot)),
             Err(fault) => fault,
         };
-        // After any failure the library wants to be opened again; readers need that as well. What came of it
-        // is tried with the stage only if it was damage, for a disk that was full a moment ago still is.
-        let snapshot = self.reopen()?;
-        match fault {
-            Fault::Damage(_) | Fault::Earlier => {
-                self.database().write(stage).map(Some).map_err(|fault| fault.into_error(&path))
-            }
-            Fault::System(_) => {
-                self.index.lock().snapshot = Arc::new(snapshot);
-                Err(fault.into_error(&path))
-            }
+        // After any failure the library wants to be opened again, which readers need as well. Only after damage is
+        // there hope for the stage at once: a disk that was full a moment ago still is.
+        let snapshot = self.reopen(&fault)?;
+        let path = self.place.path();
+        if let Fault::System(_) = fault {
+            self.index.lock().snapshot = Arc::new(snapshot);
+            return Err(fault.into_error(&path));
         }
+        self.database().write(stage).map(Some).map_err(|fault| fault.into_error(&path))
     }
 
     fn remove_doomed(&self, stage: &Stage) {
@@ -97,11 +97,14 @@ impl Worker {
         }
     }
 
-    fn reopen(&mut self) -> Result<Snapshot> {
+    fn reopen(&mut self, fault: &Fault) -> Result<Snapshot> {
         if let Some(database) = self.database.take() {
             database.abandon();
         }
-        let (database, begun) = self.place.open()?;
+        let (database, begun) = match fault {
+            Fault::Damage(cause) => self.place.open_suspect(cause)?,
+            Fault::System(_) | Fault::Earlier => self.place.open()?,
+        };
         let path = self.place.path();
         if begun == Begun::Anew {
             let lasting = self.index.lock().lasting.clone();

@@ -55,8 +55,8 @@ pub(crate) struct Inner {
     pub(crate) failures: u64,
     /// Somebody waits: flush now.
     pub(crate) wanted: bool,
-    /// Somebody could not read: open the database again.
-    pub(crate) broken: bool,
+    /// Somebody could not read, for this reason: open the database again.
+    pub(crate) broken: Option<Fault>,
     pub(crate) stopping: bool,
     /// How many databases were begun in this life of the daemon because one was damaged.
     pub(crate) begun_anew: u64,
@@ -84,7 +84,7 @@ impl Index {
             failure: None,
             failures: 0,
             wanted: false,
-            broken: false,
+            broken: None,
             stopping: false,
             begun_anew: 0,
         };
@@ -203,7 +203,7 @@ impl Index {
     pub(crate) fn wait_for_work(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
         loop {
-            if inner.stopping || inner.wanted || inner.broken {
+            if inner.stopping || inner.wanted || inner.broken.is_some() {
                 return inner;
             }
             let due = match (&inner.flushing, inner.current.since) {
@@ -259,12 +259,14 @@ impl Index {
         let deadline = Instant::now() + REOPEN_WAIT_MAX;
         let mut inner = self.inner.lock();
         let failures = inner.failures;
-        while Arc::ptr_eq(&failed, &inner.snapshot) {
-            inner.broken = true;
+        if Arc::ptr_eq(&failed, &inner.snapshot) {
+            inner.broken.get_or_insert(fault);
             self.work.notify_one();
+        }
+        while Arc::ptr_eq(&failed, &inner.snapshot) {
             let given_up = inner.stopping || inner.failures > failures;
             if given_up || self.done.wait_until(&mut inner, deadline).timed_out() {
-                return Err(fault.into_error(&self.path));
+                return Err(StoreError::Index(Box::new(Fault::Earlier)));
             }
         }
         Ok(())

@@ -27,6 +27,8 @@ mod object;
 mod options;
 mod pieces;
 mod records;
+#[cfg(test)]
+mod refusals;
 mod shelf;
 mod stage;
 mod store;

@@ -243,12 +243,7 @@ impl Object {
 
     /// Removes the file of an object that was never committed; one that was committed stays.
     pub fn discard(&self) {
-        let mut state = self.state.lock();
-        if state.standing == Standing::Draft {
-            state.standing = Standing::Gone;
-            drop(state);
-            self.shelf.remove_file(&self.path);
-        }
+        self.shelf.discard(self);
     }
 
     /// What the index is to remember.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use weft_remote::{Attributes, Audience, Completeness, FileId, Lease, Name, Origin, Version};
 
 use crate::PIECE_BYTES;
+use crate::object::OBJECT_BYTES_MAX;
 
 /// The durable number of a file in this store; also the inode number that the kernel sees. 0 is never used,
 /// 1 is the root of the mount; numbers below 4096 are kept for directories of weft's own.
@@ -134,10 +135,11 @@ impl ObjectRecord {
         self.pieces.iter().map(|(piece, _)| piece_length(*piece, self.length)).sum()
     }
 
-    /// Whether the fields agree with each other: the pieces are in order and lie in the file.
+    /// Whether the fields agree with each other: the pieces are in order and lie in a file that can be.
     pub(crate) fn is_sound(&self) -> bool {
         let ordered = self.pieces.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        ordered && self.pieces.last().is_none_or(|(piece, _)| piece_length(*piece, self.length) > 0)
+        let possible = self.length <= OBJECT_BYTES_MAX;
+        possible && ordered && self.pieces.last().is_none_or(|(piece, _)| piece_length(*piece, self.length) > 0)
     }
 
     /// What the held bytes take on disk, in whole blocks.
@@ -169,3 +171,66 @@ pub enum Record {
 
 /// What file systems commonly allocate at least.
 const BLOCK_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::value;
+
+    /// Bytes that are on disks already: when this fails, the format has changed and needs a new number.
+    #[test]
+    fn the_formats_stay() {
+        let time = SystemTime::UNIX_EPOCH + Duration::new(300, 5);
+        let dentry = DentryRecord {
+            target: DentryTarget::Node(NodeId(4096)),
+            lease: Lease::Until(time),
+            source: DentrySource::LookedUp,
+            learnt: time,
+        };
+        let fields = [1, 0, 0x80, 0x20, 1, 0xac, 2, 5, 3, 0xac, 2, 5];
+        let value = value::encode(b"d", &dentry).unwrap();
+        assert_eq!(value[..value.len() - 4], fields);
+        assert_eq!(
+            value[value.len() - 4..],
+            xxhash_rust::xxh3::xxh3_64(&[b"d", &fields[..]].concat()).to_le_bytes()[..4]
+        );
+        let object = ObjectRecord {
+            version: Version::weak("w"),
+            length: 1,
+            lease: Lease::Forever,
+            audience: Audience::Only { uid: 2 },
+            owner_uid: 3,
+            checked: SystemTime::UNIX_EPOCH,
+            generation: 4,
+            pieces: vec![(0, 128)],
+        };
+        let value = value::encode(b"o", &object).unwrap();
+        assert_eq!(value[..value.len() - 4], [1, 1, 1, b'w', 1, 3, 1, 2, 3, 0, 0, 4, 1, 0, 0x80, 1]);
+    }
+
+    #[test]
+    fn pieces_must_be_in_order_and_in_the_file() {
+        let record = |length, pieces: &[u32]| ObjectRecord {
+            version: Version::None,
+            length,
+            lease: Lease::Spent,
+            audience: Audience::Everyone,
+            owner_uid: 0,
+            checked: SystemTime::UNIX_EPOCH,
+            generation: 0,
+            pieces: pieces.iter().map(|piece| (*piece, 0)).collect(),
+        };
+        assert!(record(0, &[]).is_sound() && record(0, &[]).is_complete());
+        assert!(record(1, &[0]).is_sound() && record(1, &[0]).is_complete());
+        assert!(!record(0, &[0]).is_sound());
+        assert!(!record(PIECE_BYTES, &[1]).is_sound());
+        assert!(!record(OBJECT_BYTES_MAX, &[1, 1]).is_sound());
+        assert!(record(OBJECT_BYTES_MAX, &[1, 5]).is_sound());
+        assert!(!record(OBJECT_BYTES_MAX + 1, &[1, 5]).is_sound());
+        assert!(!record(OBJECT_BYTES_MAX, &[u32::MAX]).is_sound());
+        assert_eq!(record(PIECE_BYTES + 3, &[1]).held_bytes(), 3);
+        assert_eq!(record(PIECE_BYTES + 3, &[1]).end(), PIECE_BYTES + 3);
+    }
+}

@@ -21,7 +21,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use weft_remote::Lease;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, Lock};
 use crate::index::Index;
 use crate::object::{OBJECT_BYTES_MAX, Standing};
 use crate::stage::Change;
@@ -47,7 +47,7 @@ pub(crate) struct Shelf {
     held_bytes: AtomicU64,
     held_count: AtomicU64,
     /// Keeps other daemons out for as long as anything of this store is open.
-    _lock: DiskFile,
+    _lock: Lock,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Shelf {
         disk: Disk,
         index: Arc<Index>,
         troubles: Arc<Troubles>,
-        lock: DiskFile,
+        lock: Lock,
     ) -> Result<Shelf> {
         disk.make_dir(&dir).map_err(|error| StoreError::from_io(&dir, error))?;
         let totals = index.get(key::TOTALS)?.and_then(|value| value::decode(key::TOTALS, &value).ok());
@@ -199,6 +199,17 @@ impl Shelf {
         Ok(())
     }
 
+    /// See [`Object::discard`].
+    pub(crate) fn discard(&self, object: &Object) {
+        let _totals = self.changes.lock();
+        let mut state = object.state.lock();
+        if state.standing == Standing::Draft {
+            state.standing = Standing::Gone;
+            drop(state);
+            self.remove_file(&object.path);
+        }
+    }
+
     /// The source confirmed the content.
     pub(crate) fn renew(&self, node: NodeId, lease: Lease, checked: SystemTime) -> Result<()> {
         let mut totals = self.changes.lock();
@@ -216,7 +227,11 @@ impl Shelf {
     /// Removes a node's object; tells the bytes that its pieces took on disk.
     pub(crate) fn remove(&self, node: NodeId) -> Result<u64> {
         let mut totals = self.changes.lock();
-        let Some(record) = self.record(node)? else { return Ok(0) };
+        let Some(record) = self.record(node)? else {
+            // The record may have been lost with the database while somebody has the object open.
+            self.detach(node);
+            return Ok(0);
+        };
         self.take_away(&mut totals, node, &record)?;
         Ok(record.disk_bytes())
     }
@@ -308,6 +323,13 @@ impl Shelf {
 
     fn take_away(&self, totals: &mut Totals, node: NodeId, record: &ObjectRecord) -> Result<()> {
         self.put(totals, node, Some(record), None, None)?;
+        self.detach(node);
+        self.remove_file(&self.path(node, record.generation));
+        Ok(())
+    }
+
+    /// Takes an object that somebody has open out of sight.
+    fn detach(&self, node: NodeId) {
         let removed = {
             let mut live = self.live.lock();
             live.changes += 1;
@@ -316,8 +338,6 @@ impl Shelf {
         if let Some(object) = removed.and_then(|(_, object)| object.upgrade()) {
             object.state.lock().standing = Standing::Gone;
         }
-        self.remove_file(&self.path(node, record.generation));
-        Ok(())
     }
 
     /// Changes a node's record and the totals together.

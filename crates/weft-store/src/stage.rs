@@ -113,3 +113,65 @@ impl Patch {
 
 /// What the maps need for each pair beyond its bytes.
 const PAIR_BYTES: usize = 96;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Layer = BTreeMap<u8, Option<u8>>;
+
+    fn layer() -> impl Strategy<Value = Layer> {
+        proptest::collection::btree_map(0u8..16, proptest::option::of(any::<u8>()), 0..12)
+    }
+
+    fn key(name: u8) -> Key {
+        vec![b'd', name].into()
+    }
+
+    fn stage(layer: &Layer) -> Stage {
+        let mut stage = Stage::default();
+        layer.iter().for_each(|(name, value)| stage.put((key(*name), value.map(|value| vec![value].into()))));
+        stage
+    }
+
+    proptest! {
+        /// Two stages over a database, with any start and limit, against all three laid over each other.
+        #[test]
+        fn stages_cover_the_database(
+            current in layer(), flushing in layer(), database in layer(),
+            after in proptest::option::of(0u8..16), limit in 0usize..20,
+        ) {
+            let mut model = database.clone();
+            model.extend(flushing.clone());
+            model.extend(current.clone());
+            let live = |layer: &Layer| -> Vec<_> {
+                let after = |name: &u8| after.is_none_or(|after| *name > after);
+                layer.iter().filter(|(name, _)| after(name)).filter_map(|(name, value)| Some((*name, (*value)?))).collect()
+            };
+            let expected: Vec<_> = live(&model).into_iter().take(limit).collect();
+
+            let start = after.map_or(vec![b'd'].into(), key);
+            let from = if after.is_some() { Bound::Excluded(&*start) } else { Bound::Included(&*start) };
+            let patch = Patch::take(&[&stage(&current), &stage(&flushing)], from, b"e", limit);
+            let cut = patch.cut().map_or(u8::MAX, |cut| cut[1]);
+            let room = limit + patch.hidden_max();
+            let below = live(&database).into_iter().filter(|(name, _)| *name <= cut).take(room);
+            let below = below.map(|(name, value)| (key(name), vec![value].into())).collect();
+            let got: Vec<_> = patch.lay_over(below, limit).into_iter().map(|(key, value)| (key[1], value[0])).collect();
+            prop_assert_eq!(got, expected);
+        }
+    }
+
+    /// The count of memory goes up and down with what is held.
+    #[test]
+    fn replacing_a_value_counts_once() {
+        let mut stage = Stage::of_pair(b"dx", b"12345678");
+        let first = stage.bytes;
+        stage.put((b"dx".as_slice().into(), Some(b"1234".as_slice().into())));
+        assert_eq!(stage.bytes, first - 4);
+        stage.put((b"dx".as_slice().into(), None));
+        assert_eq!(stage.bytes, first - 8);
+    }
+}

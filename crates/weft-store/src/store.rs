@@ -100,7 +100,7 @@ impl Store {
             let key = key::node(NodeId(number));
             let Some(value) = self.shelf.index.get(&key)? else { return Ok(NodeId(number)) };
             match value::decode_head::<Identity>(&key, &value) {
-                Ok(identity) if (identity.binding, &identity.file) != (binding, file) => number = spread(number + 1),
+                Ok(identity) if (identity.binding, &identity.file) != (binding, file) => number = next_number(number),
                 // A record that cannot be read is as good as none: its number is free.
                 Ok(_) | Err(_) => return Ok(NodeId(number)),
             }
@@ -315,6 +315,11 @@ fn encodable(lease: Lease) -> Lease {
 /// Brings a hash into the range of numbers that files of remotes have, which is also that of positive `i64`.
 fn spread(hash: u64) -> u64 {
     NodeId::FIRST_OF_REMOTES + hash % (i64::MAX as u64 - NodeId::FIRST_OF_REMOTES)
+}
+
+/// The number tried after this one.
+fn next_number(number: u64) -> u64 {
+    if number < i64::MAX as u64 { number + 1 } else { NodeId::FIRST_OF_REMOTES }
 }
 
 fn read_seed(index: &Index) -> Result<u64> {

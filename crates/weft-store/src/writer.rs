@@ -101,7 +101,8 @@ impl Writer {
     fn enter_piece(&mut self) {
         let piece = piece_of(self.position);
         let mut state = self.object.state.lock();
-        let taken = state.appending.iter().any(|tail| tail.owns && piece_of(tail.position) == piece);
+        let others = state.appending.iter().filter(|tail| tail.id != self.id && tail.owns);
+        let taken = others.map(|tail| piece_of(tail.position)).any(|other| other == piece);
         self.owns = !taken && state.pieces.get(piece).is_none();
         let owns = self.owns;
         if let Some(tail) = state.appending.iter_mut().find(|tail| tail.id == self.id) {
