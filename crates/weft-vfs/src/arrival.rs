@@ -312,6 +312,9 @@ impl Pump {
         self.vfs.troubles.tell(text, format!("{error}; what came of it was not kept"));
         if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
             inode.note_error(error);
+            if matches!(error, VfsError::Remote(RemoteError::Damaged { .. } | RemoteError::VersionChanged { .. })) {
+                inode.content.lock().spoilt = Some((self.arrival.object.generation(), error.clone()));
+            }
         }
         if self.whole {
             self.withdraw();

@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use weft_remote::{FileKind, Lease};
 use weft_store::{NodeId, NodeRecord, Object};
 
+use crate::VfsError;
 use crate::arrival::Arrival;
 use crate::freshness::Freshness;
 
@@ -35,6 +36,9 @@ pub(crate) struct Content {
     pub(crate) pages_of: Option<u64>,
     /// Handles open on each object, by generation.
     pub(crate) open: Vec<(u64, u32)>,
+    /// The generation of an object whose body was not what it announced, and how: what is missing of it stays
+    /// missing.
+    pub(crate) spoilt: Option<(u64, VfsError)>,
     /// Whether ranges came that the object's record does not have yet.
     pub(crate) unrecorded: bool,
     /// The last thing that went wrong.
@@ -88,7 +92,7 @@ impl Inode {
     }
 
     /// Remembers what went wrong, for `weft why`.
-    pub(crate) fn note_error(&self, error: &crate::VfsError) {
+    pub(crate) fn note_error(&self, error: &VfsError) {
         self.content.lock().last_error = Some((SystemTime::now(), error.to_string()));
     }
 }

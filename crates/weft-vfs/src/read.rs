@@ -86,6 +86,7 @@ impl Vfs {
             Some(arrival) => arrival,
             None => {
                 let _gate = inode.gate.lock().await;
+                self.refuse_spoilt(handle, object)?;
                 if object.available(offset) >= wanted {
                     return Ok(());
                 }
@@ -101,6 +102,17 @@ impl Vfs {
             State::Failed(VfsError::Remote(RemoteError::VersionChanged { .. })) => Err(VfsError::Changed),
             State::Failed(error) => Err(error),
             State::Running | State::Done | State::Stopped => Ok(()),
+        }
+    }
+
+    /// A body that was not what it announced is not pieced together from further answers.
+    fn refuse_spoilt(&self, handle: &Handle, object: &Object) -> Result<()> {
+        match &handle.inode.content.lock().spoilt {
+            Some((generation, error)) if *generation == object.generation() => Err(match error {
+                VfsError::Remote(RemoteError::VersionChanged { .. }) => VfsError::Changed,
+                error => error.clone(),
+            }),
+            _ => Ok(()),
         }
     }
 
