@@ -174,6 +174,10 @@ impl Web {
         let entry = content.entry(page_name(), dir.file_id());
         let mut tap = content.tap(dir, dir.clone(), Some(entry.clone()), self.options());
         let answer = content.answer(());
+        if !content.may_hold_names() {
+            let along = content.along(dir.file_id(), Some(dir.dir_id()), Some(tap));
+            return Ok(answer.map(|()| Some(Found { entry, along: Some(along) })));
+        }
         let gathered = content.gather(&mut tap, self.options().page_bytes_max).await?;
         let learnt = tap.finish();
         let named =
@@ -214,7 +218,6 @@ impl Web {
             reply.body.drain().await;
             return Ok(Answer { origin: Some(origin), ..Answer::new(None, Version::None, lease) });
         }
-        reply.host.failed(&error);
         reply.body.drain().await;
         Err(error)
     }
@@ -374,6 +377,12 @@ impl Web {
     async fn list_content(&self, dir: &Place, page: &Place, reply: Reply, known: &Version) -> Result<Answer<Listing>> {
         let content = Content::read(reply, self.options());
         let entry = content.entry(page_name(), page.file_id());
+        if !content.may_hold_names() {
+            let answer = content.answer(());
+            let listed = Page { entries: vec![entry], completeness: Completeness::Partial, next: None };
+            let along = content.along(page.file_id(), None, None);
+            return Ok(answer.map(|()| Listing::Page(listed, Some(along))));
+        }
         let mut tap = content.tap(page, dir.clone(), Some(entry), self.options());
         let lease = content.lease;
         let gathered = content.gather(&mut tap, self.options().page_bytes_max).await?;
