@@ -244,6 +244,20 @@ async fn a_page_is_found_where_its_directory_has_it() {
 }
 
 #[tokio::test]
+async fn a_page_too_long_to_be_held_is_listed_by_its_beginning_and_comes_along_whole() {
+    let links: String = (0..2000).map(|number| format!("<a href='f{number}.html'>f</a>\n")).collect();
+    let page = format!("<html><head><title>Index of /</title></head><body><h1>Index of /</h1>{links}");
+    let served = page.clone();
+    let server = support::Server::start(move |_| html(&served)).await;
+    let web = web_with(WebOptions { page_bytes_max: 4096, ..WebOptions::default() });
+    let (_, listed, along) = list(&web, &server.dir("/")).await;
+    assert_eq!(listed.completeness, Completeness::Partial);
+    assert!(listed.entries.len() > 100 && listed.entries.len() < 200, "{}", listed.entries.len());
+    assert_eq!(listed.entries[0].attributes.size, Figure::Exact(page.len() as u64));
+    assert_eq!(read(along.unwrap().body).await.unwrap().0, page.as_bytes());
+}
+
+#[tokio::test]
 async fn long_names_are_reached_through_the_listing() {
     let long = "n".repeat(300);
     let page = format!("<a href='{long}'>long</a>");
