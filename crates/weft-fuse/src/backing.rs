@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weft_vfs::{NodeId, Object};
 use weft_vfs::HandleId;
+use weft_vfs::{NodeId, Object};
 
 /// How an open is answered.
 pub(crate) enum Mode<B> {

@@ -8,8 +8,8 @@ use weft_remote::Caller;
 use weft_vfs::NodeId;
 use weft_vfs::{HandleId, Looked, Snapshot, StatFs, Vfs};
 
-use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
 use crate::Errno;
+use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
 
 /// The file system as a door sees it.
 pub struct Bridge {

@@ -165,8 +165,7 @@ impl<H: Handler> Filesystem for Door<H> {
             let known = if dots { None } else { self.handler.attributes_known(row.node) };
             let attributes = known.unwrap_or_else(|| unknown_stat(&row));
             let name = OsStr::from_bytes(row.name);
-            let full =
-                reply.add(INodeNo(row.node.0), next, name, &attributes.ttl, &file_attr(&attributes), GENERATION);
+            let full = reply.add(INodeNo(row.node.0), next, name, &attributes.ttl, &file_attr(&attributes), GENERATION);
             if full {
                 break;
             }

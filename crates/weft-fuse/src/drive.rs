@@ -33,9 +33,7 @@ impl Driver {
     ) {
         let _entered = self.runtime.enter();
         let mut request = Box::pin(request);
-        let first = catch_unwind(AssertUnwindSafe(|| {
-            request.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        }));
+        let first = catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(&mut Context::from_waker(Waker::noop()))));
         match first {
             Ok(Poll::Ready(answer)) => reply(answer),
             Ok(Poll::Pending) => {

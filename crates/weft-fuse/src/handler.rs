@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_remote::Caller;
-use weft_vfs::{NodeId, Object};
 use weft_vfs::{HandleId, Snapshot, Stat, StatFs};
+use weft_vfs::{NodeId, Object};
 
 use crate::Errno;
 

@@ -17,4 +17,4 @@ mod notify;
 pub use bridge::Bridge;
 pub use errno::Errno;
 pub use handler::{Attributes, EntryReply, Handler, OpenReply};
-pub use mount::{MountError, MountOptions, Mounted, mount};
+pub use mount::{MountError, MountOptions, Mounted, mount, unmount};

@@ -120,4 +120,27 @@ fn raise_read_ahead(mountpoint: &Path) {
     }
 }
 
+/// Takes a mount away: by the system call as root, by fusermount3 otherwise.
+///
+/// # Errors
+/// `ResourceBusy` when files on it are open and `lazy` is not set; what the kernel or fusermount3 said.
+pub fn unmount(mountpoint: &Path, lazy: bool) -> std::io::Result<()> {
+    use rustix::mount::{UnmountFlags, unmount};
+    if rustix::process::geteuid().is_root() {
+        let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        return Ok(unmount(mountpoint, flags)?);
+    }
+    let mut command = std::process::Command::new("fusermount3");
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(mountpoint);
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    let busy = words.contains("busy");
+    let kind = if busy { std::io::ErrorKind::ResourceBusy } else { std::io::ErrorKind::Other };
+    Err(std::io::Error::new(kind, words))
+}
+
+/// Read-ahead of the mount in KiB, as the system file takes it.
 const READ_AHEAD_KB: &str = "1024";

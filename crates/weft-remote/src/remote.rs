@@ -97,7 +97,7 @@ pub trait Remote: Send + Sync {
     async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>>;
 
     /// The names in `dir`, from `cursor` on (`None`: from the start); [`Listing::Unchanged`] when the listing
-    /// still is the `known` version.
+    /// still is the `known` version. A listing's version covers all that its rows tell, sizes and times too.
     ///
     /// # Errors
     /// `NotADirectory`, `NotFound`; otherwise whatever keeps the source from answering.

@@ -131,11 +131,16 @@ impl Arrival {
 }
 
 impl Vfs {
-    /// Has a body delivered into a new object, and returns the arrival at once.
+    /// Has a body delivered into a new object, and returns the arrival at once. `register` makes it known before
+    /// its first byte comes, so that a body that fails at once is taken back as well.
     ///
     /// # Errors
     /// When the store has no room to begin with.
-    pub(crate) fn receive(self: &Arc<Self>, delivery: Delivery) -> Result<Arc<Arrival>> {
+    pub(crate) fn receive(
+        self: &Arc<Self>,
+        delivery: Delivery,
+        register: impl FnOnce(&Arc<Arrival>),
+    ) -> Result<Arc<Arrival>> {
         let new = NewObject {
             version: delivery.body.version.clone(),
             length: delivery.body.file_length,
@@ -146,16 +151,13 @@ impl Vfs {
         let object = self.store.create(delivery.node, new)?;
         let writer = object.writer(0)?;
         let arrival = Arrival::new(object, 0);
+        register(&arrival);
         self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, true).run(writer));
         Ok(arrival)
     }
 
     /// Has a body from the middle of a file delivered into the object that it belongs to.
-    pub(crate) fn receive_range(
-        self: &Arc<Self>,
-        object: &Arc<Object>,
-        delivery: Delivery,
-    ) -> Result<Arc<Arrival>> {
+    pub(crate) fn receive_range(self: &Arc<Self>, object: &Arc<Object>, delivery: Delivery) -> Result<Arc<Arrival>> {
         let start = delivery.body.start;
         let writer = object.writer(start)?;
         let arrival = Arrival::new(object.clone(), start);

@@ -152,34 +152,30 @@ impl Vfs {
         if lists.is_none() && self.inode(body_node).is_ok_and(|inode| self.has_version(&inode, &body.version)) {
             return Ok(());
         }
-        let listed = lists.as_ref().map(|(_, id)| *id);
-        let delivery =
-            Delivery { node: body_node, binding, body, lease, audience, owner_uid: call.caller.uid, lists };
-        let arrival = match self.receive(delivery) {
-            Ok(arrival) => arrival,
+        let target = match &lists {
+            Some((_, dir)) => Some(self.inode(*dir)?),
+            None => self.inode(body_node).ok(),
+        };
+        let is_page = lists.is_some();
+        let delivery = Delivery { node: body_node, binding, body, lease, audience, owner_uid: call.caller.uid, lists };
+        let register = |arrival: &Arc<Arrival>| match &target {
+            Some(dir) if is_page => dir.content.lock().arrivals.push(arrival.clone()),
+            Some(inode) => adopt(inode, arrival, lease),
+            None => {}
+        };
+        match self.receive(delivery, register) {
+            Ok(_) => Ok(()),
             Err(error) if error.is_full() => {
                 self.troubles.tell(self.path_text(node), error.to_string());
-                return Ok(());
+                Ok(())
             }
-            Err(error) => return Err(error),
-        };
-        match listed {
-            Some(dir) => self.inode(dir)?.content.lock().arrivals.push(arrival),
-            None => self.adopt(&self.inode(body_node)?, arrival, lease),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     fn has_version(&self, inode: &Arc<Inode>, version: &Version) -> bool {
         let current = inode.content.lock().current.clone();
         current.is_some_and(|current| current.object.version().still_holds(version))
-    }
-
-    /// Makes an arriving object the one that opens get.
-    fn adopt(&self, inode: &Arc<Inode>, arrival: Arc<Arrival>, lease: Lease) {
-        let mut content = inode.content.lock();
-        content.current = Some(Current { object: arrival.object.clone(), lease, checked: SystemTime::now() });
-        content.arrivals.push(arrival);
     }
 
     /// Fetches a file that is not held. The caller holds the inode's gate.
@@ -212,11 +208,11 @@ impl Vfs {
             owner_uid: call.caller.uid,
             lists: None,
         };
-        let arrival = self.receive(delivery)?;
-        arrival.claim();
-        let object = arrival.object.clone();
-        self.adopt(inode, arrival, lease);
-        Ok(object)
+        let arrival = self.receive(delivery, |arrival| {
+            arrival.claim();
+            adopt(inode, arrival, lease);
+        })?;
+        Ok(arrival.object.clone())
     }
 
     /// Sees to it that what `stat` shows of an inode is exact; returns the inode that the name leads to now.
@@ -269,6 +265,13 @@ impl Vfs {
             only => only.includes(&call.caller).then_some(()).ok_or(VfsError::Denied),
         }
     }
+}
+
+/// Makes an arriving object the one that opens get.
+fn adopt(inode: &Inode, arrival: &Arc<Arrival>, lease: Lease) {
+    let mut content = inode.content.lock();
+    content.current = Some(Current { object: arrival.object.clone(), lease, checked: SystemTime::now() });
+    content.arrivals.push(arrival.clone());
 }
 
 /// How often a file may turn out to be something else before one gives up on it.

@@ -1,7 +1,6 @@
 //! How long cached knowledge is trusted: a policy per tree.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{Lease, Name};
@@ -18,11 +17,6 @@ pub enum Freshness {
     /// At each use.
     Always,
 }
-
-/// A freshness policy that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no freshness policy: use manual, http, always or ttl=TIME (as in ttl=10m)")]
-pub struct BadFreshness(pub String);
 
 impl Freshness {
     /// How much longer something with this lease, learnt then, is trusted.
@@ -60,36 +54,6 @@ impl fmt::Display for Freshness {
     }
 }
 
-impl FromStr for Freshness {
-    type Err = BadFreshness;
-
-    fn from_str(text: &str) -> Result<Freshness, BadFreshness> {
-        match text {
-            "manual" => Ok(Freshness::Manual),
-            "http" => Ok(Freshness::Http),
-            "always" => Ok(Freshness::Always),
-            _ => {
-                let time = text.strip_prefix("ttl=").and_then(parse_duration);
-                time.map(Freshness::Ttl).ok_or_else(|| BadFreshness(text.to_string()))
-            }
-        }
-    }
-}
-
-/// `90`, `90s`, `10m`, `2h`, `1d`; seconds when no unit is given.
-fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let seconds_each = match &text[digits.len()..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    let seconds = digits.parse::<u64>().ok()?.checked_mul(seconds_each)?;
-    (seconds <= TTL_MAX.as_secs()).then(|| Duration::from_secs(seconds))
-}
-
 /// The policies of a mount: the rule with the longest matching path wins.
 #[derive(Clone, Debug)]
 pub struct Policies {
@@ -115,22 +79,9 @@ impl Policies {
     }
 }
 
-/// Longest time that `ttl=` takes: ten years.
-const TTL_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn policies_read_as_written() {
-        assert_eq!("ttl=10m".parse(), Ok(Freshness::Ttl(Duration::from_secs(600))));
-        assert_eq!("ttl=7".parse(), Ok(Freshness::Ttl(Duration::from_secs(7))));
-        assert_eq!("manual".parse(), Ok(Freshness::Manual));
-        for bad in ["", "ttl", "ttl=", "ttl=-1", "ttl=1w", "ttl=99999999999999999999d", "Always"] {
-            assert_eq!(bad.parse::<Freshness>(), Err(BadFreshness(bad.to_string())));
-        }
-    }
 
     #[test]
     fn the_longest_prefix_wins() {

@@ -12,14 +12,12 @@ use std::time::{Duration, SystemTime};
 use weft_remote::{
     Answer, Attributes, Audience, Completeness, Entry, Figure, FileId, FileKind, Lease, Name, Origin, Page, Version,
 };
-use weft_store::{
-    BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record,
-};
+use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
+use crate::Result;
 use crate::inode::Inode;
 use crate::notice::Notice;
 use crate::vfs::Vfs;
-use crate::Result;
 
 /// What an answer says about its own worth.
 #[derive(Clone)]
@@ -332,13 +330,7 @@ impl Vfs {
         Ok(Some(NodeRecord { attributes: finer, parent, name, ..old.clone() }))
     }
 
-    fn put_dentry(
-        &self,
-        changes: &mut Vec<Record>,
-        dir: NodeId,
-        name: &Name,
-        dentry: DentryRecord,
-    ) -> Result<()> {
+    fn put_dentry(&self, changes: &mut Vec<Record>, dir: NodeId, name: &Name, dentry: DentryRecord) -> Result<()> {
         let known = self.store.dentry(dir, name)?;
         self.put_dentry_over(changes, dir, name, dentry, known);
         Ok(())

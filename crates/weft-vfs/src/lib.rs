@@ -28,7 +28,7 @@ mod vfs;
 pub use directory::{DirectoryName, Snapshot};
 pub use error::VfsError;
 pub use figures::FiguresSnapshot;
-pub use freshness::{BadFreshness, Freshness, Policies};
+pub use freshness::{Freshness, Policies};
 pub use handle::HandleId;
 pub use lookup::Looked;
 pub use manage::{Cached, NameInfo, Reloaded, Removed, Why};

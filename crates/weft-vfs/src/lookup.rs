@@ -184,7 +184,8 @@ impl Vfs {
         let asked = self.ask(call, remote.lookup(call, &record.file, name)).await;
         let answer = asked.inspect_err(|error| dir.note_error(error))?;
         let told = Told::by(&answer);
-        let remaining = |freshness: &crate::Freshness| freshness.remaining(&told.lease, SystemTime::now(), SystemTime::now());
+        let remaining =
+            |freshness: &crate::Freshness| freshness.remaining(&told.lease, SystemTime::now(), SystemTime::now());
         let Some(found) = answer.value else {
             self.learn_absence(dir.id, name, told.lease)?;
             return Ok(Looked::Absent { ttl: cap(remaining(&dir.freshness)) });

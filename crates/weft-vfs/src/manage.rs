@@ -127,8 +127,8 @@ impl Vfs {
         let mut denied = false;
         let mut waiting = vec![node];
         while let Some(node) = waiting.pop() {
-            let is_directory =
-                node == NodeId::ROOT || self.store.node(node)?.is_some_and(|n| n.attributes.kind == FileKind::Directory);
+            let is_directory = node == NodeId::ROOT
+                || self.store.node(node)?.is_some_and(|n| n.attributes.kind == FileKind::Directory);
             if is_directory {
                 if !recursive {
                     return Err(VfsError::IsADirectory);
@@ -153,7 +153,12 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when the path is not known; otherwise failures are counted, except that of the path itself.
-    pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: weft_remote::Caller) -> Result<Reloaded> {
+    pub async fn reload(
+        self: &Arc<Self>,
+        path: &[Name],
+        recursive: bool,
+        caller: weft_remote::Caller,
+    ) -> Result<Reloaded> {
         let top = self.find(path)?;
         let mut done = Reloaded::default();
         if self.namespace.is_own_root(top) {
@@ -208,7 +213,7 @@ impl Vfs {
                 return Err(inode_error(inode));
             }
             done.checked += 1;
-            done.changed += u64::from(before != after.map(|listing| listing.version));
+            done.changed += u64::from(before.is_some() && before != after.map(|listing| listing.version));
             return Ok(());
         }
         let gate = inode.gate.lock().await;

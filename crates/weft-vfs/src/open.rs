@@ -61,8 +61,7 @@ impl Vfs {
                 content.closed(object.generation());
                 std::mem::take(&mut content.unrecorded)
             };
-            if unrecorded && let Err(error) = object.commit()
-            {
+            if unrecorded && let Err(error) = object.commit() {
                 tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }
         }

@@ -80,9 +80,8 @@ impl Vfs {
         let inode = &handle.inode;
         // The first byte that is not here decides: what lies before it was brought by another body.
         let missing = offset + object.available(offset);
-        let bringing = |arrival: &crate::arrival::Arrival| {
-            Arc::ptr_eq(&arrival.object, object) && arrival.will_bring(missing)
-        };
+        let bringing =
+            |arrival: &crate::arrival::Arrival| Arc::ptr_eq(&arrival.object, object) && arrival.will_bring(missing);
         let arrival = match inode.arrival(bringing) {
             Some(arrival) => arrival,
             None => {

@@ -37,14 +37,7 @@ impl Through {
         Through { version: parking_lot::Mutex::new(version), flow: tokio::sync::Mutex::default() }
     }
 
-    pub(crate) async fn read(
-        &self,
-        vfs: &Vfs,
-        call: &Call,
-        inode: &Inode,
-        offset: u64,
-        size: usize,
-    ) -> Result<Bytes> {
+    pub(crate) async fn read(&self, vfs: &Vfs, call: &Call, inode: &Inode, offset: u64, size: usize) -> Result<Bytes> {
         let mut flow = self.flow.lock().await;
         let end = offset + size as u64;
         if offset < flow.window_start || offset > flow.window_end() + SKIP_BYTES || flow.body.is_none() {

@@ -121,6 +121,11 @@ impl Vfs {
         self.troubles.recent()
     }
 
+    /// What is shown where: the name in the mount's root (none when it is the whole mount) and the source.
+    pub fn bindings(&self) -> impl Iterator<Item = (Option<&Name>, &str)> {
+        self.namespace.all().iter().map(|bound| (bound.name.as_ref(), bound.source.as_str()))
+    }
+
     /// Handles open and inodes in memory.
     pub fn in_use(&self) -> (usize, usize) {
         (self.handles.count(), self.inodes.count())

@@ -1,3 +1,61 @@
-//! The weft program.
+//! The weft program: verbs, configuration, and `wire_up`, the one place that knows every room.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+mod cmd;
+mod config;
+mod daemon;
+mod exit;
+mod output;
+mod ready;
+mod site;
+mod wire_up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Called, Cli, Verb};
+use exit::{Failure, Outcome};
+use output::say;
+
+fn main() -> ExitCode {
+    let cli = match cli::by_name(std::env::args_os().collect()) {
+        Ok(Called::Weft(args)) => Cli::parse_from(args),
+        Ok(Called::Nothing) => return ExitCode::SUCCESS,
+        Err(sentence) => return fail(&Failure::usage(sentence), false),
+    };
+    let json = cli.json;
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail(&failure, json),
+    }
+}
+
+fn run(cli: Cli) -> Outcome {
+    let json = cli.json;
+    match cli.verb {
+        Verb::Mount(args) => cmd::mount::run(&args, json),
+        Verb::Umount { dir, lazy } => cmd::umount::run(&dir, lazy, json),
+        Verb::Status { dir } => cmd::status::run(dir.as_deref(), json),
+        Verb::Ls { weft, all, paths } => cmd::ls::run(weft, all, &paths, json),
+        Verb::Rm { weft, recursive, paths } => cmd::rm::run(weft, recursive, &paths, json),
+        Verb::Reload { recursive, paths } => cmd::reload::run(recursive, &paths, json),
+        Verb::Why { path } => cmd::why::run(&path, json),
+        Verb::Config { verb } => cmd::config::run(verb, json),
+        Verb::Demo => cmd::demo::run(),
+        Verb::Doctor => cmd::doctor::run(json),
+        Verb::Completions { shell } => cmd::definition::completions(shell),
+        Verb::Man { dir } => cmd::definition::man(dir.as_deref()),
+    }
+}
+
+fn fail(failure: &Failure, json: bool) -> ExitCode {
+    if json {
+        let object = serde_json::json!({ "error": { "code": failure.exit.word(), "sentence": failure.sentence } });
+        say!("{object}");
+    } else {
+        eprintln!("weft: {}", failure.sentence);
+    }
+    ExitCode::from(failure.exit as u8)
+}

@@ -116,6 +116,9 @@ impl Tree {
         let What::File(content) = &mut self.node_mut(number).what else { panic!("only a file takes bytes") };
         *content = bytes;
         self.touch(number);
+        // The listing tells the file's size and time, so it is another one now.
+        let dir = self.node_mut(number).parent;
+        self.touch(dir);
     }
 
     pub(super) fn touch(&mut self, number: u64) {

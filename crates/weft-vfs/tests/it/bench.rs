@@ -1,0 +1,131 @@
+//! A mount without a kernel: what every test starts from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+use weft_remote::fake::{Fake, Promise};
+use weft_remote::{Call, Caller, Name};
+use weft_store::{Store, StoreOptions};
+use weft_vfs::{
+    Binding, Freshness, HandleId, Looked, NodeId, Notices, Opened, Policies, Stat, Vfs, VfsError, VfsOptions,
+};
+
+pub const USER: Caller = Caller { uid: 1000, gid: 1000, pid: 1 };
+
+/// A fake remote, a store in a temporary directory and a file system over them.
+pub struct Bench {
+    pub fake: Fake,
+    pub vfs: Arc<Vfs>,
+    dir: TempDir,
+    freshness: Freshness,
+}
+
+impl Bench {
+    /// A fake with `a/b/hello.txt`, whose answers last an hour, under the default policy.
+    pub fn new() -> Bench {
+        Bench::with(Freshness::Http)
+    }
+
+    pub fn with(freshness: Freshness) -> Bench {
+        let fake = Fake::new();
+        fake.dir("a/b");
+        fake.file("a/b/hello.txt", "hello");
+        fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::from_secs(3600)));
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let vfs = build(&fake, &dir, freshness, true);
+        Bench { fake, vfs, dir, freshness }
+    }
+
+    /// The same store and fake under a new file system, as after a remount.
+    pub fn remount(self) -> Bench {
+        let Bench { fake, vfs, dir, freshness } = self;
+        vfs.store().flush().expect("the store flushes");
+        wait_dropped(vfs);
+        let vfs = build(&fake, &dir, freshness, true);
+        Bench { fake, vfs, dir, freshness }
+    }
+
+    pub fn call(&self) -> Call {
+        Call::within(USER, Duration::from_secs(20))
+    }
+
+    pub async fn lookup(&self, parent: NodeId, name: &str) -> Result<Looked, VfsError> {
+        self.vfs.clone().lookup(self.call(), parent, name.as_bytes().to_vec()).await
+    }
+
+    /// Follows a path from the root, as the kernel would.
+    pub async fn walk(&self, path: &str) -> Result<Stat, VfsError> {
+        let mut stat = self.vfs.clone().stat(self.call(), NodeId::ROOT, None).await?;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            match self.lookup(stat.node, name).await? {
+                Looked::Entry { stat: found, .. } => stat = found,
+                Looked::Absent { .. } => return Err(VfsError::NotFound),
+            }
+        }
+        Ok(stat)
+    }
+
+    pub async fn open(&self, path: &str) -> Result<Opened, VfsError> {
+        let stat = self.walk(path).await?;
+        self.vfs.clone().open(self.call(), stat.node).await
+    }
+
+    pub async fn read_at(&self, handle: HandleId, offset: u64, size: usize) -> Result<Bytes, VfsError> {
+        self.vfs.clone().read(self.call(), handle, offset, size).await
+    }
+
+    /// Reads a whole file as `cat` would.
+    pub async fn cat(&self, path: &str) -> Result<Vec<u8>, VfsError> {
+        let handle = self.open(path).await?.handle;
+        let content = self.drain(handle).await;
+        self.vfs.close(handle);
+        content
+    }
+
+    pub async fn drain(&self, handle: HandleId) -> Result<Vec<u8>, VfsError> {
+        let mut content = Vec::new();
+        loop {
+            let bytes = self.read_at(handle, content.len() as u64, 128 << 10).await?;
+            if bytes.is_empty() {
+                return Ok(content);
+            }
+            content.extend_from_slice(&bytes);
+        }
+    }
+
+    pub async fn list(&self, path: &str) -> Result<Vec<String>, VfsError> {
+        let node = self.walk(path).await?.node;
+        let snapshot = self.vfs.clone().open_directory(self.call(), node).await?;
+        let rows = (0..snapshot.len()).filter_map(|index| snapshot.get(index));
+        Ok(rows.map(|row| String::from_utf8_lossy(row.name).into_owned()).collect())
+    }
+}
+
+pub fn names(path: &str) -> Vec<Name> {
+    path.split('/').filter(|name| !name.is_empty()).map(|name| Name::new(name).expect("a good name")).collect()
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+fn build(fake: &Fake, dir: &TempDir, freshness: Freshness, named: bool) -> Arc<Vfs> {
+    let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
+    let name = named.then(|| Name::new("fake").expect("a good name"));
+    let binding = Binding { name, source: "fake".to_string(), remote: Arc::new(fake.clone()) };
+    let options = VfsOptions { policies: Policies::new(freshness, Vec::new()), ..VfsOptions::default() };
+    Vfs::new(store, vec![binding], options, Notices::nowhere(), Handle::current()).expect("a file system")
+}
+
+/// The store's lock is free when the last task that holds the file system has ended.
+fn wait_dropped(vfs: Arc<Vfs>) {
+    let weak = Arc::downgrade(vfs.store());
+    drop(vfs);
+    while weak.upgrade().is_some() {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,146 @@
+//! Reading.
+
+use std::time::Duration;
+
+use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Validator};
+use weft_vfs::{Freshness, VfsError};
+
+use crate::bench::{Bench, pattern};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_is_fetched_once_and_is_there_after_a_remount() {
+    let bench = Bench::new();
+    for _ in 0..3 {
+        assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    }
+    assert_eq!(bench.fake.counts().fetch, 1);
+    let bench = bench.remount();
+    bench.fake.reset_counts();
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    assert_eq!(bench.fake.counts().calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_body_of_a_lookup_serves_the_open_that_follows() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.along = true);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    let counts = bench.fake.counts();
+    assert_eq!((counts.lookup, counts.fetch), (3, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_are_read_while_they_arrive() {
+    let bench = Bench::new();
+    let content = pattern(600_000);
+    bench.fake.file("slow", content.clone());
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Stall { after: 300_000, gate: gate.clone() }).on(Operation::Fetch));
+    let handle = bench.open("fake/slow").await.expect("an open file").handle;
+    let first = bench.read_at(handle, 0, 100_000).await.expect("the first bytes");
+    assert_eq!(first, content[..100_000]);
+    let rest = bench.read_at(handle, 250_000, 200_000);
+    let (rest, ()) = tokio::join!(rest, async {
+        gate.arrived(1).await;
+        gate.open();
+    });
+    assert_eq!(rest.expect("bytes from both sides of the stall"), content[250_000..450_000]);
+    assert_eq!(bench.drain(handle).await.expect("all"), content);
+    assert_eq!(bench.fake.counts().fetch, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_reads_of_a_large_file_fetch_ranges_and_leave_it_held_in_part() {
+    let bench = Bench::new();
+    let content = pattern(40 << 20);
+    bench.fake.file("large", content.clone());
+    // The whole body stalls at once: what is read can only come by range.
+    let gate = Gate::new();
+    let stall = Order::of(Fault::Stall { after: 65_536, gate: gate.clone() }).on(Operation::Fetch).times(1);
+    bench.fake.order(stall);
+    let handle = bench.open("fake/large").await.expect("an open file").handle;
+    for offset in [30 << 20, 11 << 20, (40 << 20) - 100, 20_000_001] {
+        let bytes = bench.read_at(handle, offset as u64, 5000).await.expect("bytes");
+        assert_eq!(bytes, content[offset..(offset + 5000).min(content.len())], "at {offset}");
+    }
+    let fetched = bench.fake.counts().content_bytes;
+    assert!(fetched < 4 << 20, "{fetched} bytes were fetched for 20,000");
+    gate.open();
+    assert_eq!(bench.drain(handle).await.expect("all"), content);
+    bench.vfs.close(handle);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_file_is_one_version() {
+    let bench = Bench::with(Freshness::Always);
+    let old = pattern(20 << 20);
+    bench.fake.file("f", old.clone());
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Stall { after: 65_536, gate }).on(Operation::Fetch).times(1));
+    let handle = bench.open("fake/f").await.expect("an open file").handle;
+    assert_eq!(bench.read_at(handle, 0, 1000).await.expect("old bytes"), old[..1000]);
+    bench.fake.set("f", vec![9; 20 << 20]);
+    let late = bench.read_at(handle, 15 << 20, 1000).await;
+    assert!(matches!(late, Err(VfsError::Changed)), "never bytes of another version: {late:?}");
+    assert_eq!(bench.read_at(handle, 10, 1000).await.expect("old bytes"), old[10..1010]);
+    let new = bench.cat("fake/f").await.expect("the new version at the next open");
+    assert_eq!(new, vec![9; 20 << 20]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unchanged_file_keeps_its_pages_and_a_changed_one_does_not() {
+    let bench = Bench::with(Freshness::Always);
+    bench.fake.file("f", "one");
+    let first = bench.open("fake/f").await.expect("an open file");
+    assert!(!first.keep_pages);
+    bench.vfs.close(first.handle);
+    let again = bench.open("fake/f").await.expect("an open file");
+    assert!(again.keep_pages && !again.bypass_pages);
+    bench.fake.set("f", "two");
+    let changed = bench.open("fake/f").await.expect("an open file");
+    assert!(!changed.keep_pages && changed.bypass_pages, "the old version is still open");
+    assert_eq!(bench.drain(again.handle).await.expect("old"), b"one");
+    assert_eq!(bench.drain(changed.handle).await.expect("new"), b"two");
+    bench.vfs.close(again.handle);
+    bench.vfs.close(changed.handle);
+    let last = bench.open("fake/f").await.expect("an open file");
+    assert!(!last.bypass_pages);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_complete_large_file_is_offered_to_the_kernel_and_a_small_one_is_not() {
+    let bench = Bench::new();
+    bench.fake.file("large", pattern(1 << 20));
+    bench.cat("fake/large").await.expect("content");
+    bench.cat("fake/a/b/hello.txt").await.expect("content");
+    assert!(bench.open("fake/large").await.expect("an open file").backing.is_some());
+    assert!(bench.open("fake/a/b/hello.txt").await.expect("an open file").backing.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_without_validator_is_served_and_kept_for_its_lease() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.validator = Validator::None);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    assert_eq!(bench.fake.counts().fetch, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_user_may_see_is_not_shown_to_another() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.audience = weft_remote::Audience::Only { uid: 1 });
+    assert!(matches!(bench.cat("fake/a/b/hello.txt").await, Err(VfsError::Denied)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_lease_is_asked_about_again() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.promise = Promise::Breakable(Duration::from_secs(3600)));
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    bench.fake.set("a/b/hello.txt", "other");
+    // The event travels by itself; until it has arrived the old content is right by its lease.
+    while bench.cat("fake/a/b/hello.txt").await.expect("content") != b"other" {
+        tokio::task::yield_now().await;
+    }
+}

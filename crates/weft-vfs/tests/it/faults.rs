@@ -1,0 +1,115 @@
+//! What happens when the remote misbehaves.
+
+use std::time::Duration;
+
+use weft_remote::fake::{Fault, Gate, Operation, Order, Promise};
+use weft_remote::{Call, RemoteError};
+use weft_vfs::{Freshness, VfsError};
+
+use crate::bench::{Bench, USER, pattern};
+
+fn unreachable() -> Fault {
+    Fault::Error(RemoteError::Unreachable { detail: "fake".to_string() })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_body_is_an_error_and_never_kept() {
+    let bench = Bench::new();
+    bench.fake.file("f", pattern(100_000));
+    bench.fake.order(Order::of(Fault::CutShort { after: 50_000 }).on(Operation::Fetch).times(1));
+    let cut = bench.cat("fake/f").await;
+    assert!(matches!(cut, Err(VfsError::Remote(RemoteError::Damaged { .. }))), "{cut:?}");
+    let bench = bench.remount();
+    assert_eq!(bench.cat("fake/f").await.expect("whole at the next try"), pattern(100_000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_under_the_reader_is_an_error_on_the_open_file() {
+    let bench = Bench::new();
+    bench.fake.file("f", pattern(100_000));
+    let to = bytes::Bytes::from_static(b"something else");
+    bench.fake.order(Order::of(Fault::ChangeUnderReader { after: 32_768, to }).on(Operation::Fetch).times(1));
+    let read = bench.cat("fake/f").await;
+    assert!(matches!(read, Err(VfsError::Changed)), "{read:?}");
+    assert_eq!(bench.cat("fake/f").await.expect("the new version"), b"something else");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_remote_that_never_answers_is_given_up_at_the_deadline() {
+    let bench = Bench::new();
+    bench.fake.order(Order::of(Fault::Delay(Gate::new())).on(Operation::Lookup));
+    let call = Call::within(USER, Duration::ZERO);
+    let dir = bench.walk("fake").await.expect("the binding").node;
+    let looked = bench.vfs.clone().lookup(call, dir, b"a".to_vec()).await;
+    assert!(looked.as_ref().is_err_and(VfsError::is_silence), "{looked:?}");
+    bench.fake.heal();
+    bench.walk("fake/a").await.expect("nothing is left behind");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_cached_is_served_when_the_source_is_silent() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.promise = Promise::Spent);
+    bench.list("fake/a/b").await.expect("a listing");
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    bench.fake.order(unreachable());
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("stale content"), b"hello");
+    assert_eq!(bench.list("fake/a/b").await.expect("a stale listing"), ["hello.txt"]);
+    assert!(bench.vfs.figures().served_stale > 0);
+    let unknown = bench.walk("fake/a/b/never-seen").await;
+    assert!(unknown.as_ref().is_err_and(VfsError::is_silence), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn always_means_never_stale() {
+    let bench = Bench::with(Freshness::Always);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    bench.fake.order(unreachable());
+    let read = bench.cat("fake/a/b/hello.txt").await;
+    assert!(read.as_ref().is_err_and(VfsError::is_silence), "{read:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_of_the_source_does_not_replace_what_is_cached() {
+    let bench = Bench::with(Freshness::Always);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    bench.fake.order(Fault::Error(RemoteError::Failed { detail: "500".to_string() }));
+    assert!(bench.cat("fake/a/b/hello.txt").await.is_err());
+    bench.fake.heal();
+    bench.fake.reset_counts();
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    assert_eq!(bench.fake.counts().fetch, 0, "checked, not fetched again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_gone_is_gone() {
+    let bench = Bench::with(Freshness::Always);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    bench.fake.remove("a/b/hello.txt");
+    assert!(matches!(bench.cat("fake/a/b/hello.txt").await, Err(VfsError::NotFound)));
+    assert!(bench.list("fake/a/b").await.expect("a listing").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_readers_of_one_missing_file_ask_once() {
+    let bench = std::sync::Arc::new(Bench::new());
+    bench.fake.file("f", pattern(300_000));
+    let node = bench.walk("fake/f").await.expect("the file").node;
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::Fetch));
+    let readers: Vec<_> = (0..20)
+        .map(|_| {
+            let bench = bench.clone();
+            tokio::spawn(async move {
+                let opened = bench.vfs.clone().open(bench.call(), node).await?;
+                bench.drain(opened.handle).await
+            })
+        })
+        .collect();
+    gate.arrived(1).await;
+    gate.open();
+    for reader in readers {
+        assert_eq!(reader.await.expect("no panic").expect("content"), pattern(300_000));
+    }
+    assert_eq!(bench.fake.counts().fetch, 1);
+}

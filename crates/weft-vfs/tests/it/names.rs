@@ -1,0 +1,154 @@
+//! Lookups and listings.
+
+use std::time::Duration;
+
+use weft_remote::Completeness;
+use weft_remote::fake::{Promise, Quality};
+use weft_vfs::{Freshness, Looked, NodeId, VfsError};
+
+use crate::bench::Bench;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_root_holds_the_bindings_and_asks_nobody() {
+    let bench = Bench::new();
+    assert_eq!(bench.list("").await.expect("a listing"), ["fake"]);
+    assert!(matches!(bench.lookup(NodeId::ROOT, ".git").await, Ok(Looked::Absent { .. })));
+    bench.walk("fake").await.expect("the binding is there");
+    assert_eq!(bench.fake.counts().calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_is_asked_once_within_its_lease() {
+    let bench = Bench::new();
+    for _ in 0..3 {
+        let stat = bench.walk("fake/a/b/hello.txt").await.expect("the file is there");
+        assert_eq!(stat.size, 5);
+        assert!(!stat.ttl.is_zero(), "the kernel may keep it");
+    }
+    assert_eq!(bench.fake.counts().lookup, 3, "a, b and hello.txt");
+    let bench = bench.remount();
+    bench.walk("fake/a/b/hello.txt").await.expect("the file is there");
+    assert_eq!(bench.fake.counts().lookup, 3, "nor after a remount");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn absence_has_a_lease_too() {
+    let bench = Bench::new();
+    let dir = bench.walk("fake/a").await.expect("a directory").node;
+    for _ in 0..3 {
+        match bench.lookup(dir, "missing").await.expect("an answer") {
+            Looked::Absent { ttl } => assert!(!ttl.is_zero()),
+            Looked::Entry { .. } => panic!("there is no such file"),
+        }
+    }
+    assert_eq!(bench.fake.counts().lookup, 2, "a once, missing once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_complete_listing_answers_for_what_it_lacks_and_a_partial_one_does_not() {
+    let bench = Bench::new();
+    assert_eq!(bench.list("fake/a/b").await.expect("a listing"), ["hello.txt"]);
+    bench.fake.reset_counts();
+    assert!(matches!(bench.walk("fake/a/b/missing").await, Err(VfsError::NotFound)));
+    assert_eq!(bench.fake.counts().calls(), 0);
+
+    bench.fake.completeness("a", Completeness::Partial);
+    bench.fake.file("a/hidden", "x");
+    bench.fake.hide("a/hidden");
+    assert_eq!(bench.list("fake/a").await.expect("a listing"), ["b"]);
+    bench.fake.reset_counts();
+    assert_eq!(bench.cat("fake/a/hidden").await.expect("it is there when asked for"), b"x");
+    assert_eq!(bench.fake.counts().lookup, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_with_attributes_spares_asking_file_by_file() {
+    let bench = Bench::new();
+    for i in 0..250 {
+        bench.fake.file(format!("many/f{i:03}"), format!("content {i}"));
+    }
+    let names = bench.list("fake/many").await.expect("a listing");
+    assert_eq!(names.len(), 250);
+    assert_eq!(bench.fake.counts().entries, 3, "three pages of a hundred");
+    bench.fake.reset_counts();
+    for name in &names {
+        bench.walk(&format!("fake/many/{name}")).await.expect("it is listed");
+    }
+    assert_eq!(bench.fake.counts().calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rounded_size_is_made_exact_before_it_is_shown() {
+    let bench = Bench::new();
+    bench.fake.file("r/big", vec![7; 5000]);
+    bench.fake.adjust(|terms| terms.listing = Quality::Rounded);
+    bench.list("fake/r").await.expect("a listing");
+    assert_eq!(bench.walk("fake/r/big").await.expect("the file").size, 5000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_listing_drops_what_is_gone_and_shows_what_is_new() {
+    let bench = Bench::with(Freshness::Always);
+    bench.fake.file("d/old", "1");
+    bench.fake.file("d/stays", "2");
+    assert_eq!(bench.list("fake/d").await.expect("a listing"), ["old", "stays"]);
+    bench.fake.remove("d/old");
+    bench.fake.file("d/new", "3");
+    assert_eq!(bench.list("fake/d").await.expect("a listing"), ["new", "stays"]);
+    assert!(matches!(bench.walk("fake/d/old").await, Err(VfsError::NotFound)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_that_contradicts_what_is_known_wins() {
+    let bench = Bench::with(Freshness::Ttl(Duration::from_secs(3600)));
+    bench.fake.file("d/f", "one");
+    bench.list("fake/d").await.expect("a listing");
+    assert_eq!(bench.cat("fake/d/f").await.expect("content"), b"one");
+    bench.fake.set("d/f", "two and more");
+    bench.vfs.reload(&crate::bench::names("fake/d"), false, crate::bench::USER).await.expect("a reload");
+    assert_eq!(bench.walk("fake/d/f").await.expect("the file").size, 12);
+    assert_eq!(bench.cat("fake/d/f").await.expect("content"), b"two and more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spent_lease_is_checked_at_the_use_and_not_at_the_lookup() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.promise = Promise::Spent);
+    let first = bench.walk("fake/a/b/hello.txt").await.expect("the file");
+    bench.fake.reset_counts();
+    let Looked::Entry { stat, ttl } =
+        bench.lookup(bench.walk("fake/a/b").await.expect("a directory").node, "hello.txt").await.expect("an answer")
+    else {
+        panic!("the file is there");
+    };
+    assert_eq!(stat.node, first.node);
+    assert!(ttl.is_zero() && stat.ttl.is_zero(), "the kernel must ask at each use");
+    assert_eq!(bench.fake.counts().lookup, 0);
+    bench.vfs.clone().stat(bench.call(), stat.node, None).await.expect("attributes");
+    assert_eq!(bench.fake.counts().calls(), 1, "one check");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_cannot_be_are_answered_without_asking() {
+    let bench = Bench::new();
+    let dir = bench.walk("fake").await.expect("the binding").node;
+    assert!(matches!(bench.lookup(dir, &"x".repeat(256)).await, Err(VfsError::NameTooLong)));
+    let file = bench.walk("fake/a/b/hello.txt").await.expect("the file").node;
+    assert!(matches!(bench.lookup(file, "x").await, Err(VfsError::NotADirectory)));
+    assert!(matches!(bench.vfs.clone().open(bench.call(), dir).await, Err(VfsError::IsADirectory)));
+    assert!(matches!(bench.vfs.clone().stat(bench.call(), NodeId(77), None).await, Err(VfsError::Stale)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_of_a_directory_comes_along_with_its_lookup() {
+    let bench = Bench::new();
+    let page = weft_remote::Name::new("index.html").expect("a good name");
+    bench.fake.file("site/index.html", "<a href=x>x</a>");
+    bench.fake.file("site/x", "target");
+    bench.fake.page("site", &page);
+    bench.fake.adjust(|terms| terms.along = true);
+    assert_eq!(bench.list("fake/site").await.expect("a listing"), ["index.html", "x"]);
+    assert_eq!(bench.cat("fake/site/index.html").await.expect("the page"), b"<a href=x>x</a>");
+    let counts = bench.fake.counts();
+    assert_eq!((counts.lookup, counts.entries, counts.fetch), (1, 0, 0), "one request for all of it");
+}

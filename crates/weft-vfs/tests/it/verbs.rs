@@ -1,0 +1,65 @@
+//! What the verbs ask.
+
+use weft_remote::Caller;
+use weft_vfs::{Cached, Freshness, VfsError};
+
+use crate::bench::{Bench, USER, names, pattern};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_tell_what_is_cached() {
+    let bench = Bench::new();
+    bench.fake.file("d/one", "1");
+    bench.fake.file("d/two", "22");
+    bench.list("fake/d").await.expect("a listing");
+    bench.cat("fake/d/two").await.expect("content");
+    bench.vfs.store().flush().expect("a flush");
+    let infos = bench.vfs.names(&names("fake/d")).expect("names");
+    let seen: Vec<_> = infos.iter().map(|i| (i.name.to_string(), i.cached, i.size)).collect();
+    assert_eq!(seen, [("one".to_string(), Cached::No, Some(1)), ("two".to_string(), Cached::Whole, Some(2))]);
+    assert!(matches!(bench.vfs.names(&names("fake/never")), Err(VfsError::NotFound)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removal_drops_content_keeps_the_name_and_respects_the_owner() {
+    let bench = Bench::new();
+    bench.fake.file("d/f", pattern(5000));
+    bench.list("fake/d").await.expect("a listing");
+    bench.cat("fake/d/f").await.expect("content");
+    let path = names("fake/d/f");
+    assert!(matches!(bench.vfs.remove(&path, false, USER.uid + 1), Err(VfsError::Denied)));
+    assert!(matches!(bench.vfs.remove(&names("fake/d"), false, USER.uid), Err(VfsError::IsADirectory)));
+    let removed = bench.vfs.remove(&names("fake"), true, USER.uid).expect("removed");
+    assert_eq!(removed.files, 1);
+    assert!(removed.bytes >= 5000, "{} bytes on disk", removed.bytes);
+    assert_eq!(bench.vfs.names(&path).expect("the name is still known")[0].cached, Cached::No);
+    bench.fake.reset_counts();
+    assert_eq!(bench.cat("fake/d/f").await.expect("fetched again"), pattern(5000));
+    assert_eq!(bench.fake.counts().fetch, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn manual_means_until_reload() {
+    let bench = Bench::with(Freshness::Manual);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    bench.fake.set("a/b/hello.txt", "new");
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    let done = bench.vfs.reload(&names("fake/a/b/hello.txt"), false, USER).await.expect("a reload");
+    assert_eq!((done.checked, done.changed), (1, 1));
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"new");
+    let again = bench.vfs.reload(&names("fake"), true, Caller::DAEMON).await.expect("a reload");
+    assert_eq!((again.changed, again.failed), (0, 0));
+    assert!(again.checked >= 1, "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn why_tells_source_version_and_what_happens_next() {
+    let bench = Bench::new();
+    bench.cat("fake/a/b/hello.txt").await.expect("content");
+    bench.vfs.store().flush().expect("a flush");
+    let why = bench.vfs.why(&names("fake/a/b/hello.txt")).expect("an explanation");
+    let fact = |key: &str| why.facts.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
+    assert_eq!(fact("cached").as_deref(), Some("whole, 5 bytes"));
+    assert_eq!(fact("policy").as_deref(), Some("freshness = http"));
+    assert!(fact("version").is_some_and(|v| v.ends_with("(strong)")));
+    assert!(fact("next").is_some_and(|next| next.starts_with("served from the cache")));
+}

@@ -1,0 +1,284 @@
+//! The command line: one definition for parsing, `--help`, man pages and completions.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::exit;
+
+/// A network file system: one mount, and every remote tree has a name in it.
+#[derive(Debug, Parser)]
+#[command(name = "weft", version, after_help = exit::HELP, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Print the result (or the error) as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Mount remote trees on a directory
+    #[command(override_usage = "weft mount [OPTIONS] [SOURCE] <DIR>", after_help = MOUNT_EXAMPLES)]
+    Mount(MountArgs),
+    /// Take a mount away
+    #[command(after_help = "Examples:\n  weft umount ~/weft\n  weft umount --lazy ~/weft   even while files are open")]
+    Umount {
+        /// The mount point
+        dir: PathBuf,
+        /// Take it away at once and let open files be closed later
+        #[arg(long)]
+        lazy: bool,
+    },
+    /// Show mounts and how they are
+    #[command(after_help = "Examples:\n  weft status            all mounts of yours\n  weft status ~/weft --json")]
+    Status {
+        /// A mount point, or anything in a mount
+        dir: Option<PathBuf>,
+    },
+    /// List names that are known to exist remotely (also as `lsw`)
+    #[command(after_help = LS_EXAMPLES)]
+    Ls {
+        /// Ask weft what it knows, not the kernel
+        #[arg(short = 'w', long = "weft")]
+        weft: bool,
+        /// Also what is cached already
+        #[arg(short, long)]
+        all: bool,
+        /// Directories or files in a mount
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Drop content from the cache, never from the remote (also as `rmw`)
+    #[command(
+        after_help = "Examples:\n  rmw ~/weft/web/example.org/index.html\n  weft rm -w -r ~/weft/web/example.org"
+    )]
+    Rm {
+        /// Remove from weft's cache; without it there is nothing that weft would remove
+        #[arg(short = 'w', long = "weft")]
+        weft: bool,
+        /// Directories with everything below them
+        #[arg(short, long)]
+        recursive: bool,
+        /// Directories or files in a mount
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Ask the source now whether files have changed
+    #[command(
+        after_help = "Examples:\n  weft reload ~/weft/web/example.org/index.html\n  weft reload -r ~/weft/web/example.org"
+    )]
+    Reload {
+        /// Directories with everything below them
+        #[arg(short, long)]
+        recursive: bool,
+        /// Directories or files in a mount
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Tell where a file comes from, how long it is trusted, and what was the matter with it
+    #[command(
+        after_help = "Examples:\n  weft why ~/weft/web/example.org/index.html\n  weft why --json ~/weft/web/example.org"
+    )]
+    Why {
+        /// A file or directory in a mount
+        path: PathBuf,
+    },
+    /// Check or show the configuration
+    Config {
+        /// What to do
+        #[command(subcommand)]
+        verb: ConfigVerb,
+    },
+    /// A tour of one minute: mounts in a temporary folder, reads, stops the server, reads again
+    #[command(after_help = "Examples:\n  weft demo")]
+    Demo,
+    /// Check this machine and say what to type
+    #[command(after_help = "Examples:\n  weft doctor\n  weft doctor --json")]
+    Doctor,
+    /// Print completions for a shell
+    #[command(after_help = "Examples:\n  weft completions bash > ~/.local/share/bash-completion/completions/weft")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page, or write all of them into a folder
+    #[command(after_help = "Examples:\n  weft man | man -l -\n  weft man /usr/local/share/man/man1")]
+    Man {
+        /// The folder
+        dir: Option<PathBuf>,
+    },
+}
+
+/// What `weft mount` takes.
+#[derive(Args, Clone, Debug)]
+pub struct MountArgs {
+    /// What to mount (nothing: everything; web; web:HOST/PATH), and where
+    #[arg(value_names = ["SOURCE", "DIR"], num_args = 1..=2, required = true)]
+    pub source_and_dir: Vec<OsString>,
+    /// Keep the cache here
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    /// Read this configuration file alone
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Mount options, separated by commas
+    #[arg(short = 'o', value_name = "OPTS")]
+    pub options: Vec<String>,
+    /// Stay in the foreground and log to the terminal
+    #[arg(long)]
+    pub foreground: bool,
+    /// Report on standard output when the tree is usable: for the process that has started this one
+    #[arg(long, value_enum, hide = true)]
+    pub ready: Option<ReadyOn>,
+}
+
+/// Where a daemon reports that the tree is usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReadyOn {
+    /// A line of JSON on standard output, which is a pipe.
+    Stdout,
+}
+
+/// What `weft config` does.
+#[derive(Debug, Subcommand)]
+pub enum ConfigVerb {
+    /// Check a file, or those that would be read
+    #[command(after_help = "Examples:\n  weft config check\n  weft config check ./weft.toml")]
+    Check {
+        /// The file
+        file: Option<PathBuf>,
+    },
+    /// Show what the configuration comes to
+    #[command(after_help = "Examples:\n  weft config show --json")]
+    Show {
+        /// This file alone
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+}
+
+/// What the program is asked, by the name it is called under.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Called {
+    /// The arguments of `weft`.
+    Weft(Vec<OsString>),
+    /// By mount(8), only to see whether it would work (`-f`): nothing is done.
+    Nothing,
+}
+
+/// Turns the names `lsw`, `rmw`, `mount.weft` and `mount.fuse.weft` into arguments of `weft`.
+///
+/// # Errors
+/// A sentence when mount(8) is not what called the mount helper.
+pub fn by_name(args: Vec<OsString>) -> Result<Called, String> {
+    let mut args = args.into_iter();
+    let program = args.next().unwrap_or_default();
+    let name = Path::new(&program).file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let with = |words: &[&str]| words.iter().map(OsString::from).chain(args.clone()).collect();
+    match name {
+        "lsw" => Ok(Called::Weft(with(&["weft", "ls", "-w"]))),
+        "rmw" => Ok(Called::Weft(with(&["weft", "rm", "-w"]))),
+        "mount.weft" | "mount.fuse.weft" => helper(args.collect()),
+        _ => Ok(Called::Weft(with(&["weft"]))),
+    }
+}
+
+/// Arguments as mount(8) gives them to a helper: `SOURCE DIR [-sfnv] [-N namespace] [-o OPTIONS] [-t TYPE]`.
+fn helper(args: Vec<OsString>) -> Result<Called, String> {
+    const USAGE: &str = "usage: mount.weft SOURCE DIR [-o OPTIONS]; it is called by mount(8)";
+    let mut places = Vec::new();
+    let mut weft: Vec<OsString> = ["weft", "mount"].iter().map(OsString::from).collect();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("-o") => weft.extend([arg, args.next().ok_or(USAGE)?]),
+            Some("-t" | "-N") => drop(args.next()),
+            Some(flags) if flags.len() > 1 && flags.starts_with('-') => match flags {
+                _ if !flags[1..].chars().all(|flag| "sfnv".contains(flag)) => return Err(USAGE.to_owned()),
+                _ if flags.contains('f') => return Ok(Called::Nothing),
+                _ => {}
+            },
+            _ => places.push(arg),
+        }
+    }
+    match places.len() {
+        2 => {
+            weft.push(OsString::from("--"));
+            weft.extend(places);
+            Ok(Called::Weft(weft))
+        }
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+const MOUNT_EXAMPLES: &str = "\
+Examples:
+  weft mount ~/weft                        everything: web sites are in ~/weft/web/HOST/...
+  weft mount web:example.org/docs ~/docs   one tree
+  weft mount -o deadline=5s,freshness=manual ~/weft
+
+Options for -o:
+  allow_other          other users may use the mount (needs user_allow_other in /etc/fuse.conf)
+  cache=DIR            as --cache
+  config=FILE          as --config
+  freshness=POLICY     manual, ttl=10m, http (the default) or always
+  deadline=TIME        longest wait for a remote (30s)
+  foreground           as --foreground
+  noexec               programs on the mount cannot be run
+  ro,nosuid,nodev      true in any case; what else fstab(5) knows is ignored
+
+Returns when the tree is usable, or fails and says why.";
+const LS_EXAMPLES: &str = "\
+Examples:
+  lsw ~/weft/web/example.org        what is known to be there and not cached yet
+  weft ls -w --all ~/weft/web       everything that is known
+
+The first column names the kind and marks what is cached: [web] not cached, [web+] in part, [web*] cached.";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn other_names_are_verbs() {
+        let called = |line: &str| by_name(words(line)).expect("good");
+        assert_eq!(called("/usr/bin/lsw a"), Called::Weft(words("weft ls -w a")));
+        assert_eq!(called("rmw -r a"), Called::Weft(words("weft rm -w -r a")));
+        assert_eq!(called("weft status"), Called::Weft(words("weft status")));
+        let mounted = Called::Weft(words("weft mount -o rw,user -- weft /mnt"));
+        assert_eq!(called("/sbin/mount.weft weft /mnt -o rw,user"), mounted);
+        assert_eq!(called("mount.fuse.weft weft /mnt -n -o rw,user -t fuse.weft"), mounted);
+        assert_eq!(called("mount.weft weft /mnt -f"), Called::Nothing);
+        for line in ["mount.weft weft", "mount.weft", "mount.weft a b c", "mount.weft a b -q", "mount.weft a b -o"] {
+            assert!(by_name(words(line)).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_optional() {
+        let parse = |line: &str| match Cli::try_parse_from(words(line)).expect("good").verb {
+            Verb::Mount(args) => args.source_and_dir,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(parse("weft mount /mnt"), words("/mnt"));
+        assert_eq!(parse("weft mount web /mnt -o ro"), words("web /mnt"));
+        assert!(Cli::try_parse_from(words("weft mount")).is_err());
+        assert!(Cli::try_parse_from(words("weft mount a b c")).is_err());
+    }
+}

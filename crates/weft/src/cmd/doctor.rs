@@ -1,0 +1,145 @@
+//! `weft doctor`: checks this machine and says what to type.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::config::{Environment, Given, MountOptions, Source, resolve};
+use crate::exit::{Failure, Outcome};
+use crate::output::say;
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    state: State,
+    /// What was seen, and what to type where something is to be done.
+    sentence: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Good,
+    /// Works, but less well.
+    Lesser,
+    Bad,
+}
+
+/// Looks at everything.
+///
+/// # Errors
+/// When something keeps `weft mount` from working.
+pub fn run(json: bool) -> Outcome {
+    let environment = Environment::of_this_process();
+    let findings = vec![
+        device(),
+        fusermount(&environment),
+        allow_other(&environment),
+        cache(&environment),
+        passthrough(&environment),
+    ];
+    if json {
+        say!("{}", serde_json::to_string(&findings).expect("plain data"));
+    } else {
+        for Finding { name, state, sentence } in &findings {
+            let state = match state {
+                State::Good => "good  ",
+                State::Lesser => "lesser",
+                State::Bad => "BAD   ",
+            };
+            say!("{state}  {name:<16}  {sentence}");
+        }
+    }
+    match findings.iter().any(|finding| finding.state == State::Bad) {
+        true => Err(Failure::failed("weft cannot mount on this machine yet; see the lines marked BAD")),
+        false => Ok(()),
+    }
+}
+
+/// The path of a program in `$PATH`, or where fuse3 puts it.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(["/usr/bin", "/bin", "/usr/local/bin"].map(PathBuf::from));
+    dirs.map(|dir| dir.join(name)).find(|program| program.is_file())
+}
+
+fn device() -> Finding {
+    let name = "/dev/fuse";
+    match OpenOptions::new().read(true).write(true).open(name) {
+        Ok(_) => Finding { name, state: State::Good, sentence: "can be opened".to_owned() },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let sentence = "missing: type `sudo modprobe fuse`; a container needs `--device /dev/fuse`".to_owned();
+            Finding { name, state: State::Bad, sentence }
+        }
+        Err(error) => {
+            let sentence = format!("{error}: type `sudo chmod 666 /dev/fuse`, as Debian has it");
+            Finding { name, state: State::Bad, sentence }
+        }
+    }
+}
+
+fn fusermount(environment: &Environment) -> Finding {
+    let name = "fusermount3";
+    match (find_program(name), environment.uid) {
+        (Some(program), _) => Finding { name, state: State::Good, sentence: format!("is {}", program.display()) },
+        (None, 0) => Finding { name, state: State::Good, sentence: "missing, and not needed by root".to_owned() },
+        (None, _) => Finding { name, state: State::Bad, sentence: "missing: type `sudo apt install fuse3`".to_owned() },
+    }
+}
+
+fn allow_other(environment: &Environment) -> Finding {
+    let name = "user_allow_other";
+    let text = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    let set = text.lines().any(|line| line.trim() == "user_allow_other");
+    let (state, sentence) = match (set, environment.uid) {
+        (true, _) => (State::Good, "set: -o allow_other works for every user"),
+        (false, 0) => (State::Good, "not set, and not needed by root"),
+        (false, _) => (
+            State::Lesser,
+            "not set, so -o allow_other is root's alone: type `echo user_allow_other | sudo tee -a /etc/fuse.conf`",
+        ),
+    };
+    Finding { name, state, sentence: sentence.to_owned() }
+}
+
+fn cache(environment: &Environment) -> Finding {
+    let name = "cache folder";
+    let given = Given {
+        source: Source::Everything,
+        mountpoint: PathBuf::from("/"),
+        cache: None,
+        config: None,
+        options: MountOptions::default(),
+    };
+    let dir = match resolve(given, environment) {
+        Ok(resolved) => resolved.cache_dir,
+        Err(error) => {
+            return Finding { name, state: State::Bad, sentence: format!("the configuration is wrong: {error}") };
+        }
+    };
+    // What does not exist yet is made in the nearest folder above it that does.
+    let there = dir.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
+    match rustix::fs::access(there, rustix::fs::Access::WRITE_OK) {
+        Ok(()) => Finding { name, state: State::Good, sentence: format!("{} can be written", dir.display()) },
+        Err(error) => {
+            let sentence = format!("{}: {error}; give another one with --cache", dir.display());
+            Finding { name, state: State::Bad, sentence }
+        }
+    }
+}
+
+/// Large cached files can be read past the daemon since Linux 6.9, by processes with CAP_SYS_ADMIN.
+fn passthrough(environment: &Environment) -> Finding {
+    let name = "passthrough";
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let (state, sentence) = match (version >= (6, 9), environment.uid) {
+        (true, 0) => (State::Good, format!("Linux {release} has it, if built with CONFIG_FUSE_PASSTHROUGH")),
+        (true, _) => (State::Lesser, format!("Linux {release} has it, for mounts made by root only")),
+        (false, _) => (State::Lesser, format!("Linux {release} is too old (6.9 has it): large files are read slower")),
+    };
+    Finding { name, state, sentence }
+}

@@ -1,0 +1,68 @@
+//! The verbs, one file each.
+
+pub mod config;
+pub mod definition;
+pub mod demo;
+pub mod doctor;
+pub mod ls;
+pub mod mount;
+pub mod reload;
+pub mod rm;
+pub mod status;
+pub mod umount;
+pub mod why;
+
+use std::path::Path;
+
+use weft_control::{Located, find_for_path};
+
+use crate::config::Environment;
+use crate::exit::{Failure, Outcome};
+
+/// The daemon whose mount `path` lies in.
+fn find(path: &Path) -> Outcome<Located> {
+    find_for_path(&Environment::of_this_process().socket_dir(), path).map_err(Failure::from)
+}
+
+/// One result for several paths: each is tried, and the first failure decides how the verb ends. The others are
+/// told on standard error.
+fn for_each<T>(paths: &[std::path::PathBuf], mut act: impl FnMut(&Path) -> Outcome<T>) -> (Vec<T>, Outcome) {
+    let mut done = Vec::new();
+    let mut first_failure = None;
+    for path in paths {
+        match act(path) {
+            Ok(result) => done.push(result),
+            Err(failure) => match first_failure {
+                None => first_failure = Some(failure),
+                Some(_) => eprintln!("weft: {}", failure.sentence),
+            },
+        }
+    }
+    (done, first_failure.map_or(Ok(()), Err))
+}
+
+/// Bytes for people: `1.2 MiB`.
+fn show_bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_in_a_fitting_unit() {
+        assert_eq!(show_bytes(0), "0 B");
+        assert_eq!(show_bytes(1023), "1023 B");
+        assert_eq!(show_bytes(1536), "1.5 KiB");
+        assert_eq!(show_bytes(1 << 30), "1.0 GiB");
+        assert_eq!(show_bytes(u64::MAX), "16777216.0 TiB");
+    }
+}

@@ -1,0 +1,71 @@
+//! `weft status`.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use weft_control::{Status, daemons};
+
+use super::{find, show_bytes};
+use crate::config::Environment;
+use crate::exit::Outcome;
+use crate::output::say;
+
+/// Shows the mount that `dir` lies in, or all mounts. With `--json`: one object for one mount, a list for all.
+///
+/// # Errors
+/// When `dir` is in no mount.
+pub fn run(dir: Option<&Path>, json: bool) -> Outcome {
+    if let Some(dir) = dir {
+        let status = find(dir)?.client.status()?;
+        match json {
+            true => say!("{}", serde_json::to_string(&status).expect("plain data")),
+            false => show(&status),
+        }
+        return Ok(());
+    }
+    let live = daemons(&Environment::of_this_process().socket_dir());
+    // A daemon may end, or refuse another user, between the greeting and the question.
+    let all: Vec<Status> = live.into_iter().filter_map(|(mut client, _)| client.status().ok()).collect();
+    if json {
+        say!("{}", serde_json::to_string(&all).expect("plain data"));
+        return Ok(());
+    }
+    if all.is_empty() {
+        say!("no weft mounts; `weft mount DIR` makes one");
+    }
+    all.iter().for_each(show);
+    Ok(())
+}
+
+fn show(status: &Status) {
+    let source = if status.source.is_empty() { "everything" } else { &status.source };
+    say!("{} on {}", source, status.mountpoint);
+    say!("  daemon     {} (weft {}), up {}", status.daemon_pid, status.version, show_time(status.uptime_s));
+    say!("  cache      {}", status.cache_dir);
+    let figures = &status.figures;
+    say!(
+        "  holds      {} of {} files, {} names known",
+        show_bytes(figures.object_bytes),
+        figures.objects,
+        figures.names
+    );
+    say!("  asked      {} requests, {} received", figures.requests, show_bytes(figures.received_bytes));
+    say!("  served     {} hits, {} misses", figures.hits, figures.misses);
+    for binding in &status.bindings {
+        say!("  {:<10} {} {}", binding.path.to_string(), binding.kind, binding.state);
+    }
+    for trouble in &status.troubles {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(trouble.at_unix_s);
+        let ago = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
+        say!("  trouble    {} ago: {}", show_time(ago), trouble.sentence);
+    }
+}
+
+fn show_time(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}

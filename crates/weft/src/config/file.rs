@@ -1,0 +1,359 @@
+//! Reading a configuration file. Every mistake is reported with its line, the value and what is allowed.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::{Freshness, Settings, TreeRule, nearest, parse_duration, parse_freshness};
+
+/// What is wrong with a configuration file: all of it, in the order of the lines.
+#[derive(Debug)]
+pub struct FileError {
+    /// The file.
+    pub path: PathBuf,
+    /// Line (from 1, 0 where it concerns the whole file) and sentence.
+    pub mistakes: Vec<(usize, String)>,
+}
+
+impl std::error::Error for FileError {}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, (line, sentence)) in self.mistakes.iter().enumerate() {
+            let end_of_previous = if nth == 0 { "" } else { "\n" };
+            match line {
+                0 => write!(f, "{end_of_previous}{}: {sentence}", self.path.display())?,
+                _ => write!(f, "{end_of_previous}{}:{line}: {sentence}", self.path.display())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a file. Paths in it that are relative are relative to its folder.
+///
+/// # Errors
+/// Every mistake at once; a file that cannot be read is one.
+pub fn load_file(path: &Path) -> Result<Settings, FileError> {
+    let of_file = |sentence: String| FileError { path: path.to_owned(), mistakes: vec![(0, sentence)] };
+    let length = std::fs::metadata(path).map_err(|error| of_file(error.to_string()))?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(of_file(format!("longer than {FILE_BYTES_MAX} bytes")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| of_file(error.to_string()))?;
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Settings, FileError> {
+    let mut reader = Reader { text, folder: path.parent().unwrap_or(Path::new("/")).to_owned(), mistakes: Vec::new() };
+    let settings = match DeTable::parse(text) {
+        Ok(table) => reader.file(table.get_ref()),
+        Err(error) => {
+            let at = error.span().unwrap_or(0..0);
+            reader.mistake(at, format!("not TOML: {}", error.message().trim_end()));
+            Settings::default()
+        }
+    };
+    let mut mistakes = reader.mistakes;
+    mistakes.sort();
+    if mistakes.is_empty() { Ok(settings) } else { Err(FileError { path: path.to_owned(), mistakes }) }
+}
+
+/// Goes through the tables of a file and gathers mistakes.
+struct Reader<'a> {
+    text: &'a str,
+    folder: PathBuf,
+    mistakes: Vec<(usize, String)>,
+}
+
+type Value<'v> = Spanned<DeValue<'v>>;
+
+impl Reader<'_> {
+    fn file(&mut self, table: &DeTable<'_>) -> Settings {
+        let mut settings = Settings::default();
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "mount" => self.each(value, "mount", MOUNT_KEYS, |reader, key, value| match key {
+                    "deadline" => settings.deadline = reader.time(key, value, SHORTEST_DEADLINE),
+                    "allow_other" => settings.allow_other = reader.boolean(key, value),
+                    "threads" => settings.threads = reader.number(key, value, 1..=256),
+                    _ => settings.freshness = reader.freshness(value),
+                }),
+                "cache" => self.each(value, "cache", CACHE_KEYS, |reader, key, value| {
+                    settings.cache_dir = reader.path(key, value);
+                }),
+                "web" => self.each(value, "web", WEB_KEYS, |reader, key, value| reader.web(&mut settings, key, value)),
+                "tree" => settings.trees = self.trees(value),
+                other => self.unknown(key, other, "", TABLES),
+            }
+        }
+        settings
+    }
+
+    fn web(&mut self, settings: &mut Settings, key: &str, value: &Value<'_>) {
+        let web = &mut settings.web;
+        match key {
+            "probe_names" => web.probe_names = self.texts(key, value),
+            "probe_names_extra" => web.probe_names_extra = self.texts(key, value).unwrap_or_default(),
+            "ca_file" => web.ca_file = self.path(key, value),
+            "user_agent" => web.user_agent = self.user_agent(value),
+            "connections_per_host" => web.connections_per_host = self.number(key, value, 1..=256),
+            "redirects_max" => web.redirects_max = self.number(key, value, 0..=100),
+            "heuristic_min" => web.heuristic_min = self.time(key, value, Duration::ZERO),
+            "heuristic_max" => web.heuristic_max = self.time(key, value, Duration::ZERO),
+            "absence_time" => web.absence_time = self.time(key, value, Duration::ZERO),
+            "connect_timeout" => web.connect_timeout = self.time(key, value, SHORTEST_DEADLINE),
+            "stall_timeout" => web.stall_timeout = self.time(key, value, SHORTEST_DEADLINE),
+            _ => web.down_time = self.time(key, value, Duration::ZERO),
+        }
+    }
+
+    fn trees(&mut self, value: &Value<'_>) -> Vec<TreeRule> {
+        let DeValue::Array(tables) = value.get_ref() else {
+            self.mistake(value.span(), "`tree` is a list of tables: write each as [[tree]]".to_owned());
+            return Vec::new();
+        };
+        let mut rules = Vec::new();
+        for table in tables.iter() {
+            let (mut path, mut freshness) = (None, None);
+            let mut whole = true;
+            self.each(table, "tree", TREE_KEYS, |reader, key, value| match key {
+                "path" => {
+                    path = reader.tree_path(value);
+                    whole &= path.is_some();
+                }
+                _ => {
+                    freshness = reader.freshness(value);
+                    whole &= freshness.is_some();
+                }
+            });
+            match (path, freshness) {
+                (Some(path), Some(freshness)) => rules.push(TreeRule { path, freshness }),
+                _ if whole => {
+                    let sentence = "a [[tree]] needs a `path` and a `freshness`".to_owned();
+                    self.mistake(table.span(), sentence);
+                }
+                _ => {}
+            }
+        }
+        rules
+    }
+
+    /// Hands each known key of a table to `take` and reports the others.
+    fn each(
+        &mut self,
+        value: &Value<'_>,
+        name: &str,
+        known: &[&str],
+        mut take: impl FnMut(&mut Self, &str, &Value<'_>),
+    ) {
+        let DeValue::Table(table) = value.get_ref() else {
+            self.mistake(value.span(), format!("`{name}` is a table: write it as [{name}]"));
+            return;
+        };
+        for (key, value) in table {
+            let text = key.get_ref().as_ref();
+            if known.contains(&text) {
+                take(self, text, value);
+            } else {
+                self.unknown(key, text, name, known);
+            }
+        }
+    }
+
+    fn unknown(&mut self, key: &Spanned<DeString<'_>>, text: &str, table: &str, known: &[&str]) {
+        let place = if table.is_empty() { String::new() } else { format!(" in [{table}]") };
+        let rest = match nearest(text, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are {}", known.join(", ")),
+        };
+        self.mistake(key.span(), format!("unknown key `{text}`{place}: {rest}"));
+    }
+
+    fn time(&mut self, key: &str, value: &Value<'_>, shortest: Duration) -> Option<Duration> {
+        let text = self.text_of(key, value, "a time in quotes, as in \"30s\", \"10m\", \"2h\" or \"1d\"")?;
+        match parse_duration(&text) {
+            Ok(time) if time >= shortest => Some(time),
+            Ok(_) => self.refuse(value, format!("`{key}` = \"{text}\" is too short: at least {shortest:?}")),
+            Err(sentence) => self.refuse(value, format!("`{key}`: {sentence}")),
+        }
+    }
+
+    fn boolean(&mut self, key: &str, value: &Value<'_>) -> Option<bool> {
+        match value.get_ref() {
+            DeValue::Boolean(value) => Some(*value),
+            _ => self.wrong_type(key, value, "true or false"),
+        }
+    }
+
+    fn number(&mut self, key: &str, value: &Value<'_>, allowed: std::ops::RangeInclusive<usize>) -> Option<usize> {
+        let bounds = format!("a whole number from {} to {}", allowed.start(), allowed.end());
+        let DeValue::Integer(number) = value.get_ref() else { return self.wrong_type(key, value, &bounds) };
+        match usize::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) if allowed.contains(&number) => Some(number),
+            _ => self.refuse(value, format!("`{key}` = {}: {bounds} is allowed", number.as_str())),
+        }
+    }
+
+    fn freshness(&mut self, value: &Value<'_>) -> Option<Freshness> {
+        let text = self.text_of("freshness", value, "\"manual\", \"ttl=10m\", \"http\" or \"always\"")?;
+        match parse_freshness(&text) {
+            Ok(freshness) => Some(freshness),
+            Err(sentence) => self.refuse(value, sentence),
+        }
+    }
+
+    fn path(&mut self, key: &str, value: &Value<'_>) -> Option<PathBuf> {
+        let text = self.text_of(key, value, "a path in quotes")?;
+        if text.is_empty() {
+            return self.refuse(value, format!("`{key}` is empty: a path is needed"));
+        }
+        if text.starts_with('~') {
+            return self.refuse(value, format!("`{key}` = \"{text}\": ~ is not understood here, write the whole path"));
+        }
+        Some(self.folder.join(text))
+    }
+
+    fn tree_path(&mut self, value: &Value<'_>) -> Option<String> {
+        let text = self.text_of("path", value, "a path below the mount, as in \"web/example.org/docs\"")?;
+        let path = text.trim_end_matches('/');
+        if path.is_empty() || path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            let allowed = "a path below the mount's root without a leading slash, . or .., as in \"web/example.org\"";
+            return self.refuse(value, format!("`path` = \"{text}\": {allowed} is allowed"));
+        }
+        Some(path.to_owned())
+    }
+
+    fn user_agent(&mut self, value: &Value<'_>) -> Option<String> {
+        let text = self.text_of("user_agent", value, "a text in quotes")?;
+        if text.is_empty() || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return self
+                .refuse(value, format!("`user_agent` = \"{text}\": printable ASCII is allowed, and not nothing"));
+        }
+        Some(text)
+    }
+
+    fn texts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
+        const WANTED: &str = "a list of names in quotes, as in [\".cache\", \"tmp*\"]";
+        let DeValue::Array(items) = value.get_ref() else { return self.wrong_type(key, value, WANTED) };
+        items.iter().map(|item| self.text_of(key, item, WANTED)).collect()
+    }
+
+    fn text_of(&mut self, key: &str, value: &Value<'_>, wanted: &str) -> Option<String> {
+        match value.get_ref() {
+            DeValue::String(text) => Some(text.as_ref().to_owned()),
+            _ => self.wrong_type(key, value, wanted),
+        }
+    }
+
+    fn wrong_type<T>(&mut self, key: &str, value: &Value<'_>, wanted: &str) -> Option<T> {
+        let found = self.text.get(value.span()).unwrap_or_default().trim();
+        let found: String = found.chars().take(SHOWN_CHARS_MAX).collect();
+        self.refuse(value, format!("`{key}` = {found}: {wanted} is needed"))
+    }
+
+    fn refuse<T>(&mut self, value: &Value<'_>, sentence: String) -> Option<T> {
+        self.mistake(value.span(), sentence);
+        None
+    }
+
+    fn mistake(&mut self, at: Range<usize>, sentence: String) {
+        let before = self.text.as_bytes().get(..at.start).unwrap_or_default();
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        self.mistakes.push((line, sentence));
+    }
+}
+
+const TABLES: &[&str] = &["mount", "cache", "web", "tree"];
+const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "freshness"];
+const CACHE_KEYS: &[&str] = &["dir"];
+const WEB_KEYS: &[&str] = &[
+    "probe_names",
+    "probe_names_extra",
+    "ca_file",
+    "user_agent",
+    "connections_per_host",
+    "redirects_max",
+    "heuristic_min",
+    "heuristic_max",
+    "absence_time",
+    "connect_timeout",
+    "stall_timeout",
+    "down_time",
+];
+const TREE_KEYS: &[&str] = &["path", "freshness"];
+/// Longest configuration file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// How much of a wrong value is shown.
+const SHOWN_CHARS_MAX: usize = 60;
+/// Shorter waits would fail everything.
+const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, FileError> {
+        parse(Path::new("/etc/weft/weft.toml"), text)
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let text = "[mount]\ndeadline = \"10s\"\nallow_other = true\nthreads = 4\nfreshness = \"http\"\n\
+            [cache]\ndir = \"cache\"\n\
+            [web]\nprobe_names_extra = [\".cache\"]\nconnections_per_host = 0x10\nheuristic_min = \"60s\"\n\
+            [[tree]]\npath = \"web/example.org/docs/\"\nfreshness = \"ttl=10m\"\n\
+            [[tree]]\npath = \"web\"\nfreshness = \"manual\"\n";
+        let settings = read(text).expect("good");
+        assert_eq!(settings.deadline, Some(Duration::from_secs(10)));
+        assert_eq!(settings.allow_other, Some(true));
+        assert_eq!(settings.cache_dir.as_deref(), Some(Path::new("/etc/weft/cache")));
+        assert_eq!(settings.web.connections_per_host, Some(16));
+        assert_eq!(settings.web.probe_names_extra, [".cache"]);
+        assert_eq!(settings.trees.len(), 2);
+        assert_eq!(settings.trees[0].path, "web/example.org/docs");
+        assert_eq!(settings.trees[1].freshness, Freshness::Manual);
+        assert_eq!(read("").expect("good"), Settings::default());
+    }
+
+    #[test]
+    fn every_mistake_names_its_line_and_what_is_allowed() {
+        let cases = [
+            ("[mount]\ndedline = \"1s\"", 2, "did you mean `deadline`?"),
+            ("\n[mounts]\n", 2, "did you mean `mount`?"),
+            ("[cache]\nbanana = 1", 2, "there are dir"),
+            ("[mount]\n\ndeadline = 30", 3, "`deadline` = 30: a time in quotes"),
+            ("[mount]\ndeadline = \"30\"", 2, "a whole number and a unit"),
+            ("[mount]\ndeadline = \"0s\"", 2, "too short"),
+            ("[mount]\nthreads = 0", 2, "from 1 to 256"),
+            ("[mount]\nthreads = -1", 2, "from 1 to 256"),
+            ("[mount]\nallow_other = \"yes\"", 2, "true or false"),
+            ("[mount]\nfreshness = \"soon\"", 2, "no freshness"),
+            ("mount = 7", 1, "write it as [mount]"),
+            ("[tree]\npath = \"web\"", 1, "[[tree]]"),
+            ("[[tree]]\npath = \"web\"", 1, "needs a `path` and a `freshness`"),
+            ("[[tree]]\npath = \"/web\"\nfreshness = \"http\"", 2, "without a leading slash"),
+            ("[web]\nprobe_names = \".git\"", 2, "a list of names"),
+            ("[web]\nuser_agent = \"a\\nb\"", 2, "printable ASCII"),
+            ("[cache]\ndir = \"~/x\"", 2, "whole path"),
+            ("[mount\n", 1, "not TOML"),
+        ];
+        for (text, line, wanted) in cases {
+            let error = read(text).expect_err(text);
+            assert_eq!(error.mistakes.len(), 1, "{text}: {error}");
+            assert_eq!(error.mistakes[0].0, line, "{text}: {error}");
+            let shown = error.to_string();
+            assert!(shown.starts_with("/etc/weft/weft.toml:") && shown.contains(wanted), "{text}: {shown}");
+        }
+    }
+
+    #[test]
+    fn all_mistakes_come_at_once() {
+        let error = read("[web]\nx = 1\n[mount]\ny = 2\n").expect_err("two");
+        assert_eq!(error.mistakes.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 4]);
+    }
+}

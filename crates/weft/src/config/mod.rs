@@ -1,0 +1,22 @@
+//! Configuration: what the files and the command line say, and what that comes to.
+//!
+//! Two steps: a file becomes a [`Settings`] (typed, nothing filled in), and the settings of all files, the mount
+//! options and the command line become one [`Resolved`]. Nothing below this crate reads a file or the environment.
+
+mod duration;
+mod file;
+mod freshness;
+mod nearest;
+mod options;
+mod resolved;
+mod settings;
+mod source;
+
+pub use duration::{parse_duration, show_duration};
+pub use file::{FileError, load_file};
+pub use freshness::{Freshness, parse_freshness, show_freshness};
+pub use nearest::nearest;
+pub use options::{MountOptions, parse_options};
+pub use resolved::{Environment, Given, Resolved, TreeRule, files_sought, resolve};
+pub use settings::{Settings, WebSettings};
+pub use source::Source;

@@ -1,0 +1,113 @@
+//! Mount options: `-o ro,allow_other,cache=DIR`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Freshness, nearest, parse_duration, parse_freshness};
+
+/// What the options say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountOptions {
+    /// `allow_other`.
+    pub allow_other: Option<bool>,
+    /// `noexec`.
+    pub noexec: bool,
+    /// `cache=DIR`.
+    pub cache: Option<PathBuf>,
+    /// `config=FILE`.
+    pub config: Option<PathBuf>,
+    /// `freshness=POLICY`.
+    pub freshness: Option<Freshness>,
+    /// `deadline=TIME`.
+    pub deadline: Option<Duration>,
+    /// `foreground`.
+    pub foreground: bool,
+}
+
+/// Reads options separated by commas; later ones win.
+///
+/// # Errors
+/// A sentence about the first one that is wrong.
+pub fn parse_options(text: &str) -> Result<MountOptions, String> {
+    let mut options = MountOptions::default();
+    for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        match (name, value) {
+            ("allow_other", None) => options.allow_other = Some(true),
+            ("noexec", None) => options.noexec = true,
+            ("exec", None) => options.noexec = false,
+            ("foreground", None) => options.foreground = true,
+            ("cache", Some(dir)) if !dir.is_empty() => options.cache = Some(PathBuf::from(dir)),
+            ("config", Some(file)) if !file.is_empty() => options.config = Some(PathBuf::from(file)),
+            ("freshness", Some(policy)) => options.freshness = Some(parse_freshness(policy)?),
+            ("deadline", Some(time)) => options.deadline = Some(parse_duration(time)?),
+            ("suid" | "dev", None) => {
+                return Err(format!("option `{option}`: weft always mounts nosuid,nodev"));
+            }
+            (_, None) if AS_IS.contains(&name) || OF_FSTAB.contains(&name) => {}
+            ("comment", Some(_)) => {}
+            _ if name.starts_with("x-") => {}
+            _ => return Err(wrong(option, name)),
+        }
+    }
+    Ok(options)
+}
+
+fn wrong(option: &str, name: &str) -> String {
+    if WITH_VALUE.contains(&name) {
+        return format!("option `{option}` needs a value: {name}=...");
+    }
+    if ALONE.contains(&name) || AS_IS.contains(&name) || OF_FSTAB.contains(&name) {
+        return format!("option `{option}` takes no value");
+    }
+    let known = ALONE.iter().chain(WITH_VALUE).chain(AS_IS).copied();
+    match nearest(name, known) {
+        Some(near) => format!("unknown option `{option}`: did you mean `{near}`?"),
+        None => format!("unknown option `{option}`: there are {} and {}=", ALONE.join(", "), WITH_VALUE.join("=, ")),
+    }
+}
+
+const ALONE: &[&str] = &["allow_other", "noexec", "exec", "foreground"];
+const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "deadline"];
+/// True of every mount of weft, or without meaning for one; `rw` since mount(8) adds it unasked.
+const AS_IS: &[&str] =
+    &["ro", "rw", "nosuid", "nodev", "defaults", "atime", "noatime", "nodiratime", "relatime", "lazytime"];
+/// For mount(8) and systemd, not for file systems (fstab(5), mount(8), systemd.mount(5)).
+const OF_FSTAB: &[&str] = &["auto", "noauto", "user", "users", "nouser", "owner", "group", "_netdev", "nofail"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_fstab_is_read() {
+        let text = "rw,noauto,user,_netdev,nofail,x-systemd.automount,noexec,nosuid,nodev,allow_other,\
+            cache=/var/cache/x,config=/etc/x.toml,freshness=ttl=10m,deadline=5s";
+        let options = parse_options(text).expect("good");
+        assert_eq!(options.allow_other, Some(true));
+        assert!(options.noexec && !options.foreground);
+        assert_eq!(options.cache, Some(PathBuf::from("/var/cache/x")));
+        assert_eq!(options.freshness, Some(Freshness::Ttl(Duration::from_secs(600))));
+        assert_eq!(options.deadline, Some(Duration::from_secs(5)));
+        assert_eq!(parse_options("").expect("good"), MountOptions::default());
+    }
+
+    #[test]
+    fn mistakes_say_what_was_meant() {
+        let cases = [
+            ("allow_othr", "did you mean `allow_other`?"),
+            ("cache", "needs a value"),
+            ("ro=1", "takes no value"),
+            ("suid", "always mounts nosuid"),
+            ("deadline=soon", "no time"),
+            ("bananas", "there are"),
+        ];
+        for (text, wanted) in cases {
+            let error = parse_options(text).expect_err(text);
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+}

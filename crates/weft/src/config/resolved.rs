@@ -1,0 +1,237 @@
+//! What files, options and command line come to.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    FileError, Freshness, MountOptions, Settings, Source, WebSettings, load_file, show_duration, show_freshness,
+};
+
+/// Everything that a mount needs to know, each thing decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// What is mounted.
+    pub source: Source,
+    /// Where: absolute and canonical.
+    pub mountpoint: PathBuf,
+    /// Where the cache lies: absolute.
+    pub cache_dir: PathBuf,
+    /// Where the control socket goes.
+    pub socket_dir: PathBuf,
+    /// How long a request may wait for a remote.
+    pub deadline: Duration,
+    /// Whether other users may use the mount.
+    pub allow_other: bool,
+    /// Whether programs on the mount may not be run.
+    pub noexec: bool,
+    /// Threads that answer the kernel; `None` leaves it to the kernel's side.
+    pub threads: Option<usize>,
+    /// The policy of trees without a rule.
+    pub freshness: Freshness,
+    /// The settings of the web.
+    pub web: WebSettings,
+    /// Policies of trees; the longest path that fits decides, of equal ones the first.
+    pub trees: Vec<TreeRule>,
+    /// The files that were read.
+    pub files: Vec<PathBuf>,
+}
+
+/// A policy for a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeRule {
+    /// Path below the mount of everything (`web/example.org/docs`), without slashes at the ends.
+    pub path: String,
+    /// Its policy.
+    pub freshness: Freshness,
+}
+
+/// What of the process's environment matters.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// Effective user id.
+    pub uid: u32,
+    /// `$HOME`.
+    pub home: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`.
+    pub config_home: Option<PathBuf>,
+    /// `$XDG_CACHE_HOME`.
+    pub cache_home: Option<PathBuf>,
+    /// `$XDG_RUNTIME_DIR`.
+    pub runtime_dir: Option<PathBuf>,
+}
+
+/// What the command line gives.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// What is mounted.
+    pub source: Source,
+    /// Where: absolute and canonical.
+    pub mountpoint: PathBuf,
+    /// `--cache`.
+    pub cache: Option<PathBuf>,
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `-o`.
+    pub options: MountOptions,
+}
+
+impl Environment {
+    /// Of this process. Empty and relative values count as not set (XDG Base Directory Specification).
+    pub fn of_this_process() -> Environment {
+        let dir = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        Environment {
+            uid: rustix::process::geteuid().as_raw(),
+            home: dir("HOME"),
+            config_home: dir("XDG_CONFIG_HOME"),
+            cache_home: dir("XDG_CACHE_HOME"),
+            runtime_dir: dir("XDG_RUNTIME_DIR"),
+        }
+    }
+
+    /// The folder of control sockets.
+    pub fn socket_dir(&self) -> PathBuf {
+        weft_control::socket_dir(self.runtime_dir.as_deref())
+    }
+
+    fn cache_dir(&self) -> PathBuf {
+        let of_home = || self.home.as_ref().map(|home| home.join(".cache"));
+        match (self.uid, self.cache_home.clone().or_else(of_home)) {
+            (0, _) => PathBuf::from("/var/cache/weft"),
+            (_, Some(dir)) => dir.join("weft"),
+            (uid, None) => PathBuf::from(format!("/tmp/weft-cache-{uid}")),
+        }
+    }
+}
+
+/// The files that are read, the later ones winning: `--config FILE` alone, or the system's and the user's where
+/// they exist.
+pub fn files_sought(alone: Option<&Path>, environment: &Environment) -> Vec<PathBuf> {
+    if let Some(file) = alone {
+        return vec![file.to_owned()];
+    }
+    let of_home = || environment.home.as_ref().map(|home| home.join(".config"));
+    let of_user = environment.config_home.clone().or_else(of_home).map(|dir| dir.join("weft/weft.toml"));
+    let sought = [Some(PathBuf::from("/etc/weft/weft.toml")), of_user];
+    sought.into_iter().flatten().filter(|path| path.exists()).collect()
+}
+
+/// Reads the files and decides everything.
+///
+/// # Errors
+/// The mistakes of the first file that has any.
+pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, FileError> {
+    let Given { source, mountpoint, cache, config, options } = given;
+    let alone = config.or(options.config);
+    let files = files_sought(alone.as_deref(), environment);
+    let mut settings = Settings::default();
+    for file in &files {
+        settings = load_file(file)?.over(settings);
+    }
+    let cache_dir = cache.or(options.cache).or(settings.cache_dir).unwrap_or_else(|| environment.cache_dir());
+    let cache_dir = std::path::absolute(&cache_dir).unwrap_or(cache_dir);
+    Ok(Resolved {
+        source,
+        mountpoint,
+        cache_dir,
+        socket_dir: environment.socket_dir(),
+        deadline: options.deadline.or(settings.deadline).unwrap_or(DEADLINE),
+        allow_other: options.allow_other.or(settings.allow_other).unwrap_or(false),
+        noexec: options.noexec,
+        threads: settings.threads,
+        freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
+        web: settings.web,
+        trees: settings.trees,
+        files,
+    })
+}
+
+impl Resolved {
+    /// For `weft config show --json`; what nobody has set is `null`.
+    pub fn to_json(&self) -> Value {
+        let time = |time: Option<Duration>| time.map(show_duration);
+        let web = &self.web;
+        json!({
+            "files": self.files,
+            "mount": {
+                "deadline": show_duration(self.deadline),
+                "allow_other": self.allow_other,
+                "threads": self.threads,
+                "freshness": show_freshness(self.freshness),
+            },
+            "cache": { "dir": self.cache_dir },
+            "web": {
+                "probe_names": web.probe_names,
+                "probe_names_extra": web.probe_names_extra,
+                "ca_file": web.ca_file,
+                "user_agent": web.user_agent,
+                "connections_per_host": web.connections_per_host,
+                "redirects_max": web.redirects_max,
+                "heuristic_min": time(web.heuristic_min),
+                "heuristic_max": time(web.heuristic_max),
+                "absence_time": time(web.absence_time),
+                "connect_timeout": time(web.connect_timeout),
+                "stall_timeout": time(web.stall_timeout),
+                "down_time": time(web.down_time),
+            },
+            "tree": self.trees.iter().map(|rule| json!({
+                "path": rule.path,
+                "freshness": show_freshness(rule.freshness),
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// How long a request waits for a remote unless somebody says otherwise.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(options: MountOptions) -> Given {
+        Given { source: Source::Everything, mountpoint: PathBuf::from("/mnt"), cache: None, config: None, options }
+    }
+
+    #[test]
+    fn later_words_win() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let file = temp.path().join("weft/weft.toml");
+        std::fs::create_dir(file.parent().expect("a folder")).expect("made");
+        std::fs::write(&file, "[mount]\ndeadline = \"5s\"\nallow_other = true\n[cache]\ndir = \"/from/file\"\n")
+            .expect("written");
+        let environment =
+            Environment { uid: 1000, config_home: Some(temp.path().to_owned()), ..Environment::default() };
+        let from_file = resolve(given(MountOptions::default()), &environment).expect("good");
+        assert_eq!(from_file.deadline, Duration::from_secs(5));
+        assert_eq!(from_file.cache_dir, Path::new("/from/file"));
+        assert!(from_file.allow_other);
+        assert!(from_file.files.contains(&file));
+        let options = MountOptions { deadline: Some(Duration::from_secs(7)), ..MountOptions::default() };
+        let given = Given { cache: Some(PathBuf::from("/from/flag")), ..given(options) };
+        let from_options = resolve(given, &environment).expect("good");
+        assert_eq!(from_options.deadline, Duration::from_secs(7));
+        assert_eq!(from_options.cache_dir, Path::new("/from/flag"));
+    }
+
+    #[test]
+    fn defaults_need_no_file() {
+        let empty = PathBuf::from("/dev/null");
+        let alone = Given { config: Some(empty), ..given(MountOptions::default()) };
+        let home = Some(PathBuf::from("/home/u"));
+        let user = Environment { uid: 1000, home, ..Environment::default() };
+        let resolved = resolve(alone.clone(), &user).expect("good");
+        assert_eq!(resolved.cache_dir, Path::new("/home/u/.cache/weft"));
+        assert_eq!(resolved.deadline, Duration::from_secs(30));
+        assert_eq!(resolved.freshness, Freshness::Http);
+        let root = Environment { uid: 0, ..user };
+        assert_eq!(resolve(alone, &root).expect("good").cache_dir, Path::new("/var/cache/weft"));
+    }
+
+    #[test]
+    fn a_file_that_is_named_must_be_there() {
+        let missing = Given { config: Some(PathBuf::from("/nowhere/weft.toml")), ..given(MountOptions::default()) };
+        assert!(resolve(missing, &Environment::default()).is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! What can be set, typed: nothing here is filled in, `None` means that nobody said.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Freshness, TreeRule};
+
+/// The settings of one file, or of several laid over each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `[mount] deadline`: how long a request may wait for a remote.
+    pub deadline: Option<Duration>,
+    /// `[mount] allow_other`: whether other users may use the mount.
+    pub allow_other: Option<bool>,
+    /// `[mount] threads`: threads that answer the kernel.
+    pub threads: Option<usize>,
+    /// `[mount] freshness`: the policy of trees without one of their own.
+    pub freshness: Option<Freshness>,
+    /// `[cache] dir`: where the cache lies.
+    pub cache_dir: Option<PathBuf>,
+    /// `[web]`.
+    pub web: WebSettings,
+    /// `[[tree]]`, in the order of the file.
+    pub trees: Vec<TreeRule>,
+}
+
+/// The settings of the web; `None` leaves the kind's own default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebSettings {
+    /// Names answered as absent without a request, instead of the built-in list.
+    pub probe_names: Option<Vec<String>>,
+    /// More such names.
+    pub probe_names_extra: Vec<String>,
+    /// A PEM file of certificate authorities trusted besides the system's.
+    pub ca_file: Option<PathBuf>,
+    /// What weft calls itself to servers.
+    pub user_agent: Option<String>,
+    /// Most connections to one host.
+    pub connections_per_host: Option<usize>,
+    /// Most redirects that are followed.
+    pub redirects_max: Option<usize>,
+    /// Shortest trust in an answer that does not say how long it is good for.
+    pub heuristic_min: Option<Duration>,
+    /// Longest such trust.
+    pub heuristic_max: Option<Duration>,
+    /// Trust in an absence that does not say how long it is good for.
+    pub absence_time: Option<Duration>,
+    /// Longest wait for a connection.
+    pub connect_timeout: Option<Duration>,
+    /// Longest wait for the next bytes of a body.
+    pub stall_timeout: Option<Duration>,
+    /// For how long a host that could not be reached is not tried again.
+    pub down_time: Option<Duration>,
+}
+
+impl Settings {
+    /// These settings where they say something, otherwise those `below`. Rules for trees and extra names add up,
+    /// ours first.
+    pub fn over(self, below: Settings) -> Settings {
+        Settings {
+            deadline: self.deadline.or(below.deadline),
+            allow_other: self.allow_other.or(below.allow_other),
+            threads: self.threads.or(below.threads),
+            freshness: self.freshness.or(below.freshness),
+            cache_dir: self.cache_dir.or(below.cache_dir),
+            web: self.web.over(below.web),
+            trees: [self.trees, below.trees].concat(),
+        }
+    }
+}
+
+impl WebSettings {
+    fn over(self, below: WebSettings) -> WebSettings {
+        WebSettings {
+            probe_names: self.probe_names.or(below.probe_names),
+            probe_names_extra: [self.probe_names_extra, below.probe_names_extra].concat(),
+            ca_file: self.ca_file.or(below.ca_file),
+            user_agent: self.user_agent.or(below.user_agent),
+            connections_per_host: self.connections_per_host.or(below.connections_per_host),
+            redirects_max: self.redirects_max.or(below.redirects_max),
+            heuristic_min: self.heuristic_min.or(below.heuristic_min),
+            heuristic_max: self.heuristic_max.or(below.heuristic_max),
+            absence_time: self.absence_time.or(below.absence_time),
+            connect_timeout: self.connect_timeout.or(below.connect_timeout),
+            stall_timeout: self.stall_timeout.or(below.stall_timeout),
+            down_time: self.down_time.or(below.down_time),
+        }
+    }
+}

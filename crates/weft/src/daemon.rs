@@ -1,0 +1,193 @@
+//! The daemon as the control socket sees it: translates between the verbs' words and the file system's.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use weft_control::{
+    BindingStatus, Cached, Code, Daemon, Depth, Fact, Figures, Hello, NameInfo, NameKind, PathBytes, Refusal, Reloaded,
+    Removed, Status, Trouble, Why,
+};
+use weft_remote::{Caller, FileKind, Name, RemoteError};
+use weft_vfs::{Vfs, VfsError};
+
+use crate::config::Resolved;
+
+/// A mount's daemon.
+pub struct MountDaemon {
+    vfs: Arc<Vfs>,
+    mountpoint: PathBuf,
+    cache_dir: PathBuf,
+    source: String,
+    allow_other: bool,
+    started: Instant,
+}
+
+impl MountDaemon {
+    /// The daemon of the mount that `resolved` describes.
+    pub fn new(vfs: Arc<Vfs>, resolved: &Resolved) -> MountDaemon {
+        MountDaemon {
+            vfs,
+            mountpoint: resolved.mountpoint.clone(),
+            cache_dir: resolved.cache_dir.clone(),
+            source: resolved.source.to_string(),
+            allow_other: resolved.allow_other,
+            started: Instant::now(),
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let figures = self.vfs.figures();
+        let usage = self.vfs.store().usage();
+        let misses = figures.lookups_remote + figures.opens_remote + figures.listings_remote + figures.checks_remote;
+        Figures {
+            names: usage.nodes,
+            objects: usage.objects,
+            object_bytes: usage.object_bytes,
+            requests: misses + figures.ranges_fetched,
+            received_bytes: figures.bytes_received,
+            hits: figures.lookups_local + figures.opens_local + figures.listings_local,
+            misses,
+        }
+    }
+}
+
+#[async_trait]
+impl Daemon for MountDaemon {
+    fn hello(&self) -> Hello {
+        Hello {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            daemon_pid: std::process::id(),
+            mountpoint: self.mountpoint.as_path().into(),
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    async fn status(&self, _uid: u32) -> Result<Status, Refusal> {
+        let bindings = self.vfs.bindings().map(|(name, source)| BindingStatus {
+            path: PathBytes(name.map(|name| name.as_bytes().to_vec()).unwrap_or_default()),
+            kind: source.split(':').next().unwrap_or_default().to_owned(),
+            state: "bound; each host is reached when it is used".to_owned(),
+        });
+        let troubles = self.vfs.troubles().into_iter().rev().take(Status::TROUBLES_MAX).map(|trouble| Trouble {
+            at_unix_s: trouble.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            sentence: match trouble.about.as_str() {
+                "" => trouble.text,
+                about => format!("{about}: {}", trouble.text),
+            },
+        });
+        let hello = self.hello();
+        Ok(Status {
+            version: hello.version,
+            daemon_pid: hello.daemon_pid,
+            mountpoint: hello.mountpoint,
+            source: self.source.clone(),
+            cache_dir: self.cache_dir.as_path().into(),
+            uptime_s: self.started.elapsed().as_secs(),
+            allow_other: self.allow_other,
+            bindings: bindings.collect(),
+            figures: self.figures(),
+            troubles: troubles.collect(),
+        })
+    }
+
+    async fn names(&self, path: &[u8], _uid: u32) -> Result<Vec<NameInfo>, Refusal> {
+        let infos = self.vfs.names(&names_of(path)?).map_err(|error| refusal(path, &error))?;
+        Ok(infos.into_iter().map(name_info).collect())
+    }
+
+    async fn remove(&self, path: &[u8], depth: Depth, uid: u32) -> Result<Removed, Refusal> {
+        let removed = self.vfs.remove(&names_of(path)?, depth == Depth::Below, uid);
+        let weft_vfs::Removed { files, bytes } = removed.map_err(|error| match error {
+            VfsError::IsADirectory => {
+                Refusal::new(Code::Invalid, format!("{}: is a directory; -r drops all below it", shown(path)))
+            }
+            VfsError::Denied => Refusal::new(
+                Code::Denied,
+                format!(
+                    "{}: holds content that another user brought here; only that user or root drops it",
+                    shown(path)
+                ),
+            ),
+            error => refusal(path, &error),
+        })?;
+        Ok(Removed { files, bytes })
+    }
+
+    async fn reload(&self, path: &[u8], depth: Depth, uid: u32) -> Result<Reloaded, Refusal> {
+        let caller = Caller { uid, gid: uid, pid: 0 };
+        let reloaded = self.vfs.reload(&names_of(path)?, depth == Depth::Below, caller).await;
+        let done = reloaded.map_err(|error| refusal(path, &error))?;
+        Ok(Reloaded { checked: done.checked, changed: done.changed + done.gone, failed: done.failed })
+    }
+
+    async fn why(&self, path: &[u8], _uid: u32) -> Result<Why, Refusal> {
+        let why = self.vfs.why(&names_of(path)?).map_err(|error| refusal(path, &error))?;
+        Ok(Why { facts: why.facts.into_iter().map(|(name, value)| Fact { name, value }).collect() })
+    }
+
+    async fn unmount(&self, lazy: bool) -> Result<(), Refusal> {
+        let mountpoint = self.mountpoint.clone();
+        let done = tokio::task::spawn_blocking(move || weft_fuse::unmount(&mountpoint, lazy)).await;
+        let done = done.map_err(|error| Refusal::new(Code::Failed, error.to_string()))?;
+        done.map_err(|error| {
+            let place = self.mountpoint.display();
+            if error.kind() == std::io::ErrorKind::ResourceBusy {
+                let hint = "close the files and leave the directories that are in use, or add --lazy";
+                return Refusal::new(Code::Busy, format!("{place}: in use; {hint}"));
+            }
+            Refusal::new(Code::Failed, format!("{place}: {error}"))
+        })
+    }
+}
+
+fn names_of(path: &[u8]) -> Result<Vec<Name>, Refusal> {
+    let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+    let names: Result<Vec<Name>, _> = parts.map(Name::new).collect();
+    names.map_err(|error| Refusal::new(Code::Invalid, format!("{}: {error}", shown(path))))
+}
+
+fn name_info(info: weft_vfs::NameInfo) -> NameInfo {
+    let seconds = |time: SystemTime| match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+        Err(before) => -i64::try_from(before.duration().as_secs()).unwrap_or(i64::MAX),
+    };
+    NameInfo {
+        name: PathBytes(info.name.as_bytes().to_vec()),
+        kind: match info.kind {
+            FileKind::File => NameKind::File,
+            FileKind::Directory => NameKind::Directory,
+            FileKind::Symlink => NameKind::Symlink,
+            FileKind::Unknown => NameKind::Unknown,
+        },
+        cached: match info.cached {
+            weft_vfs::Cached::Whole => Cached::Whole,
+            weft_vfs::Cached::Part => Cached::Part,
+            weft_vfs::Cached::No => Cached::No,
+        },
+        size: info.size,
+        modified_unix_s: info.modified.map(seconds),
+    }
+}
+
+fn refusal(path: &[u8], error: &VfsError) -> Refusal {
+    let code = match error {
+        VfsError::NotFound | VfsError::Stale => Code::NotFound,
+        VfsError::Remote(RemoteError::NotFound { .. }) => Code::NotFound,
+        VfsError::Denied | VfsError::Remote(RemoteError::Denied { .. }) => Code::Denied,
+        error if error.is_silence() => Code::Unreachable,
+        VfsError::Remote(RemoteError::Busy { .. }) => Code::Busy,
+        VfsError::NameTooLong | VfsError::NotADirectory | VfsError::IsADirectory => Code::Invalid,
+        _ => Code::Failed,
+    };
+    let sentence = match error {
+        VfsError::NotFound => format!("{}: not known here; a look at it with ls or cat asks the source", shown(path)),
+        error => format!("{}: {error}", shown(path)),
+    };
+    Refusal::new(code, sentence)
+}
+
+fn shown(path: &[u8]) -> String {
+    if path.is_empty() { "the mount's root".to_owned() } else { PathBytes(path.to_vec()).to_string() }
+}

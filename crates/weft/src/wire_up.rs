@@ -1,0 +1,197 @@
+//! The one place that knows every room.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+use weft_control::{Access, Server};
+use weft_fuse::Bridge;
+use weft_remote::{Name, Remote};
+use weft_store::{Store, StoreOptions};
+use weft_vfs::{Binding, Notices, Policies, Vfs, VfsOptions};
+use weft_web::{Connector, Web, WebOptions};
+
+use crate::config::{Resolved, Source, WebSettings};
+use crate::daemon::MountDaemon;
+use crate::ready::Ready;
+use crate::site::{self, Site};
+
+/// Runs the daemon of a mount: returns when it has been unmounted.
+///
+/// # Errors
+/// Whatever keeps the tree from being mounted.
+pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .thread_name("weft-worker")
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    let store = Store::open(&resolved.cache_dir, StoreOptions::default())?;
+    let (notices, receivers) = Notices::channel();
+    let binding = bind(&resolved, &store, runtime.handle())?;
+    let options = vfs_options(&resolved)?;
+    let vfs = Vfs::new(store.clone(), vec![binding], options, notices, runtime.handle().clone())?;
+
+    let access = Access { owner_uid: rustix::process::geteuid().as_raw(), allow_other: resolved.allow_other };
+    let server = {
+        let _entered = runtime.enter();
+        Server::bind(&resolved.socket_dir, access)?
+    };
+    let mounted = weft_fuse::mount(
+        Bridge::new(vfs.clone(), resolved.deadline),
+        &mount_options(&resolved),
+        receivers,
+        runtime.handle(),
+    )?;
+    let daemon = Arc::new(MountDaemon::new(vfs, &resolved));
+    runtime.spawn(server.serve(daemon.clone()));
+    runtime.spawn(unmount_on_signal(daemon));
+    ready.mounted();
+
+    let ended = mounted.wait();
+    store.flush()?;
+    runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+    ended.context("the mount ended")
+}
+
+/// The binding of what is mounted. Everything and the web alone differ only in whether the web has a name in the
+/// root; they share one cache, for the source is the same.
+fn bind(resolved: &Resolved, store: &Arc<Store>, runtime: &tokio::runtime::Handle) -> anyhow::Result<Binding> {
+    let options = web_options(&resolved.web, runtime);
+    let notes = store.notes("web");
+    let (name, source, remote): (_, _, Arc<dyn Remote>) = match &resolved.source {
+        Source::Everything => {
+            let name = Name::new("web").expect("a fixed name that Linux can hold");
+            (Some(name), "web".to_owned(), Web::new(options, notes)?)
+        }
+        Source::Web => (None, "web".to_owned(), Web::new(options, notes)?),
+        // A tree of the web has its identities in common with the web as a whole, and so its cache.
+        Source::WebTree { host, path } => {
+            (None, "web".to_owned(), Web::for_tree(&format!("{host}/{path}"), options, notes)?)
+        }
+    };
+    Ok(Binding { name, source, remote })
+}
+
+fn web_options(settings: &WebSettings, runtime: &tokio::runtime::Handle) -> WebOptions {
+    let default = WebOptions::default();
+    let mut probe_names = settings.probe_names.clone().unwrap_or(default.probe_names);
+    probe_names.extend(settings.probe_names_extra.iter().cloned());
+    WebOptions {
+        probe_names,
+        connect_timeout: settings.connect_timeout.unwrap_or(default.connect_timeout),
+        stall_timeout: settings.stall_timeout.unwrap_or(default.stall_timeout),
+        down_time: settings.down_time.unwrap_or(default.down_time),
+        connections_per_host_max: settings.connections_per_host.unwrap_or(default.connections_per_host_max),
+        redirects_max: settings.redirects_max.unwrap_or(default.redirects_max),
+        heuristic_min: settings.heuristic_min.unwrap_or(default.heuristic_min),
+        heuristic_max: settings.heuristic_max.unwrap_or(default.heuristic_max),
+        absence_time: settings.absence_time.unwrap_or(default.absence_time),
+        extra_ca: settings.ca_file.clone(),
+        user_agent: settings.user_agent.clone().unwrap_or(default.user_agent),
+        builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
+        ..default
+    }
+}
+
+/// The sample site, served in process under its reserved name.
+fn sample_site(runtime: tokio::runtime::Handle) -> Connector {
+    let site = std::sync::OnceLock::new();
+    Connector::new(move || {
+        let site: &Arc<Site> = site.get_or_init(|| Arc::new(Site::new()));
+        let (client, server) = tokio::io::duplex(PIPE_BYTES);
+        runtime.spawn(site.clone().serve(server));
+        client
+    })
+}
+
+fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
+    let mut rules = Vec::new();
+    for rule in &resolved.trees {
+        let path = match &resolved.source {
+            Source::Everything => rule.path.as_str(),
+            Source::Web => match rule.path.strip_prefix("web/") {
+                Some(path) => path,
+                None => continue,
+            },
+            // Rules name paths below the mount of everything; one about this tree counts from the tree's root.
+            source @ Source::WebTree { .. } => match rule_below(&rule.path, &source.to_string()) {
+                Some(path) => path,
+                None => continue,
+            },
+        };
+        let names: Result<Vec<Name>, _> = path.split('/').filter(|part| !part.is_empty()).map(Name::new).collect();
+        rules.push((names.with_context(|| format!("the rule for {}", rule.path))?, rule.freshness));
+    }
+    Ok(VfsOptions {
+        deadline: resolved.deadline,
+        policies: Policies::new(resolved.freshness, rules),
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        ..VfsOptions::default()
+    })
+}
+
+/// The part of a rule's path that lies inside a mounted tree (`web:host/path`): all of the tree when the rule is
+/// about something above it.
+fn rule_below<'a>(rule: &'a str, source: &str) -> Option<&'a str> {
+    let tree = source.replacen(':', "/", 1);
+    if tree == rule || tree.starts_with(&format!("{rule}/")) {
+        return Some("");
+    }
+    rule.strip_prefix(&format!("{tree}/"))
+}
+
+fn mount_options(resolved: &Resolved) -> weft_fuse::MountOptions {
+    let source = resolved.source.to_string();
+    weft_fuse::MountOptions {
+        mountpoint: resolved.mountpoint.clone(),
+        source: if source.is_empty() { "weft".to_owned() } else { source },
+        allow_other: resolved.allow_other,
+        exec: !resolved.noexec,
+        threads: resolved.threads.unwrap_or(READERS),
+    }
+}
+
+/// SIGTERM, SIGINT and SIGHUP take the mount away; what is in use keeps working until it is let go.
+async fn unmount_on_signal(daemon: Arc<MountDaemon>) {
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
+        tracing::warn!("signals cannot be heard; unmount with `weft umount`");
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    if let Err(refusal) = weft_control::Daemon::unmount(&*daemon, true).await {
+        tracing::error!(%refusal, "the mount could not be taken away");
+    }
+}
+
+/// Threads of the runtime: requests that wait cost none, so these only need to cover work on disk.
+const WORKERS: usize = 4;
+/// Threads that read kernel requests, unless the configuration says otherwise.
+const READERS: usize = 2;
+/// Bytes under way between the daemon and the sample site in it.
+const PIPE_BYTES: usize = 256 << 10;
+/// How long requests under way may take when the mount has gone.
+const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_count_from_the_root_of_the_mounted_tree() {
+        assert_eq!(rule_below("web/example.org/docs/new", "web:example.org/docs"), Some("new"));
+        assert_eq!(rule_below("web/example.org", "web:example.org/docs"), Some(""));
+        assert_eq!(rule_below("web/example.org/docs", "web:example.org/docs"), Some(""));
+        assert_eq!(rule_below("web/example.com", "web:example.org/docs"), None);
+        assert_eq!(rule_below("web/example.org/docs2", "web:example.org/docs"), None);
+    }
+}
