@@ -29,7 +29,9 @@ struct Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Asked to end, a server takes its workers along; killed, it leaves them behind.
+        let _ =
+            rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::TERM);
         let _ = self.child.wait();
     }
 }
