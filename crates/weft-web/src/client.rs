@@ -197,6 +197,9 @@ impl Client {
                 self.request(&target.authority, scheme, &target.path_and_query, conditions, lent.is_http2())?;
             match lent.send(request).await {
                 Ok(response) => {
+                    if scheme == Scheme::Https {
+                        host.learn(scheme, "a redirect led to https");
+                    }
                     host.answered(visited, &*self.notes);
                     let (parts, incoming) = response.into_parts();
                     check_headers(&url, &parts.headers)?;
@@ -231,10 +234,7 @@ impl Client {
     /// The scheme to use: as remembered; as a redirect says, unless https was seen; else found out.
     async fn scheme(&self, host: &Arc<Host>, asked: Option<Scheme>) -> Connecting<Scheme> {
         match (asked, host.memory()) {
-            (Some(Scheme::Https), _) => {
-                host.learn(Scheme::Https, "a redirect led to https");
-                return Ok(Scheme::Https);
-            }
+            (Some(Scheme::Https), _) => return Ok(Scheme::Https),
             (Some(Scheme::Http), Some(memory)) if memory.https_seen => return Ok(Scheme::Https),
             (Some(Scheme::Http), _) => return Ok(Scheme::Http),
             (None, Some(memory)) => return Ok(memory.scheme),

@@ -98,6 +98,11 @@ impl Content {
         })
     }
 
+    /// Whether names may be learnt from the bytes.
+    pub fn may_hold_names(&self) -> bool {
+        self.media != Media::Other
+    }
+
     /// The body as the content of `file`, with what the tap learns at its end.
     pub fn body(self, file: FileId, start: u64, tap: Option<Tap>) -> Body {
         Body {
@@ -225,14 +230,16 @@ pub(crate) fn origin_of(reply: &Reply, how: &str) -> Origin {
 /// What a status without usable content means for somebody who needs the file. 404 and 410 are `NotFound`.
 pub(crate) fn status_error(reply: &Reply) -> RemoteError {
     let detail = format!("{}: {}", reply.url, reply.status);
-    match reply.status.as_u16() {
-        404 | 410 => RemoteError::NotFound { detail },
+    let error = match reply.status.as_u16() {
+        404 | 410 => return RemoteError::NotFound { detail },
         401 | 403 | 407 | 451 => RemoteError::Denied { detail },
         100..=199 | 204..=206 | 300..=399 | 416 => {
             RemoteError::Damaged { detail: format!("{detail} is no answer to this request") }
         }
         _ => RemoteError::Failed { detail },
-    }
+    };
+    reply.host.failed(&error);
+    error
 }
 
 /// Whether the reply has the whole content of what was asked for.

@@ -37,15 +37,24 @@ impl Web {
             Some(Id::Root | Id::Dir(_)) => return Err(is_dir()),
             None => return Err(foreign(file)),
         };
-        let conditions = range_headers(expected, span);
-        let reply = self.client.get(call, &place, &conditions).await?;
+        let mut conditions = range_headers(expected, span);
+        let mut reply = self.client.get(call, &place, &conditions).await?;
         if reply.slashed {
             return Err(is_dir());
+        }
+        if reply.status == StatusCode::RANGE_NOT_SATISFIABLE
+            && !conditions.is_empty()
+            && past_the_end(&reply, span).is_none()
+        {
+            // Some servers do not say how long the file is, so that the whole must be asked for.
+            reply.body.drain().await;
+            conditions.clear();
+            reply = self.client.get(call, &place, &conditions).await?;
         }
         match reply.status {
             StatusCode::PARTIAL_CONTENT if !conditions.is_empty() => self.ranged(file, expected, span, reply),
             StatusCode::RANGE_NOT_SATISFIABLE if !conditions.is_empty() => {
-                past_the_end(file, expected, span, reply).await
+                nothing_there(file, expected, span, reply).await
             }
             StatusCode::PRECONDITION_FAILED => Err(changed(&reply)),
             _ if has_content(&reply) => {
@@ -110,13 +119,13 @@ fn range_headers(expected: &Version, span: Span) -> Vec<(HeaderName, HeaderValue
     headers
 }
 
-async fn past_the_end(file: &FileId, expected: &Version, span: Span, reply: Reply) -> Result<Answer<Fetched>> {
-    let total = content_range(&reply.headers).and_then(|range| range.total);
-    let Some(total) = total.filter(|total| span.start >= *total) else {
-        let error = status_error(&reply);
-        reply.body.drain().await;
-        return Err(error);
-    };
+/// The length of the file, when an unsatisfied range says that the span starts behind it.
+fn past_the_end(reply: &Reply, span: Span) -> Option<u64> {
+    content_range(&reply.headers)?.total.filter(|total| span.start >= *total)
+}
+
+async fn nothing_there(file: &FileId, expected: &Version, span: Span, reply: Reply) -> Result<Answer<Fetched>> {
+    let Some(total) = past_the_end(&reply, span) else { return Err(status_error(&reply)) };
     let told = crate::validator::version_of(&reply.headers, Some(total));
     // Such an answer often has no validator: then the expectation stands, as far as the length bears it out.
     let version = if told == Version::None { expected.clone() } else { told };

@@ -13,6 +13,7 @@ mod id;
 mod index;
 mod links;
 mod listing;
+mod lookup;
 mod name;
 mod options;
 mod pool;

@@ -267,7 +267,7 @@ mod tests {
                 && let Wanted::Part(part) = wanted_of(&name)
             {
                 let back = name_of(&part.segment, None).unwrap();
-                // `%3F` needs no second form, so a name is either the canonical one or spelt with an idle `%25`.
+                // Several names may lead to one URL (an idle `%25` for `%`); its own name is one of them.
                 prop_assert_eq!(wanted_of(&back), Wanted::Part(part));
             }
         }

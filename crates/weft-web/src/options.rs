@@ -96,12 +96,11 @@ impl WebOptions {
     }
 }
 
-/// What version control, file managers, desktops and shell prompts ask for in every directory they see.
+/// What version control, file managers, desktops, search tools and shell prompts ask for in every directory they
+/// see. `HEAD`, which git asks for as well, is not among them: served repositories have it.
 const PROBE_NAMES: &[&str] = &[
     ".git",
     ".gitignore",
-    ".gitattributes",
-    ".gitmodules",
     ".hg",
     ".svn",
     ".bzr",
@@ -109,7 +108,6 @@ const PROBE_NAMES: &[&str] = &[
     ".jj",
     ".fslckout",
     "CVS",
-    "HEAD",
     ".hidden",
     ".Trash",
     ".Trash-*",
@@ -117,8 +115,6 @@ const PROBE_NAMES: &[&str] = &[
     ".xdg-volume-info",
     ".nomedia",
     ".envrc",
-    ".env",
-    ".editorconfig",
     ".ignore",
     ".rgignore",
     ".nfs*",

@@ -12,7 +12,7 @@ use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -68,6 +68,9 @@ impl Pool {
         let io = TokioIo::new(connected.wire);
         if connected.http2 {
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .keep_alive_interval(PING_PAUSE)
+                .keep_alive_timeout(PING_PATIENCE)
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(STREAM_WINDOW * STREAMS_MAX as u32)
                 .max_header_list_size(HEADER_BYTES_MAX as u32)
@@ -208,5 +211,10 @@ const STREAMS_MAX: usize = 64;
 /// Bytes of one answer in flight on a shared connection. The connection's window holds as many as there may be
 /// answers, so that one nobody reads cannot hold up the others.
 const STREAM_WINDOW: u32 = 256 << 10;
+/// How often a shared connection with open requests shows that it lives; a dead one would take every new request
+/// along with it.
+const PING_PAUSE: Duration = Duration::from_secs(10);
+/// Longest wait for the answer to that.
+const PING_PATIENCE: Duration = Duration::from_secs(10);
 /// Idle connections older than this are not used again.
 const IDLE_MAX: Duration = Duration::from_secs(55);

@@ -148,7 +148,7 @@ async fn names_that_programs_probe_for_and_no_hosts_cost_no_request() {
     for probe in [".git", ".hidden", ".Trash-1000", "autorun.inf", "._a.html"] {
         absent(&web, &server.dir("/"), probe).await;
     }
-    for no_host in [".git", "README", "autorun.inf", "a..b", "x.y.", "HEAD"] {
+    for no_host in [".git", "README", "autorun.inf", "a..b", "x.y."] {
         absent(&web, &web.root(), no_host).await;
     }
     assert_eq!(server.paths(), Vec::<String>::new());
@@ -206,12 +206,15 @@ async fn a_page_is_found_where_its_directory_has_it() {
         "/listed/" => html(include_str!("../src/index/fixtures/nginx.html")),
         "/named/" => answer(403, &[], ""),
         "/named/index.html" => html("named"),
+        "/data/" => answer(200, &[("content-type", "application/octet-stream")], "data"),
         "/prefix" => html("<a href='prefix/x.html'>x</a> <a href='other'>o</a>"),
         _ => answer(404, &[], ""),
     })
     .await;
     let web = web();
-    for (dir, file) in [("/page/", "/page/"), ("/named/", "/named/index.html"), ("/prefix/", "/prefix")] {
+    for (dir, file) in
+        [("/page/", "/page/"), ("/named/", "/named/index.html"), ("/prefix/", "/prefix"), ("/data/", "/data/")]
+    {
         let found = find(&web, &server.dir(dir), "index.html").await.value;
         assert_eq!(found.entry.id, server.file(file));
         assert!(found.along.is_some());
@@ -224,6 +227,9 @@ async fn a_page_is_found_where_its_directory_has_it() {
         shown(&page.entries),
         [format!("index.html F {address}/prefix"), format!("x.html F {address}/prefix/x.html")]
     );
+    let (_, page, along) = list(&web, &server.dir("/data/")).await;
+    assert_eq!(shown(&page.entries), [format!("index.html F {address}/data/")]);
+    assert_eq!(read(along.unwrap().body).await.unwrap().0, b"data");
     let (_, page, along) = list(&web, &server.dir("/listed/")).await;
     assert_eq!((page.entries.len(), page.completeness), (12, Completeness::Complete));
     assert!(along.is_none());
@@ -235,6 +241,20 @@ async fn a_page_is_found_where_its_directory_has_it() {
         web.attributes(&call(), &server.dir("/none/"), &Version::None).await.unwrap_err(),
         RemoteError::NotFound { .. }
     ));
+}
+
+#[tokio::test]
+async fn a_page_too_long_to_be_held_is_listed_by_its_beginning_and_comes_along_whole() {
+    let links: String = (0..2000).map(|number| format!("<a href='f{number}.html'>f</a>\n")).collect();
+    let page = format!("<html><head><title>Index of /</title></head><body><h1>Index of /</h1>{links}");
+    let served = page.clone();
+    let server = support::Server::start(move |_| html(&served)).await;
+    let web = web_with(WebOptions { page_bytes_max: 4096, ..WebOptions::default() });
+    let (_, listed, along) = list(&web, &server.dir("/")).await;
+    assert_eq!(listed.completeness, Completeness::Partial);
+    assert!(listed.entries.len() > 100 && listed.entries.len() < 200, "{}", listed.entries.len());
+    assert_eq!(listed.entries[0].attributes.size, Figure::Exact(page.len() as u64));
+    assert_eq!(read(along.unwrap().body).await.unwrap().0, page.as_bytes());
 }
 
 #[tokio::test]

@@ -52,13 +52,18 @@ fn preformatted(list: &str) -> Option<Vec<Item>> {
     let (_, lines) = list.split_once("<hr")?;
     let lines = lines.split_once('>')?.1;
     let mut items = Vec::new();
-    for line in lines.lines().filter(|line| !line.trim().is_empty() && !line.starts_with("<hr")) {
-        let anchor = markup::Anchor::first(line)?;
+    // Names may hold line ends: an entry ends at the first one behind its link.
+    let mut rest = lines.trim_start();
+    while !rest.is_empty() && !rest.starts_with("<hr") {
+        let icon_or_link = rest.starts_with("<img") || rest.starts_with("<a href=\"");
+        let anchor = markup::Anchor::first(rest).filter(|_| icon_or_link)?;
+        let (facts, next) = anchor.rest.split_once('\n').unwrap_or((anchor.rest, ""));
+        rest = next.trim_start();
         if anchor.is_parent() {
             continue;
         }
         let (segment, is_dir) = anchor.own_segment()?;
-        let mut words = anchor.rest.split_whitespace();
+        let mut words = facts.split_whitespace();
         let time = moment::parse(&format!("{} {}", words.next()?, words.next()?))?;
         let size = words.next().and_then(markup::size).unwrap_or(Figure::Unknown);
         items.push(Item { segment, is_dir, size, modified: Figure::Rounded(time) });

@@ -14,13 +14,17 @@ pub(super) fn read(page: &str) -> Option<Index> {
         return None;
     }
     let mut items = Vec::new();
-    for line in list.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
-        let anchor = markup::Anchor::first(line).filter(|_| line.starts_with("<a href=\""))?;
+    // Names may hold line ends, so lines are no help: each entry ends at the first line end behind its link.
+    let mut rest = list.trim_start();
+    while !rest.is_empty() {
+        let anchor = markup::Anchor::first(rest).filter(|_| rest.starts_with("<a href=\""))?;
+        let (facts, next) = anchor.rest.split_once('\n').unwrap_or((anchor.rest, ""));
+        rest = next;
         if anchor.is_parent() {
             continue;
         }
         let (segment, is_dir) = anchor.own_segment()?;
-        let (time, size) = anchor.rest.trim().rsplit_once(' ')?;
+        let (time, size) = facts.trim().rsplit_once(' ')?;
         // The page does not say which zone its clock is in.
         let modified = Figure::Rounded(moment::parse(time)?);
         items.push(Item { segment, is_dir, size: markup::size(size)?, modified });

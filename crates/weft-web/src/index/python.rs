@@ -13,9 +13,14 @@ pub(super) fn read(page: &str) -> Option<Index> {
         return None;
     }
     let mut items = Vec::new();
-    for line in list.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let anchor = markup::Anchor::first(line).filter(|_| line.starts_with("<li><a href=\""))?;
-        if anchor.rest != "</li>" {
+    // Names may hold line ends, so lines are no help.
+    let mut lines = list.split("<li>");
+    if !lines.next()?.trim().is_empty() {
+        return None;
+    }
+    for line in lines {
+        let anchor = markup::Anchor::first(line).filter(|_| line.starts_with("<a href=\""))?;
+        if anchor.rest.trim_end() != "</li>" {
             return None;
         }
         let (segment, is_dir) = anchor.own_segment()?;
