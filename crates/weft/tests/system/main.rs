@@ -1,0 +1,4 @@
+//! The program as a whole: real mounts, real servers, real clients, made and used as a user would.
+
+mod reads;
+mod support;
