@@ -12,7 +12,7 @@ pub use liar::{Asked, Liar, answer, page};
 pub use mount::{Mount, Setup, weft_program};
 pub use process::{Outcome, Program, find_program, is_root, run, without};
 pub use server::{Hit, Server};
-pub use tree::{big_tree, compare, odd_names, small_tree, write_aged};
+pub use tree::{big_tree, compare, folders_in, noise, odd_names, small_tree, write_aged};
 
 /// Asserts that an operation failed with this error number, and no other.
 #[track_caller]

@@ -105,13 +105,20 @@ pub fn compare(disk: &Path, mount: &Path) {
     assert_eq!((diff.code, diff.out.as_str()), (Some(0), ""), "{diff:?}");
     // After every byte has been read every size is known exactly.
     let sizes = |root: &Path| {
-        let printed =
-            run("find", [root.as_os_str(), OsStr::new("-type"), OsStr::new("f"), OsStr::new("-printf"), OsStr::new("%s %P\\n")]);
+        let printed = run(
+            "find",
+            [root.as_os_str(), OsStr::new("-type"), OsStr::new("f"), OsStr::new("-printf"), OsStr::new("%s %P\\n")],
+        );
         let mut lines: Vec<String> = printed.lines().map(str::to_owned).collect();
         lines.sort();
         lines
     };
     assert_eq!(sizes(mount), sizes(disk));
+}
+
+/// The number of folders in a tree, itself among them.
+pub fn folders_in(root: &Path) -> usize {
+    run("find", [root.as_os_str(), OsStr::new("-type"), OsStr::new("d")]).lines().count()
 }
 
 /// Bytes without a pattern that a mistake could hide in.
