@@ -193,7 +193,7 @@ impl Vfs {
     /// Ends a listing: names that it had before and has no more are dropped, and the listing counts from now on.
     pub(crate) fn finish_listing(&self, merge: ListingMerge) -> Result<()> {
         let ListingMerge { dir, told, completeness, names, .. } = merge;
-        if self.store.listing(dir)?.is_some() || completeness == Completeness::Complete {
+        if self.store.listing(dir)?.is_some() || completeness != Completeness::Partial {
             self.drop_vanished(dir, completeness, &names)?;
         }
         let record = ListingRecord {
@@ -370,7 +370,7 @@ impl Vfs {
             let mut changes = Vec::new();
             for (name, dentry) in known {
                 let listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
-                let falls = listed || completeness == Completeness::Complete;
+                let falls = listed || completeness.denies(&name);
                 if falls && dentry.target != DentryTarget::Absent && !names.contains(&name_key(&name)) {
                     self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
                     changes.push(Record::Dentry(dir, name, None));
