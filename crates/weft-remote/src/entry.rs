@@ -41,6 +41,19 @@ pub enum Completeness {
     Complete,
     /// There may be more than is listed (the links of a page).
     Partial,
+    /// As `Complete`, except for names that start with a dot: the source leaves those out of its listings.
+    CompleteButHidden,
+}
+
+impl Completeness {
+    /// Whether a listing that lacks `name` says that there is no such name.
+    pub fn denies(self, name: &Name) -> bool {
+        match self {
+            Completeness::Complete => true,
+            Completeness::CompleteButHidden => !name.as_bytes().starts_with(b"."),
+            Completeness::Partial => false,
+        }
+    }
 }
 
 /// Where a listing goes on; the kind's own bytes.

@@ -15,7 +15,8 @@ use weft_remote::{Audience, Body, Call, FileId, Lease, Piece, RemoteError};
 use weft_store::{BindingId, NewObject, NodeId, Object, Writer};
 
 use crate::figures::add;
-use crate::learn::{ListingMerge, Told};
+use crate::learn::Told;
+use crate::listing::ListingMerge;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 

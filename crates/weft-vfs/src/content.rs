@@ -126,7 +126,8 @@ impl Vfs {
         let had = inode.content.lock().current.take();
         if had.is_some() {
             self.store.remove_object(inode.id)?;
-            self.tell_content_changed(inode);
+            let node = self.namespace.shown(inode.id);
+            self.notices.send(crate::Notice::Attributes { node, done: None });
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! says is learnt by the store on the way back. This room knows no kind and no kernel.
 #![forbid(unsafe_code)]
 
+mod agree;
 mod arrival;
 mod content;
 mod directory;
@@ -14,6 +15,7 @@ mod freshness;
 mod handle;
 mod inode;
 mod learn;
+mod listing;
 mod lookup;
 mod manage;
 mod namespace;

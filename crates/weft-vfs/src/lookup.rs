@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{BadName, Call, Completeness, FileKind, Name};
+use weft_remote::{BadName, Call, FileKind, Name};
 use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord};
 
 use crate::content::Check;
@@ -222,7 +222,7 @@ impl Vfs {
             });
         }
         if let Some(listing) = self.store.listing(dir.id)?
-            && listing.completeness == Completeness::Complete
+            && listing.completeness.denies(name)
         {
             let remaining = dir.freshness.remaining(&listing.lease, listing.learnt, now);
             if !remaining.is_zero() {

@@ -283,6 +283,7 @@ impl Vfs {
                     let how = listing.origin.map_or_else(|| "the source's list".to_string(), |origin| origin.how);
                     let all = match listing.completeness {
                         weft_remote::Completeness::Complete => "complete",
+                        weft_remote::Completeness::CompleteButHidden => "complete but for names that start with a dot",
                         weft_remote::Completeness::Partial => "partial: other names may exist",
                     };
                     why.add("listing", &format!("{how}; {all}; confirmed {}", age_words(listing.learnt, now)));

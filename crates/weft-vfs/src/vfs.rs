@@ -271,10 +271,7 @@ impl Vfs {
             changes.push(weft_store::Record::Listing(inode.id, Some(listing)));
         }
         self.store.apply(changes)?;
-        self.store.renew(inode.id, weft_remote::Lease::Spent, SystemTime::UNIX_EPOCH)?;
-        if let Some(current) = &mut inode.content.lock().current {
-            current.checked = SystemTime::UNIX_EPOCH;
-        }
+        self.distrust_content(inode.id)?;
         let node = self.namespace.shown(inode.id);
         self.notices.send(crate::Notice::Entry { parent: self.namespace.shown(record.parent), name: record.name });
         self.notices.send(crate::Notice::Attributes { node, done: None });

@@ -158,7 +158,7 @@ impl Tap {
         let how = format!("{} index page", index.server);
         Learnt {
             names: vec![listing::from_index(&self.settings.dir, index)],
-            completeness: Completeness::Complete,
+            completeness: index.completeness(),
             version,
             lease: self.settings.lease,
             origin: Origin { how, ..self.settings.origin },

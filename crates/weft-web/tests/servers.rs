@@ -203,7 +203,7 @@ async fn apache(index_options: &str) -> Option<Site> {
 async fn nginx_with_html_indexes() {
     let Some(mut site) = nginx("").await else { return };
     site.cannot_hold = &[NO_DOTS];
-    site.is_the_tree_on_disk(Completeness::Complete).await;
+    site.is_the_tree_on_disk(Completeness::CompleteButHidden).await;
     site.passes_the_suite().await;
 }
 
@@ -212,14 +212,14 @@ async fn nginx_with_json_indexes() {
     let Some(mut site) = nginx("autoindex_format json;").await else { return };
     site.cannot_hold = &[NO_DOTS, (b"latin\xe9", "JSON has no bytes outside UTF-8")];
     std::fs::remove_file(site.path(b"odd/latin\xe9")).unwrap();
-    site.is_the_tree_on_disk(Completeness::Complete).await;
+    site.is_the_tree_on_disk(Completeness::CompleteButHidden).await;
     site.passes_the_suite().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn apache_with_tables() {
     let Some(site) = apache("FancyIndexing HTMLTable NameWidth=*").await else { return };
-    site.is_the_tree_on_disk(Completeness::Complete).await;
+    site.is_the_tree_on_disk(Completeness::CompleteButHidden).await;
     site.passes_the_suite().await;
 }
 
@@ -227,7 +227,7 @@ async fn apache_with_tables() {
 async fn apache_with_text_and_lists() {
     for options in ["FancyIndexing", "None"] {
         let Some(site) = apache(options).await else { return };
-        site.is_the_tree_on_disk(Completeness::Complete).await;
+        site.is_the_tree_on_disk(Completeness::CompleteButHidden).await;
     }
 }
 
@@ -247,7 +247,7 @@ async fn lighttpd() {
     let Some(mut site) = site else { return };
     std::fs::remove_file(site.path(b"odd/new\nline")).unwrap();
     site.cannot_hold = &[NO_DOTS, (b"new\nline", "lighttpd refuses requests with control bytes")];
-    site.is_the_tree_on_disk(Completeness::Complete).await;
+    site.is_the_tree_on_disk(Completeness::CompleteButHidden).await;
     site.passes_the_suite().await;
 }
 

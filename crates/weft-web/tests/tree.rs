@@ -231,7 +231,7 @@ async fn a_page_is_found_where_its_directory_has_it() {
     assert_eq!(shown(&page.entries), [format!("index.html F {address}/data/")]);
     assert_eq!(read(along.unwrap().body).await.unwrap().0, b"data");
     let (_, page, along) = list(&web, &server.dir("/listed/")).await;
-    assert_eq!((page.entries.len(), page.completeness), (12, Completeness::Complete));
+    assert_eq!((page.entries.len(), page.completeness), (12, Completeness::CompleteButHidden));
     assert!(along.is_none());
     assert!(matches!(
         web.entries(&call(), &server.dir("/none/"), &Version::None, None).await.unwrap_err(),

@@ -150,7 +150,7 @@ async fn entries(scene: &Scene<'_>, dir: &str) -> Verdict {
             None => return Err(format!("{} is missing", name.escape_ascii())),
         }
     }
-    if completeness == Completeness::Complete {
+    if completeness != Completeness::Partial {
         let extra = by_name.keys().find(|name| !expected.contains_key(*name));
         check(extra.is_none(), || format!("{} is not at the source", extra.expect("found").escape_ascii()))?;
     }

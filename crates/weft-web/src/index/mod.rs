@@ -13,7 +13,7 @@ mod python;
 
 use std::time::SystemTime;
 
-use weft_remote::Figure;
+use weft_remote::{Completeness, Figure};
 
 pub(crate) use markup::decode_entities;
 
@@ -23,6 +23,17 @@ pub(crate) struct Index {
     /// Whose page it is, for people.
     pub server: &'static str,
     pub items: Vec<Item>,
+}
+
+impl Index {
+    /// Whether the page has all names: nginx, Apache and lighttpd leave out those that start with a dot unless
+    /// they are told otherwise, which the page does not show.
+    pub(crate) fn completeness(&self) -> Completeness {
+        match self.server {
+            "Python" | "Caddy" => Completeness::Complete,
+            _ => Completeness::CompleteButHidden,
+        }
+    }
 }
 
 /// One entry of an index.
