@@ -149,6 +149,7 @@ fn hosts_that_were_visited_are_listed_from_this_machine() {
 #[test]
 fn what_programs_look_for_everywhere_costs_no_request() {
     let site = Liar::answering(|asked| match asked.path.as_str() {
+        "/linked" => answer("301 Moved Permanently", &["location: /linked/"], ""),
         "/linked/" => page("<a href='.git'>a link</a>"),
         "/linked/.git" => page("linked"),
         path if path.ends_with('/') => page("<a href='a.html'>a</a>"),

@@ -11,7 +11,7 @@ pub use certificate::Certificate;
 pub use liar::{Asked, Liar, answer, page};
 pub use mount::{Mount, Setup, weft_program};
 pub use process::{Outcome, Program, find_program, is_root, run, without};
-pub use server::{Hit, Server};
+pub use server::{Hit, Server, free_port};
 pub use tree::{big_tree, compare, folders_in, noise, odd_names, small_tree, write_aged};
 
 /// Asserts that an operation failed with this error number, and no other.

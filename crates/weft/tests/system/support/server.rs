@@ -130,6 +130,22 @@ impl Server {
         panic!("the server does not start: {}", server.output());
     }
 
+    /// Changes its configuration file for the next start: `old` is replaced by `new`.
+    #[track_caller]
+    pub fn configure(&mut self, old: &str, new: &str) {
+        let file = PathBuf::from(self.arguments.last().expect("the configuration comes last"));
+        let text = std::fs::read_to_string(&file).expect("read");
+        assert!(text.contains(old), "{text}");
+        std::fs::write(&file, text.replace(old, new)).expect("written");
+    }
+
+    /// Every request logged so far, of a server that has ended.
+    pub fn logged(&self) -> Vec<Hit> {
+        let log = std::fs::read(self.folder.path().join("access")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        log.lines().map(Hit::parse).filter(|hit| !hit.target.starts_with(MARK)).collect()
+    }
+
     /// Starts it again on the same port.
     #[track_caller]
     pub fn restart(&mut self) {
@@ -200,9 +216,7 @@ impl Server {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connected");
         write!(stream, "GET {mark} HTTP/1.1\r\nHost: mark\r\nConnection: close\r\n\r\n").expect("sent");
         stream.read_to_end(&mut answer).expect("answered");
-        let log = std::fs::read(self.folder.path().join("access")).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        log.lines().map(Hit::parse).filter(|hit| !hit.target.starts_with(MARK)).collect()
+        self.logged()
     }
 
     /// The paths that were asked for since the log had `from` lines; what was no HTTP (the greeting of TLS that finds
