@@ -94,4 +94,4 @@ impl Notices {
 }
 
 /// How many notices may wait for the kernel side.
-const NOTICES_WAITING_MAX: usize = 65_536;
+const NOTICES_WAITING_MAX: usize = 4096;

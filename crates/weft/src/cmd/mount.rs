@@ -208,7 +208,20 @@ fn serve(resolved: Resolved, ready: &Ready, ready_on: Option<ReadyOn>) -> Outcom
     };
     let to_file = ready_on.is_some();
     tracing_subscriber::fmt().with_max_level(level).with_ansi(!to_file).with_writer(std::io::stderr).init();
-    wire_up::run(resolved, ready.clone()).map_err(|error| Failure::failed(format!("{error:#}")))
+    wire_up::run(resolved, ready.clone()).map_err(|error| Failure::failed(sentence(&error)))
+}
+
+/// An error with its causes, each said once.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn open_log(log: &Path) -> std::io::Result<File> {
