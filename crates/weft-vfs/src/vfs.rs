@@ -51,7 +51,7 @@ impl Default for VfsOptions {
             policies: Policies::new(Freshness::Http, Vec::new()),
             uid: 0,
             gid: 0,
-            inodes_max: 8192,
+            inodes_max: 4096,
             unclaimed_bytes_max: 1 << 20,
             passthrough_bytes_min: 128 << 10,
         }
