@@ -262,9 +262,9 @@ impl Pump {
             Some((dir, node)) if *dir == known.dir => {
                 let told = Told::by(&known.page);
                 let merge = self.listing.get_or_insert_with(|| self.vfs.begin_listing(*node, binding, told));
-                self.vfs.learn_page(merge, &known.page.value)
+                self.vfs.learn_page(merge, known.page.value)
             }
-            _ => self.vfs.learn_linked(binding, &known.dir, &known.page),
+            _ => self.vfs.learn_linked(binding, &known.dir, known.page),
         }
     }
 
