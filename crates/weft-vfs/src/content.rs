@@ -126,8 +126,6 @@ impl Vfs {
         let had = inode.content.lock().current.take();
         if had.is_some() {
             self.store.remove_object(inode.id)?;
-            let node = self.namespace.shown(inode.id);
-            self.notices.send(crate::Notice::Attributes { node, done: None });
         }
         Ok(())
     }
@@ -197,9 +195,7 @@ impl Vfs {
         };
         let told = Told::by(&answer);
         let Answer { value: Fetched { attributes, body }, lease, audience, .. } = answer;
-        if self.learn_attributes(inode, attributes, &told)? {
-            self.notices.attributes_now(self.namespace.shown(inode.id)).await;
-        }
+        self.learn_attributes(inode, attributes, &told)?;
         let delivery = Delivery {
             node: inode.id,
             binding: record.binding,

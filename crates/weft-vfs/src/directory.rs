@@ -82,6 +82,7 @@ impl Vfs {
         }
         self.admit(&dir, &call)?;
         self.list(&call, &dir).await?;
+        self.notices.settled().await;
         self.snapshot(&dir)
     }
 

@@ -274,7 +274,7 @@ impl Vfs {
         self.distrust_content(inode.id)?;
         let node = self.namespace.shown(inode.id);
         self.notices.send(crate::Notice::Entry { parent: self.namespace.shown(record.parent), name: record.name });
-        self.notices.send(crate::Notice::Attributes { node, done: None });
+        self.notices.send(crate::Notice::Attributes { node });
         Ok(())
     }
 }
