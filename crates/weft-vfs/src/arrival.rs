@@ -225,6 +225,7 @@ impl Pump {
                 None => return Ok(Ended::AllCame),
                 Some(Err(error)) => return Err(error.into()),
                 Some(Ok(Piece::Bytes(bytes))) => {
+                    self.check_bound(bytes.len())?;
                     writer.append(&bytes)?;
                     add(&self.vfs.figures.bytes_received, bytes.len() as u64);
                     self.arrival.advance(bytes.len() as u64);
@@ -232,6 +233,17 @@ impl Pump {
                 Some(Ok(Piece::Known(known))) => self.learn(known)?,
             }
         }
+    }
+
+    /// A body that does not say how long it is might never end.
+    fn check_bound(&self, more: usize) -> Result<()> {
+        let position = self.arrival.position.load(Ordering::SeqCst);
+        if self.delivery.body.file_length.is_some() || position + more as u64 <= UNANNOUNCED_BYTES_MAX {
+            return Ok(());
+        }
+        let path = self.vfs.path_text(self.delivery.node);
+        let detail = format!("{path}: a body of unannounced length passed {UNANNOUNCED_BYTES_MAX} bytes");
+        Err(RemoteError::Damaged { detail }.into())
     }
 
     /// Holds the source back while the readers are far enough behind; says whether to go on.
@@ -339,5 +351,7 @@ impl Pump {
 const AHEAD_BYTES: u64 = 8 << 20;
 /// A reader this far ahead of a body waits for it; one further ahead has a range fetched.
 const JUMP_BYTES: u64 = 2 << 20;
+/// Most bytes of a body that does not announce its length.
+const UNANNOUNCED_BYTES_MAX: u64 = 4 << 30;
 /// How long a body that nobody reads on is held before it is dropped.
 const IDLE_PATIENCE: Duration = Duration::from_secs(2);

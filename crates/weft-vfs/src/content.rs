@@ -39,7 +39,8 @@ impl Vfs {
         if self.held_content(inode)?.is_some() {
             match self.check(call, inode).await {
                 Ok(Check::Unchanged | Check::Changed) => {}
-                Ok(Check::Elsewhere(_)) => return Err(VfsError::IsADirectory),
+                // The kernel looks the path up again and finds what the name leads to now.
+                Ok(Check::Elsewhere(_)) => return Err(VfsError::Stale),
                 Err(error) => return self.stale_content(inode, error),
             }
             if let Some(object) = self.held_content(inode)? {

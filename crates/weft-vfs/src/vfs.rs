@@ -52,7 +52,7 @@ impl Default for VfsOptions {
             uid: 0,
             gid: 0,
             inodes_max: 4096,
-            unclaimed_bytes_max: 1 << 20,
+            unclaimed_bytes_max: 256 << 10,
             passthrough_bytes_min: 128 << 10,
         }
     }
