@@ -149,8 +149,7 @@ impl Vfs {
     pub(crate) fn learn_gone(&self, inode: &Inode) -> Result<()> {
         let record = inode.record();
         self.learn_absence(record.parent, &record.name, Lease::lasting(GONE_LEASE))?;
-        self.store.remove_object(inode.id)?;
-        inode.content.lock().current = None;
+        self.give_up_content(inode.id)?;
         Ok(())
     }
 
