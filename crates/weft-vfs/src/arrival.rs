@@ -15,6 +15,7 @@ use weft_remote::{Audience, Body, Call, FileId, Lease, Piece, RemoteError};
 use weft_store::{BindingId, NewObject, NodeId, Object, Writer};
 
 use crate::figures::add;
+use crate::inode::Inode;
 use crate::learn::Told;
 use crate::listing::ListingMerge;
 use crate::vfs::Vfs;
@@ -174,6 +175,8 @@ struct Pump {
     vfs: Arc<Vfs>,
     arrival: Arc<Arrival>,
     delivery: Delivery,
+    /// Keeps the file's inode in memory, where whoever gives the content up finds this body's object.
+    _inode: Option<Arc<Inode>>,
     listing: Option<ListingMerge>,
     /// Whether the body is of the whole file; otherwise it is a range of one that is held in part.
     whole: bool,
@@ -190,7 +193,8 @@ enum Ended {
 impl Pump {
     fn new(vfs: Arc<Vfs>, arrival: Arc<Arrival>, delivery: Delivery, whole: bool) -> Pump {
         let named = delivery.lists.is_none();
-        Pump { vfs, arrival, delivery, listing: None, whole, named }
+        let inode = vfs.inode(delivery.node).ok();
+        Pump { vfs, arrival, delivery, _inode: inode, listing: None, whole, named }
     }
 
     async fn run(mut self, mut writer: Writer) {
