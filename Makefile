@@ -6,13 +6,14 @@ SBINDIR ?= /sbin
 DESTDIR ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help run build test check bench install uninstall
+.PHONY: help run build test check bench bench-quick install uninstall
 
 help:
 	@echo "make run      install what is missing, build, mount at ~/weft, say what to try"
 	@echo "make test     install what the tests need, run all tests"
 	@echo "make check    formatting, lints, documentation, dependency directions, licences"
-	@echo "make bench    measure against curl, rclone and httpdirfs"
+	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
+	@echo "make bench-quick   the same, one round, printed only"
 	@echo "make install  install into PREFIX ($(PREFIX)); build first"
 
 run:
@@ -36,7 +37,12 @@ check:
 	cargo test --package weft --test rooms
 
 bench:
+	@scripts/install-build-deps.sh
 	@scripts/bench.sh
+
+bench-quick:
+	@scripts/install-build-deps.sh
+	@scripts/bench.sh --quick
 
 install:
 	@test -x target/release/weft || { echo "build first: make build" >&2; exit 1; }

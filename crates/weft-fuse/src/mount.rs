@@ -30,7 +30,7 @@ pub struct MountOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel or fusermount3 refused.
-    #[error("cannot mount on {mountpoint}: {source}")]
+    #[error("cannot mount on {mountpoint}: {source}; `weft doctor` checks this machine and says what to type")]
     Refused {
         /// Where.
         mountpoint: PathBuf,

@@ -73,9 +73,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Learns what an inode is now, and says whether its attributes are others than before. Its names stay as they
-    /// are.
-    pub(crate) fn learn_attributes(&self, inode: &Inode, attributes: Attributes, told: &Told) -> Result<bool> {
+    /// Learns what an inode is now. Its names stay as they are.
+    pub(crate) fn learn_attributes(&self, inode: &Inode, attributes: Attributes, told: &Told) -> Result<()> {
         let old = inode.record();
         // A source that is silent about the length of a version has told it before.
         let silent = attributes.size == Figure::Unknown && old.version.still_holds(&told.version);
@@ -91,7 +90,9 @@ impl Vfs {
             parent: old.parent,
             name: old.name,
         };
-        let changed = old.attributes != record.attributes;
+        if old.attributes != record.attributes {
+            self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
+        }
         *inode.record.write() = record.clone();
         let mut changes = Vec::with_capacity(2);
         if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)?
@@ -104,7 +105,7 @@ impl Vfs {
         }
         changes.push(Record::Node(inode.id, Some(record)));
         self.store.apply(changes)?;
-        Ok(changed)
+        Ok(())
     }
 
     /// Learns that the source confirmed what is known of an inode.
@@ -126,20 +127,20 @@ impl Vfs {
 
     /// Learns the exact length that a body turned out to have.
     pub(crate) fn learn_length(&self, node: NodeId, length: u64) -> Result<()> {
-        let record = match self.inodes.get(node) {
-            Some(inode) => {
-                let mut record = inode.record.write();
-                record.attributes.size = Figure::Exact(length);
-                record.clone()
-            }
-            None => match self.store.node(node)? {
-                Some(mut record) => {
-                    record.attributes.size = Figure::Exact(length);
-                    record
-                }
-                None => return Ok(()),
-            },
+        let inode = self.inodes.get(node);
+        let known = match &inode {
+            Some(inode) => Some(inode.record()),
+            None => self.store.node(node)?,
         };
+        let Some(mut record) = known else { return Ok(()) };
+        if record.attributes.size == Figure::Exact(length) {
+            return Ok(());
+        }
+        record.attributes.size = Figure::Exact(length);
+        self.notices.send(Notice::Attributes { node: self.namespace.shown(node) });
+        if let Some(inode) = inode {
+            inode.record.write().attributes.size = Figure::Exact(length);
+        }
         self.store.apply(vec![Record::Node(node, Some(record))])?;
         Ok(())
     }
@@ -148,8 +149,7 @@ impl Vfs {
     pub(crate) fn learn_gone(&self, inode: &Inode) -> Result<()> {
         let record = inode.record();
         self.learn_absence(record.parent, &record.name, Lease::lasting(GONE_LEASE))?;
-        self.store.remove_object(inode.id)?;
-        inode.content.lock().current = None;
+        self.give_up_content(inode.id)?;
         Ok(())
     }
 
@@ -182,7 +182,7 @@ impl Vfs {
     /// Puts a node's record, in memory as well if the node is in use, and tells the kernel what changed.
     pub(crate) fn put_node(&self, changes: &mut Vec<Record>, id: NodeId, old: Option<&NodeRecord>, record: NodeRecord) {
         if old.is_some_and(|old| old.attributes != record.attributes) {
-            self.notices.send(Notice::Attributes { node: self.namespace.shown(id), done: None });
+            self.notices.send(Notice::Attributes { node: self.namespace.shown(id) });
         }
         if let Some(inode) = self.inodes.get(id) {
             *inode.record.write() = record.clone();

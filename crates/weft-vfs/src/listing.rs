@@ -42,10 +42,10 @@ impl Vfs {
     }
 
     /// Learns a page of a directory's listing.
-    pub(crate) fn learn_page(&self, merge: &mut ListingMerge, page: &Page) -> Result<()> {
+    pub(crate) fn learn_page(&self, merge: &mut ListingMerge, page: Page) -> Result<()> {
         merge.completeness = page.completeness;
         merge.names.extend(page.entries.iter().map(|entry| name_key(&entry.name)));
-        self.learn_rows(&merge.rows, &page.entries)
+        self.learn_rows(&merge.rows, page.entries)
     }
 
     /// Ends a listing: names that it had before and has no more are dropped, and the listing counts from now on.
@@ -77,20 +77,22 @@ impl Vfs {
     }
 
     /// Learns names of a directory that something else named.
-    pub(crate) fn learn_linked(&self, binding: BindingId, dir: &FileId, page: &Answer<Page>) -> Result<()> {
+    pub(crate) fn learn_linked(&self, binding: BindingId, dir: &FileId, page: Answer<Page>) -> Result<()> {
         let dir = self.store.identify(binding, dir)?;
         if self.store.node(dir)?.is_none() {
             return Ok(());
         }
-        let rows = Rows { dir, binding, told: Told::by(page), own_listing: false, learnt: SystemTime::now() };
-        self.learn_rows(&rows, &page.value.entries)
+        let rows = Rows { dir, binding, told: Told::by(&page), own_listing: false, learnt: SystemTime::now() };
+        self.learn_rows(&rows, page.value.entries)
     }
 
-    fn learn_rows(&self, rows: &Rows, entries: &[Entry]) -> Result<()> {
-        for some in entries.chunks(ROWS_AT_ONCE) {
-            let mut changes = Vec::with_capacity(some.len() * 2);
-            for entry in some {
-                self.learn_row(&mut changes, rows, entry)?;
+    /// Takes the rows, so that the memory of a long listing is given back while the store takes it up.
+    fn learn_rows(&self, rows: &Rows, entries: Vec<Entry>) -> Result<()> {
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            let mut changes = Vec::with_capacity(ROWS_AT_ONCE.min(entries.len()) * 2);
+            for entry in entries.by_ref().take(ROWS_AT_ONCE) {
+                self.learn_row(&mut changes, rows, &entry)?;
             }
             self.store.apply(changes)?;
         }

@@ -410,11 +410,9 @@ impl Vfs {
     }
 
     fn drop_content(&self, node: NodeId) -> Result<u64> {
-        let freed = self.store.remove_object(node)?;
+        let freed = self.give_up_content(node)?;
         if let Some(inode) = self.inodes.get(node) {
-            let mut content = inode.content.lock();
-            content.current = None;
-            content.pages_of = None;
+            inode.content.lock().pages_of = None;
         }
         self.notices.send(Notice::Content { node: self.namespace.shown(node) });
         Ok(freed)

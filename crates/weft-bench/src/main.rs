@@ -1,0 +1,90 @@
+//! `weft-bench`: what weft costs, beside what others cost, measured in the same run.
+//!
+//! The program depends on no room: it drives the built `weft` as a user would, and its rivals the same way. A real
+//! nginx on 127.0.0.1 serves generated trees. Every figure is taken in interleaved rounds, the order of the
+//! contenders changing from round to round; what is compared is the ratio within one round, and its median and spread
+//! are shown. Nothing is asserted: the targets are a column.
+
+mod access_log;
+mod book;
+mod contender;
+mod figures;
+mod machine;
+mod process;
+mod reader;
+mod report;
+mod sample;
+mod server;
+mod tables;
+mod workshop;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::report::Report;
+use crate::workshop::Workshop;
+
+/// Measures weft against curl, rclone, httpdirfs and the disk.
+#[derive(Debug, Parser)]
+#[command(name = "weft-bench")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Measure and print
+    Run(RunArgs),
+    /// Read files as a program of a user would, and print `wall_ns cpu_ns bytes` (started by `run`)
+    Read(reader::ReadArgs),
+}
+
+/// What `run` takes.
+#[derive(clap::Args, Debug)]
+struct RunArgs {
+    /// The weft program to measure
+    #[arg(long)]
+    weft: PathBuf,
+    /// An empty folder on a disk with 15 GB free; what is made there is left for the caller to remove
+    #[arg(long)]
+    dir: PathBuf,
+    /// Write the result between the markers of this file
+    #[arg(long)]
+    figures: Option<PathBuf>,
+    /// One round of everything
+    #[arg(long)]
+    quick: bool,
+    /// Only these tables
+    #[arg(long, value_enum)]
+    only: Vec<tables::Table>,
+}
+
+/// Rounds of a full run: the middle one is shown.
+const ROUNDS: usize = 5;
+
+fn main() -> Result<()> {
+    match Cli::parse().verb {
+        Verb::Read(args) => reader::run(&args),
+        Verb::Run(args) => run(&args),
+    }
+}
+
+fn run(args: &RunArgs) -> Result<()> {
+    let rounds = if args.quick { 1 } else { ROUNDS };
+    let workshop = Workshop::set_up(&args.weft, &args.dir)?;
+    let mut report = Report::new(machine::describe(&args.dir, &workshop.versions()), rounds);
+    for table in tables::Table::chosen(&args.only) {
+        eprintln!("measuring: {}", table.title());
+        report.sections.push(table.measure(&workshop, rounds)?);
+    }
+    let text = report.markdown();
+    println!("{text}");
+    if let Some(file) = &args.figures {
+        figures::write(file, &text)?;
+        eprintln!("written to {}", file.display());
+    }
+    Ok(())
+}

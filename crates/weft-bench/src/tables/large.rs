@@ -1,0 +1,148 @@
+//! One large file: cold, and warm through what the kernel may read by itself.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::in_turn;
+use crate::book::Book;
+use crate::contender::Contender;
+use crate::report::{Bound, Section, Unit};
+use crate::sample::{LARGE_BYTES, LARGE_NAME};
+use crate::workshop::Workshop;
+use crate::{process, reader};
+
+/// Who takes part in a round.
+#[derive(Clone, Copy)]
+enum Turn {
+    CurlToNowhere,
+    CurlToDisk,
+    Disk,
+    Mount(Contender),
+}
+
+/// Measures the table.
+pub fn measure(workshop: &Workshop, rounds: usize) -> Result<Section> {
+    workshop.sample.make_large()?;
+    workshop.settle_disk()?;
+    let mut book = Book::default();
+    let mut notes = Vec::new();
+    let mut turns = vec![Turn::CurlToNowhere, Turn::CurlToDisk, Turn::Disk, Turn::Mount(Contender::Weft)];
+    if workshop.has(Contender::Rclone) {
+        turns.push(Turn::Mount(Contender::Rclone));
+    }
+    // Not measured: the file is in the page cache after that.
+    read(&workshop.sample.large_file())?;
+    for round in 0..rounds {
+        for turn in in_turn(&turns, round) {
+            match turn {
+                Turn::CurlToNowhere => book.note("curl", "nowhere", curl(workshop, Path::new("/dev/null"))?),
+                Turn::CurlToDisk => book.note("curl to disk", "disk", curl(workshop, &workshop.fresh("curl"))?),
+                Turn::Disk => book.note("disk", "read", rate(read(&workshop.sample.large_file())?.inner_wall)),
+                Turn::Mount(contender) => three_reads(workshop, contender, &mut book, &mut notes)?,
+            }
+        }
+    }
+    if workshop.has(Contender::Httpdirfs) {
+        three_reads(workshop, Contender::Httpdirfs, &mut book, &mut notes)?;
+    }
+    notes.sort();
+    notes.dedup();
+    Ok(section(&book, notes))
+}
+
+/// Cold, warm, and warm after a remount.
+fn three_reads(workshop: &Workshop, contender: Contender, book: &mut Book, notes: &mut Vec<String>) -> Result<()> {
+    let cache = workshop.fresh("cache");
+    let who = contender.name();
+    let mounted = workshop.mount(contender, workshop.large, &cache)?;
+    let file = mounted.root.join(LARGE_NAME);
+    let mark = workshop.server.mark(workshop.large)?;
+    let before = process::cpu(mounted.pid)?;
+    let cold = read(&file)?;
+    workshop.settle_daemon();
+    book.note(who, "cold", rate(cold.wall));
+    book.note(who, "cold cpu", (process::cpu(mounted.pid)? - before + cold.cpu).as_secs_f64());
+    let requests = workshop.server.requests_since(workshop.large, mark)?;
+    notes.push(format!("requests, cold: {who}: {requests}"));
+    // Written back before it is read again: the second reading is to be paid by nobody else.
+    workshop.settle_disk()?;
+    warm(workshop, &file, mounted.pid, who, ["warm", "warm cpu"], book)?;
+    book.note(who, "memory", process::memory_peak_bytes(mounted.pid)? as f64 / 1e6);
+    mounted.unmount()?;
+
+    let mounted = workshop.mount(contender, workshop.large, &cache)?;
+    let file = mounted.root.join(LARGE_NAME);
+    warm(workshop, &file, mounted.pid, who, ["remount", "remount cpu"], book)?;
+    mounted.unmount()
+}
+
+fn warm(
+    workshop: &Workshop,
+    file: &Path,
+    pid: u32,
+    who: &'static str,
+    whats: [&'static str; 2],
+    book: &mut Book,
+) -> Result<()> {
+    let before = process::cpu(pid)?;
+    let reading = read(file)?;
+    workshop.settle_daemon();
+    book.note(who, whats[0], rate(reading.inner_wall));
+    book.note(who, whats[1], (process::cpu(pid)? - before).as_secs_f64());
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<reader::Reading> {
+    let reading = reader::file(file, LIMIT)?;
+    ensure!(reading.bytes == LARGE_BYTES, "{}: {} bytes", file.display(), reading.bytes);
+    Ok(reading)
+}
+
+/// The same file by curl; the rate.
+fn curl(workshop: &Workshop, to: &Path) -> Result<f64> {
+    workshop.settle_disk()?;
+    let url = format!("{}/{LARGE_NAME}", workshop.large.url());
+    let mut command = Command::new("curl");
+    command.args(["-q", "--silent", "--fail", "--output"]).arg(to).arg(url);
+    Ok(rate(process::timed(&mut command, LIMIT)?))
+}
+
+/// MiB in a second.
+fn rate(wall: Duration) -> f64 {
+    LARGE_BYTES as f64 / f64::from(1 << 20) / wall.as_secs_f64()
+}
+
+fn section(book: &Book, mut notes: Vec<String>) -> Section {
+    let (rate, seconds) = (Unit::MibPerSecond, Unit::Seconds);
+    let least = |value| Some(Bound::AtLeast(value));
+    // Passthrough needs CAP_SYS_ADMIN.
+    let as_root = |value| if rustix::process::geteuid().is_root() { least(value) } else { None };
+    let rows = [
+        book.compare("cold, rate", rate, "cold", ("curl", "nowhere"), least(0.5)),
+        book.compare("cold, rate", rate, "cold", ("curl to disk", "disk"), None),
+        book.compare("cold, rate", rate, "cold", ("rclone", "cold"), None),
+        book.compare("cold, rate", rate, "cold", ("httpdirfs", "cold"), None),
+        book.compare("cold, CPU of daemon and reader", seconds, "cold cpu", ("rclone", "cold cpu"), None),
+        book.compare("warm, rate", rate, "warm", ("disk", "read"), as_root(0.9)),
+        book.compare("warm, rate", rate, "warm", ("rclone", "warm"), None),
+        book.compare("warm, rate", rate, "warm", ("httpdirfs", "warm"), None),
+        book.alone("warm, CPU of the daemon", seconds, "warm cpu", None),
+        book.compare("remount, rate", rate, "remount", ("disk", "read"), as_root(0.9)),
+        book.compare("remount, rate", rate, "remount", ("rclone", "remount"), None),
+        book.alone("memory of the daemon, peak", Unit::Megabytes, "memory", Some(Bound::AtMost(64.0))),
+    ];
+    notes.insert(
+        0,
+        "curl reads to /dev/null and `to disk` into a file beside weft's cache; disk is the same file read directly, all of \
+         it in the page cache. The second reading is of a file whose first reading is complete."
+            .to_owned(),
+    );
+    let rows = rows.into_iter().flatten().collect();
+    Section { title: super::Table::Large.title().to_owned(), rows, notes }
+}
+
+/// No contender may stop the run.
+const LIMIT: Duration = Duration::from_secs(60);

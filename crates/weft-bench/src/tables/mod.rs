@@ -1,0 +1,77 @@
+//! The tables of the report.
+
+mod large;
+mod listing;
+mod memory;
+mod small;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::report::Section;
+use crate::workshop::Workshop;
+
+/// A table that can be asked for by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Table {
+    /// Small files: cold, warm, after a remount.
+    Small,
+    /// `ls -lR` of a tree that nobody has seen before.
+    Listing,
+    /// One large file.
+    Large,
+    /// Memory of the daemon with many names.
+    Memory,
+}
+
+impl Table {
+    /// Those that were asked for; all when none was.
+    pub fn chosen(only: &[Table]) -> Vec<Table> {
+        let all = [Table::Small, Table::Listing, Table::Large, Table::Memory];
+        all.into_iter().filter(|table| only.is_empty() || only.contains(table)).collect()
+    }
+
+    /// Its heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Table::Small => "500 small files",
+            Table::Listing => "`ls -lR` of 2,000 files in 20 folders, cold",
+            Table::Large => "One file of 500 MiB",
+            Table::Memory => "Memory of the daemon",
+        }
+    }
+
+    /// Measures it.
+    pub fn measure(self, workshop: &Workshop, rounds: usize) -> Result<Section> {
+        match self {
+            Table::Small => small::measure(workshop, rounds),
+            Table::Listing => listing::measure(workshop, rounds),
+            Table::Large => large::measure(workshop, rounds),
+            Table::Memory => memory::measure(workshop),
+        }
+    }
+}
+
+/// `contenders` in another order in every round.
+fn in_turn<T: Copy>(contenders: &[T], round: usize) -> Vec<T> {
+    let mut order = contenders.to_vec();
+    order.rotate_left(round % contenders.len());
+    if round % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_contender_has_every_turn() {
+        let orders: Vec<Vec<i32>> = (0..6).map(|round| in_turn(&[1, 2, 3], round)).collect();
+        for turn in 0..3 {
+            let had: std::collections::BTreeSet<i32> = orders.iter().map(|order| order[turn]).collect();
+            assert_eq!(had.len(), 3, "{orders:?}");
+        }
+    }
+}
