@@ -92,7 +92,9 @@ fn config(options: &MountOptions) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
-        MountOption::Subtype("weft".to_string()),
+        // Not `MountOption::Subtype`, which reaches fusermount3 alone: then the mounts of root would be of type
+        // `fuse`, and nobody could tell them for ours once their daemon is gone.
+        MountOption::CUSTOM("subtype=weft".to_string()),
         MountOption::DefaultPermissions,
         MountOption::NoSuid,
         MountOption::NoDev,
