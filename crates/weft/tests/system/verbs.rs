@@ -1,8 +1,9 @@
 //! The verbs on a live mount: what they say, how they end, whom they refuse.
 
-use rustix::io::Errno;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use crate::support::{Liar, Mount, Program, Setup, answer, fails_with, is_root, names_in, page, weft_program, without};
+use crate::support::{Liar, Mount, Outcome, Program, Setup, answer, is_root, names_in, page, weft_program, without};
 
 /// A site of three files, of which `a.txt` has been read.
 fn scene(setup: Setup) -> Option<(Liar, Mount, std::path::PathBuf)> {
@@ -30,7 +31,9 @@ fn status_tells_the_daemon_and_what_it_holds() {
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(status["bindings"][0]["path"], "web");
     assert!(status["daemon_pid"].as_u64().is_some_and(|pid| pid > 1));
-    assert!(mount.figure("names") >= 4 && mount.figure("requests") >= 2 && mount.figure("objects") >= 1);
+    for (figure, least) in [("names", 4), ("requests", 2), ("objects", 1), ("object_bytes", 14), ("misses", 2)] {
+        assert!(mount.figure(figure) >= least, "{figure}: {status}");
+    }
     assert_eq!(mount.json("status", [top.join("a.txt")])["daemon_pid"], status["daemon_pid"], "from anything inside");
     let all = mount.json("status", [""; 0]);
     let ours = all.as_array().expect("a list").iter().filter(|one| one["daemon_pid"] == status["daemon_pid"]);
@@ -70,7 +73,7 @@ fn ls_lists_what_is_known_and_not_cached() {
 fn rm_drops_from_the_cache_and_keeps_the_name() {
     let Some((liar, mount, top)) = scene(Setup::default()) else { return };
     let removed = mount.json("rm -w", [top.join("a.txt")]);
-    assert_eq!((removed["files"].as_u64(), removed["bytes"].as_u64()), (Some(1), Some(14)), "{removed}");
+    assert!(removed["files"] == 1 && removed["bytes"].as_u64() >= Some(14), "{removed}");
     assert!(mount.why(&top.join("a.txt"), "cached").starts_with("no"));
     assert!(names_in(&top).contains(&"a.txt".to_owned()));
     let refused = mount.verb("rm -w", [&top]);
@@ -148,23 +151,34 @@ fn exit_codes_are_as_documented() {
     }
 }
 
-const OTHER_UID: u32 = 65534;
+/// The program as another user, who reaches it by a copy in an open folder.
+fn as_other(mount: &Mount) -> impl Fn(&str, &Path) -> Outcome {
+    let copy = mount.beside("weft");
+    std::fs::copy(weft_program(), &copy).expect("copied");
+    std::fs::set_permissions(mount.beside(""), PermissionsExt::from_mode(0o755)).expect("set");
+    move |words: &str, path: &Path| other_user(&copy).args(words.split(' ')).arg(path).dir(Path::new("/")).run()
+}
+
+fn other_user(program: impl AsRef<std::ffi::OsStr>) -> Program {
+    Program::new("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program)
+}
 
 #[test]
 fn another_user_is_refused() {
     if !is_root() {
         return without("only root can become another user");
     }
-    let Some((_liar, mount, top)) = scene(Setup { uid: Some(OTHER_UID - 1), ..Default::default() }) else { return };
-    let others = |words: &str, path: &std::path::Path| mount.weft_as(OTHER_UID).args(words.split(' ')).arg(path).run();
-    for words in ["status", "ls -w", "why", "rm -w", "reload", "umount"] {
-        let outcome = others(words, &top);
+    let Some((_liar, mount, top)) = scene(Setup::default()) else { return };
+    let other = as_other(&mount);
+    for words in ["status", "ls -w", "why", "rm -w", "reload"] {
+        let outcome = other(words, &top.join("a.txt"));
         assert!(matches!(outcome.code, Some(3 | 5)), "{words}: {outcome:?}");
     }
-    assert!(mount.is_mounted());
-    let seen = Program::new("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups", "ls"]).arg(&top).run();
+    let outcome = other("umount", &mount.dir());
+    assert!(matches!(outcome.code, Some(1 | 3 | 5)) && mount.is_mounted(), "{outcome:?}");
+    let seen = other_user("ls").arg(&top).run();
     assert_ne!(seen.code, Some(0), "the kernel keeps others out: {seen:?}");
-    assert_eq!(mount.verb("status", [mount.dir()]).code, Some(0));
+    assert!(mount.why(&top.join("a.txt"), "next").contains("from the cache"), "nothing was dropped");
 }
 
 #[test]
@@ -173,29 +187,18 @@ fn in_an_open_mount_others_may_look_and_not_touch() {
         return without("only root can become another user");
     }
     let Some((_liar, mount, top)) = scene(Setup::default().option("allow_other")) else { return };
-    // The temporary folder is closed to others, the program too: they get in by a copy and an open folder.
-    let copy = mount.beside("weft");
-    std::fs::copy(weft_program(), &copy).expect("copied");
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(mount.beside(""), open).expect("set");
-    let other = |words: &str, path: &std::path::Path| {
-        let program = Program::new("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-        program.arg(&copy).args(words.split(' ')).arg(path).dir(std::path::Path::new("/")).run()
-    };
+    let other = as_other(&mount);
     let file = top.join("a.txt");
-    let read = Program::new("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups", "cat"]).arg(&file);
-    assert_eq!(read.good(), "text of /a.txt");
+    assert_eq!(other_user("cat").arg(&file).good(), "text of /a.txt");
     for words in ["status", "ls -w", "why"] {
         let outcome = other(words, &file);
         assert_eq!(outcome.code, Some(0), "{words}: {outcome:?}");
     }
-    for words in ["rm -w", "reload"] {
-        let outcome = other(words, &file);
+    for (words, path) in [("rm -w", &file), ("reload", &file), ("umount", &mount.dir())] {
+        let outcome = other(words, path);
         assert_eq!(outcome.code, Some(5), "{words}: {outcome:?}");
     }
-    assert_eq!(other("umount", &mount.dir()).code, Some(5));
-    assert!(mount.why(&file, "cached").contains("all") || mount.is_mounted());
-    fails_with(std::fs::write(&file, "x"), Errno::ROFS);
+    assert!(mount.why(&file, "next").contains("from the cache"), "nothing was dropped");
 }
 
 #[test]
