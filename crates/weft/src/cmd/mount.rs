@@ -213,9 +213,10 @@ fn serve(resolved: Resolved, ready: &Ready, ready_on: Option<ReadyOn>) -> Outcom
         Err(_) => tracing::Level::WARN,
     };
     let to_file = ready_on.is_some();
-    // The log may lie on a full disk. Were it to complain there that it cannot be written, that would panic.
-    let subscriber = tracing_subscriber::fmt().with_max_level(level).log_internal_errors(false);
-    subscriber.with_ansi(!to_file).with_writer(std::io::stderr).init();
+    // A log that cannot be written (it lies on the cache's disk, which may be full) is no reason to end anything:
+    // telling of it on standard error would panic, for that is the log.
+    let log = tracing_subscriber::fmt().with_max_level(level).with_ansi(!to_file).log_internal_errors(false);
+    log.with_writer(std::io::stderr).init();
     wire_up::run(resolved, ready.clone()).map_err(|error| Failure::failed(sentence(&error)))
 }
 
