@@ -275,6 +275,14 @@ impl Vfs {
         Ok(why)
     }
 
+    /// The last thing that went wrong at the deepest known directory above a path that is not known.
+    pub fn last_error_above(&self, path: &[Name]) -> Option<String> {
+        let above = (0..path.len()).rev().find_map(|depth| self.find(&path[..depth]).ok())?;
+        let inode = self.inode(above).ok()?;
+        let (at, error) = inode.content.lock().last_error.clone()?;
+        Some(format!("{error} ({})", age_words(at, SystemTime::now())))
+    }
+
     fn why_cached(&self, why: &mut Why, inode: &Inode, now: SystemTime) -> Result<()> {
         if inode.kind() == FileKind::Directory {
             match self.store.listing(inode.id)? {
