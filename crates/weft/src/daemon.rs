@@ -133,7 +133,14 @@ impl Daemon for MountDaemon {
     }
 
     async fn why(&self, path: &[u8], _uid: u32) -> Result<Why, Refusal> {
-        let why = self.vfs.why(&names_of(path)?).map_err(|error| refusal(path, &error))?;
+        let names = names_of(path)?;
+        let why = self.vfs.why(&names).map_err(|error| {
+            let mut refusal = refusal(path, &error);
+            if let (Code::NotFound, Some(error)) = (refusal.code, self.vfs.last_error_above(&names)) {
+                refusal.sentence = format!("{}; the last error in the directory above: {error}", refusal.sentence);
+            }
+            refusal
+        })?;
         self.settle().await;
         Ok(Why { facts: why.facts.into_iter().map(|(name, value)| Fact { name, value }).collect() })
     }
