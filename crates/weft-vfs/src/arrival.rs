@@ -176,7 +176,7 @@ struct Pump {
     arrival: Arc<Arrival>,
     delivery: Delivery,
     /// Keeps the file's inode in memory, where whoever gives the content up finds this body's object.
-    _inode: Option<Arc<Inode>>,
+    inode: Option<Arc<Inode>>,
     listing: Option<ListingMerge>,
     /// Whether the body is of the whole file; otherwise it is a range of one that is held in part.
     whole: bool,
@@ -194,7 +194,7 @@ impl Pump {
     fn new(vfs: Arc<Vfs>, arrival: Arc<Arrival>, delivery: Delivery, whole: bool) -> Pump {
         let named = delivery.lists.is_none();
         let inode = vfs.inode(delivery.node).ok();
-        Pump { vfs, arrival, delivery, _inode: inode, listing: None, whole, named }
+        Pump { vfs, arrival, delivery, inode, listing: None, whole, named }
     }
 
     async fn run(mut self, mut writer: Writer) {
@@ -211,6 +211,10 @@ impl Pump {
             State::Failed(error)
         });
         self.arrival.state.send_replace(state);
+        if let Some(inode) = &self.inode {
+            // Kept until somebody comes by, an object that was given up would hold its space on a full disk.
+            inode.content.lock().arrivals.retain(|arrival| arrival.is_running());
+        }
     }
 
     async fn pump(&mut self, writer: &mut Writer) -> Result<Ended> {

@@ -85,7 +85,8 @@ fn check_mountpoint(dir: &Path, environment: &Environment) -> Outcome<PathBuf> {
     let of_kernel = Mounts::of_this_process()?;
     let both = Mounts::at(of_daemons.iter().chain(of_kernel.iter()).map(Path::to_owned));
     let at = resolve_without_entering(dir, &both)?;
-    if of_daemons.has(&at) {
+    // A daemon whose mount was taken away while files were open lives on and holds no place.
+    if of_daemons.has(&at) && of_kernel.has(&at) {
         let hint = format!("`weft status {shown}` tells more, `weft umount {shown}` takes it away");
         return Err(Failure::failed(format!("{shown}: already a weft mount; {hint}")));
     }
@@ -152,6 +153,8 @@ fn start(args: &MountArgs, resolved: &Resolved, log: &Path) -> Outcome<u32> {
     let log_start = log_file.seek(SeekFrom::End(0)).map_err(|error| failed(log, error))?;
     let program = std::env::current_exe().map_err(|error| failed(Path::new("/proc/self/exe"), error))?;
     let mut command = Command::new(&program);
+    // By its own name: a copy installed as mount(8)'s helper would take its arguments for mount(8)'s.
+    std::os::unix::process::CommandExt::arg0(&mut command, "weft");
     command.args(["mount", "--foreground", "--ready", "stdout"]);
     // The C library keeps a heap per thread and gives little of it back; two are enough for the daemon, and a
     // listing of 100,000 names then leaves 30 MiB less behind (mallopt(3)).
