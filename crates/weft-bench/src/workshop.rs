@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -53,7 +54,7 @@ impl Workshop {
 
     /// Mounts with a cache of its own name below the workshop.
     ///
-    /// Nothing is deleted between rounds: ext4 is slow for a while after many deletions.
+    /// Small files are not deleted between rounds: ext4 is slow for a while after many deletions.
     pub fn mount(&self, contender: Contender, site: Site, cache: &Path) -> Result<Mounted> {
         self.settle_disk()?;
         contender.mount(&self.weft, site, &self.fresh("mount"), cache)
@@ -68,6 +69,20 @@ impl Workshop {
     /// Writes back what was written before, so that one contender does not pay for another.
     pub fn settle_disk(&self) -> Result<()> {
         rustix::fs::syncfs(File::open(&self.dir)?).context("syncfs")
+    }
+
+    /// Takes memory from the machine and gives it back.
+    ///
+    /// A virtual machine is slow to get memory that it has never touched: without this the first to fill the page
+    /// cache would pay for all.
+    pub fn touch_memory(&self) -> Result<()> {
+        let path = self.fresh("touched");
+        let mut file = File::create(&path)?;
+        let block = vec![1; 1 << 20];
+        for _ in 0..TOUCHED_MIB {
+            file.write_all(&block)?;
+        }
+        Ok(std::fs::remove_file(path)?)
     }
 
     /// Whether a rival is there.
@@ -103,5 +118,7 @@ fn installed(program: &str) -> bool {
     std::env::split_paths(&on_path).any(|place| place.join(program).is_file())
 }
 
+/// What one round of the large file fills.
+const TOUCHED_MIB: usize = 2500;
 /// Counted as part of a run, for every daemon alike; in no time that is shown.
 const AFTERWARDS: Duration = Duration::from_millis(300);

@@ -84,7 +84,7 @@ impl Pool {
         } else {
             let (sender, connection) = http1::Builder::new()
                 .max_headers(HEADERS_MAX)
-                .max_buf_size(HEADER_BYTES_MAX)
+                .max_buf_size(READ_BYTES_MAX)
                 .handshake(io)
                 .await
                 .map_err(failed)?;
@@ -202,6 +202,9 @@ impl Lent {
     }
 }
 
+/// Bytes read from a connection at once, and so of an answer with its headers under HTTP/1. Fewer cost large bodies
+/// a change of threads for every piece.
+const READ_BYTES_MAX: usize = 512 << 10;
 /// Bytes of an answer's headers.
 pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Lines of an answer's headers.
