@@ -1,15 +1,16 @@
 //! The one place that knows every room.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_control::{Access, Server};
 use weft_fuse::Bridge;
 use weft_remote::{Name, Remote};
-use weft_store::{Store, StoreOptions};
+use weft_store::{Store, StoreError, StoreOptions};
 use weft_vfs::{Binding, Notices, Policies, Vfs, VfsOptions};
 use weft_web::{Connector, Web, WebOptions};
 
@@ -29,7 +30,7 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;
-    let store = Store::open(&resolved.cache_dir, StoreOptions::default())?;
+    let store = open_store(&resolved.cache_dir)?;
     let (notices, receivers) = Notices::channel();
     let binding = bind(&resolved, &store, runtime.handle())?;
     let options = vfs_options(&resolved)?;
@@ -64,6 +65,17 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
     flushed?;
     ended.context("the mount ended")
+}
+
+/// Opens the cache. umount(8) does not wait for the daemon, so whoever mounts again at once finds it still closing.
+fn open_store(dir: &Path) -> Result<Arc<Store>, StoreError> {
+    let until = Instant::now() + CLOSING_PATIENCE;
+    loop {
+        match Store::open(dir, StoreOptions::default()) {
+            Err(StoreError::InUse { .. }) if Instant::now() < until => std::thread::sleep(CLOSING_PAUSE),
+            outcome => return outcome,
+        }
+    }
 }
 
 /// The binding of what is mounted. Everything and the web alone differ only in whether the web has a name in the
@@ -188,6 +200,9 @@ const WORKERS: usize = 4;
 const READERS: usize = 2;
 /// Bytes under way between the daemon and the sample site in it.
 const PIPE_BYTES: usize = 256 << 10;
+/// How long a cache may be in use by a daemon that is ending, and how often that is looked at.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
+const CLOSING_PAUSE: Duration = Duration::from_millis(20);
 /// How long requests under way may take when the mount has gone.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 
