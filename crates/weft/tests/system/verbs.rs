@@ -125,7 +125,6 @@ fn extended_attributes_tell_the_state() {
         String::from_utf8(value[..length].to_vec()).expect("UTF-8")
     };
     assert_eq!(get("a.txt", "user.weft.cached"), "whole");
-    assert_eq!(get("b.txt", "user.weft.cached"), "no");
     assert_eq!(get("a.txt", "user.weft.freshness"), "http");
 }
 

@@ -25,8 +25,10 @@ pub struct Liar {
     accepting: Option<JoinHandle<()>>,
 }
 
+type Script = Box<dyn Fn(&Asked, &mut TcpStream) + Send + Sync>;
+
 struct Shared {
-    script: Box<dyn Fn(&Asked, &mut TcpStream) + Send + Sync>,
+    script: Script,
     asked: Mutex<Vec<Asked>>,
     open: Mutex<Vec<TcpStream>>,
     ended: AtomicBool,

@@ -112,16 +112,7 @@ impl Mount {
 
     /// The program with this mount's environment, to be run by the user who mounts.
     pub fn weft(&self) -> Program {
-        self.program_as(self.setup.uid)
-    }
-
-    /// The program, run by another user.
-    pub fn weft_as(&self, uid: u32) -> Program {
-        self.program_as(Some(uid))
-    }
-
-    fn program_as(&self, uid: Option<u32>) -> Program {
-        let program = match uid {
+        let program = match self.setup.uid {
             Some(uid) => Program::new("setpriv")
                 .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
                 .arg(&self.program),
