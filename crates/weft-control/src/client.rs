@@ -120,10 +120,11 @@ impl Client {
         }
     }
 
-    /// Takes the mount away and waits until the daemon has ended.
+    /// Takes the mount away and waits until the daemon has ended; with `lazy` only for a moment, since it lives on
+    /// for as long as files are open.
     ///
     /// # Errors
-    /// As for every call; `Io` also when the daemon has not ended in time.
+    /// As for every call; `Io` also when the daemon has not ended in time, but for `lazy`.
     pub fn unmount(mut self, lazy: bool) -> Result<(), ControlError> {
         let daemon = self.process()?;
         match self.ask(Verb::Unmount { lazy }, MIDDLE)? {
@@ -133,8 +134,10 @@ impl Client {
         let Some(daemon) = daemon else { return Ok(()) };
         // A process descriptor becomes readable when the process ends (pidfd_open(2)).
         let mut end = [PollFd::new(&daemon, PollFlags::IN)];
-        let patience = Timespec { tv_sec: MIDDLE.as_secs() as i64, tv_nsec: 0 };
+        let patience = if lazy { SHORT } else { MIDDLE };
+        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut end, Some(&patience)) {
+            Ok(0) if lazy => Ok(()),
             Ok(0) => Err(ControlError::io(&self.socket)(std::io::ErrorKind::TimedOut.into())),
             Ok(_) => Ok(()),
             Err(error) => Err(ControlError::io(&self.socket)(error.into())),

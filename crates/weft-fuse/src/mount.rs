@@ -1,5 +1,7 @@
 //! Mounting and unmounting.
 
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,7 +32,7 @@ pub struct MountOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel or fusermount3 refused.
-    #[error("cannot mount on {mountpoint}: {source}")]
+    #[error("cannot mount on {mountpoint}: {source}; `weft doctor` checks this machine and says what to type")]
     Refused {
         /// Where.
         mountpoint: PathBuf,
@@ -79,7 +81,12 @@ pub fn mount<H: Handler>(
     let door = Door::new(Arc::new(handler), driver, privileged);
     let refused = |source| MountError::Refused { mountpoint: options.mountpoint.clone(), source };
     let threads = |source| MountError::Threads { mountpoint: options.mountpoint.clone(), source };
-    let session = Session::new(door, &options.mountpoint, &config(options)).map_err(refused)?;
+    let session = if privileged {
+        let device = mount_directly(options).map_err(refused)?;
+        Session::from_fd(door, device, acl(options), config(options)).map_err(refused)?
+    } else {
+        Session::new(door, &options.mountpoint, &config(options)).map_err(refused)?
+    };
     notify::start(session.notifier(), notices).map_err(threads)?;
     let session = session.spawn().map_err(threads)?;
     if privileged {
@@ -102,9 +109,30 @@ fn config(options: &MountOptions) -> Config {
     if !options.exec {
         config.mount_options.push(MountOption::NoExec);
     }
-    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.acl = acl(options);
     config.n_threads = Some(options.threads.max(1));
     config
+}
+
+fn acl(options: &MountOptions) -> SessionACL {
+    if options.allow_other { SessionACL::All } else { SessionACL::Owner }
+}
+
+/// Mounts by the system call, as root may: `fuser` would leave the type `fuse.weft` out, by which mounts whose daemon
+/// is gone are known. The options are those of the kernel's `fs/fuse/inode.c`.
+fn mount_directly(options: &MountOptions) -> std::io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    use rustix::mount::MountFlags;
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let mut flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME | MountFlags::RDONLY;
+    flags.set(MountFlags::NOEXEC, !options.exec);
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let fd = device.as_raw_fd();
+    let allow_other = if options.allow_other { ",allow_other" } else { "" };
+    let data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions{allow_other}");
+    let data = CString::new(data).expect("numbers and fixed words hold no NUL");
+    rustix::mount::mount(&options.source, &options.mountpoint, "fuse.weft", flags, Some(data.as_c_str()))?;
+    Ok(device)
 }
 
 /// The kernel offers 128 KiB of read-ahead when it mounts; more is set on the mount's device afterwards. Only root

@@ -163,7 +163,7 @@ impl Object {
         self.state.lock().checked
     }
 
-    /// A writer that appends from `start` on, a multiple of [`PIECE_BYTES`](crate::PIECE_BYTES). Several writers
+    /// A writer that appends from `start` on, a multiple of [`PIECE_BYTES`]. Several writers
     /// may be at work; bytes that are held already, or that another writer is bringing, are passed over.
     ///
     /// # Errors

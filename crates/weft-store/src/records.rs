@@ -119,7 +119,7 @@ pub struct ObjectRecord {
     pub checked: SystemTime,
     /// Distinguishes the files that held versions of this node; part of the file's name on disk.
     pub generation: u64,
-    /// The pieces that are present, in order: number (offset divided by [`PIECE_BYTES`](crate::PIECE_BYTES)) and
+    /// The pieces that are present, in order: number (offset divided by [`PIECE_BYTES`]) and
     /// checksum (XXH3, 64 bits).
     pub pieces: Vec<(u32, u64)>,
 }

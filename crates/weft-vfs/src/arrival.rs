@@ -15,7 +15,9 @@ use weft_remote::{Audience, Body, Call, FileId, Lease, Piece, RemoteError};
 use weft_store::{BindingId, NewObject, NodeId, Object, Writer};
 
 use crate::figures::add;
-use crate::learn::{ListingMerge, Told};
+use crate::inode::Inode;
+use crate::learn::Told;
+use crate::listing::ListingMerge;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -173,6 +175,8 @@ struct Pump {
     vfs: Arc<Vfs>,
     arrival: Arc<Arrival>,
     delivery: Delivery,
+    /// Keeps the file's inode in memory, where whoever gives the content up finds this body's object.
+    inode: Option<Arc<Inode>>,
     listing: Option<ListingMerge>,
     /// Whether the body is of the whole file; otherwise it is a range of one that is held in part.
     whole: bool,
@@ -189,7 +193,8 @@ enum Ended {
 impl Pump {
     fn new(vfs: Arc<Vfs>, arrival: Arc<Arrival>, delivery: Delivery, whole: bool) -> Pump {
         let named = delivery.lists.is_none();
-        Pump { vfs, arrival, delivery, listing: None, whole, named }
+        let inode = vfs.inode(delivery.node).ok();
+        Pump { vfs, arrival, delivery, inode, listing: None, whole, named }
     }
 
     async fn run(mut self, mut writer: Writer) {
@@ -206,6 +211,10 @@ impl Pump {
             State::Failed(error)
         });
         self.arrival.state.send_replace(state);
+        if let Some(inode) = &self.inode {
+            // Kept until somebody comes by, an object that was given up would hold its space on a full disk.
+            inode.content.lock().arrivals.retain(|arrival| arrival.is_running());
+        }
     }
 
     async fn pump(&mut self, writer: &mut Writer) -> Result<Ended> {
@@ -224,6 +233,7 @@ impl Pump {
                 None => return Ok(Ended::AllCame),
                 Some(Err(error)) => return Err(error.into()),
                 Some(Ok(Piece::Bytes(bytes))) => {
+                    self.check_bound(bytes.len())?;
                     writer.append(&bytes)?;
                     add(&self.vfs.figures.bytes_received, bytes.len() as u64);
                     self.arrival.advance(bytes.len() as u64);
@@ -231,6 +241,17 @@ impl Pump {
                 Some(Ok(Piece::Known(known))) => self.learn(known)?,
             }
         }
+    }
+
+    /// A body that does not say how long it is might never end.
+    fn check_bound(&self, more: usize) -> Result<()> {
+        let position = self.arrival.position.load(Ordering::SeqCst);
+        if self.delivery.body.file_length.is_some() || position + more as u64 <= UNANNOUNCED_BYTES_MAX {
+            return Ok(());
+        }
+        let path = self.vfs.path_text(self.delivery.node);
+        let detail = format!("{path}: a body of unannounced length passed {UNANNOUNCED_BYTES_MAX} bytes");
+        Err(RemoteError::Damaged { detail }.into())
     }
 
     /// Holds the source back while the readers are far enough behind; says whether to go on.
@@ -261,9 +282,9 @@ impl Pump {
             Some((dir, node)) if *dir == known.dir => {
                 let told = Told::by(&known.page);
                 let merge = self.listing.get_or_insert_with(|| self.vfs.begin_listing(*node, binding, told));
-                self.vfs.learn_page(merge, &known.page.value)
+                self.vfs.learn_page(merge, known.page.value)
             }
-            _ => self.vfs.learn_linked(binding, &known.dir, &known.page),
+            _ => self.vfs.learn_linked(binding, &known.dir, known.page),
         }
     }
 
@@ -338,5 +359,7 @@ impl Pump {
 const AHEAD_BYTES: u64 = 8 << 20;
 /// A reader this far ahead of a body waits for it; one further ahead has a range fetched.
 const JUMP_BYTES: u64 = 2 << 20;
+/// Most bytes of a body that does not announce its length.
+const UNANNOUNCED_BYTES_MAX: u64 = 4 << 30;
 /// How long a body that nobody reads on is held before it is dropped.
 const IDLE_PATIENCE: Duration = Duration::from_secs(2);

@@ -39,7 +39,8 @@ impl Vfs {
         if self.held_content(inode)?.is_some() {
             match self.check(call, inode).await {
                 Ok(Check::Unchanged | Check::Changed) => {}
-                Ok(Check::Elsewhere(_)) => return Err(VfsError::IsADirectory),
+                // The kernel looks the path up again and finds what the name leads to now.
+                Ok(Check::Elsewhere(_)) => return Err(VfsError::Stale),
                 Err(error) => return self.stale_content(inode, error),
             }
             if let Some(object) = self.held_content(inode)? {
@@ -114,21 +115,22 @@ impl Vfs {
                     self.learn_unchanged(inode, &told)?;
                     return Ok(Check::Unchanged);
                 }
-                self.outdate(inode)?;
+                self.give_up_content(inode.id)?;
                 self.take_along(call, inode.id, record.binding, *found)?;
                 Ok(Check::Changed)
             }
         }
     }
 
-    /// Gives up what is held of a file, for the source has another version now. Open handles keep theirs.
-    fn outdate(&self, inode: &Arc<Inode>) -> Result<()> {
-        let had = inode.content.lock().current.take();
-        if had.is_some() {
-            self.store.remove_object(inode.id)?;
-            self.tell_content_changed(inode);
+    /// Gives up what is held of a node's content and returns the bytes freed. Open handles keep theirs. An object that
+    /// is still arriving is given up first, so that its end does not bring it back.
+    pub(crate) fn give_up_content(&self, node: NodeId) -> Result<u64> {
+        if let Some(inode) = self.inodes.get(node)
+            && let Some(current) = inode.content.lock().current.take()
+        {
+            current.object.discard();
         }
-        Ok(())
+        Ok(self.store.remove_object(node)?)
     }
 
     /// Takes up a body that came along with an answer about `node`.
@@ -196,9 +198,7 @@ impl Vfs {
         };
         let told = Told::by(&answer);
         let Answer { value: Fetched { attributes, body }, lease, audience, .. } = answer;
-        if self.learn_attributes(inode, attributes, &told)? {
-            self.notices.attributes_now(self.namespace.shown(inode.id)).await;
-        }
+        self.learn_attributes(inode, attributes, &told)?;
         let delivery = Delivery {
             node: inode.id,
             binding: record.binding,

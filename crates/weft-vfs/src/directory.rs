@@ -82,6 +82,7 @@ impl Vfs {
         }
         self.admit(&dir, &call)?;
         self.list(&call, &dir).await?;
+        self.notices.settled().await;
         self.snapshot(&dir)
     }
 
@@ -131,16 +132,16 @@ impl Vfs {
                 Listing::Unchanged => return self.renew_listing(dir.id, told.lease),
                 Listing::Page(page, along) => (page, along),
             };
+            let along = along.and_then(|along| {
+                let entry = page.entries.iter().find(|entry| entry.id == along.body.file)?.clone();
+                Some(weft_remote::Found { entry, along: Some(along) })
+            });
             let merging = merge.get_or_insert_with(|| self.begin_listing(dir.id, record.binding, told));
-            self.learn_page(merging, &page)?;
-            if let Some(along) = along {
-                let entry = page.entries.iter().find(|entry| entry.id == along.body.file).cloned();
-                if let Some(entry) = entry {
-                    let found = weft_remote::Found { entry, along: Some(along) };
-                    self.take_along(call, dir.id, record.binding, found)?;
-                }
+            cursor = page.next.clone();
+            self.learn_page(merging, page)?;
+            if let Some(found) = along {
+                self.take_along(call, dir.id, record.binding, found)?;
             }
-            cursor = page.next;
             if cursor.is_none() {
                 break;
             }

@@ -5,6 +5,7 @@
 //! says is learnt by the store on the way back. This room knows no kind and no kernel.
 #![forbid(unsafe_code)]
 
+mod agree;
 mod arrival;
 mod content;
 mod directory;
@@ -13,31 +14,38 @@ mod figures;
 mod freshness;
 mod handle;
 mod inode;
+mod known;
 mod learn;
+mod listing;
 mod lookup;
-mod manage;
 mod namespace;
 mod notice;
 mod open;
 mod read;
+mod reload;
+mod remove;
 mod stat;
 mod through;
 mod trouble;
 mod vfs;
+mod why;
 
 pub use directory::{DirectoryName, Snapshot};
 pub use error::VfsError;
 pub use figures::FiguresSnapshot;
 pub use freshness::{Freshness, Policies};
 pub use handle::HandleId;
+pub use known::{Cached, NameInfo};
 pub use lookup::Looked;
-pub use manage::{Cached, NameInfo, Reloaded, Removed, Why};
 pub use notice::{Notice, NoticeReceivers, Notices};
 pub use open::Opened;
+pub use reload::Reloaded;
+pub use remove::Removed;
 pub use stat::{Stat, StatFs};
 pub use trouble::Trouble;
 pub use vfs::{Binding, Vfs, VfsOptions};
 pub use weft_store::{NodeId, Object, StoreError};
+pub use why::Why;
 
 /// What every operation returns.
 pub type Result<T> = std::result::Result<T, VfsError>;

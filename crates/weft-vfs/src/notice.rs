@@ -1,11 +1,14 @@
 //! What the kernel must be told to forget.
 //!
 //! Notices are never sent to the kernel from a request's own thread: the kernel may hold a lock that the request
-//! waits under. They go through a channel to a thread of the kernel side's own.
+//! waits under. They go through channels to threads of the kernel side's own. An answer that rests on changed
+//! attributes waits until the kernel has been told ([`Notices::settled`]): a reader must not meet a new content with
+//! an old length.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 use weft_remote::Name;
 use weft_store::NodeId;
 
@@ -23,8 +26,6 @@ pub enum Notice {
     Attributes {
         /// The file.
         node: NodeId,
-        /// Told when the kernel has been told.
-        done: Option<oneshot::Sender<()>>,
     },
     /// The content of a file changed.
     Content {
@@ -44,15 +45,21 @@ pub struct Notices(Option<Senders>);
 struct Senders {
     attributes: mpsc::SyncSender<Notice>,
     others: mpsc::SyncSender<Notice>,
+    /// Attribute notices sent so far.
+    sent: AtomicU64,
+    /// Attribute notices that the kernel has been told so far.
+    told: watch::Receiver<u64>,
 }
 
 /// The ends that the kernel side listens at.
 #[derive(Debug)]
 pub struct NoticeReceivers {
-    /// [`Notice::Attributes`] alone.
+    /// [`Notice::Attributes`] alone, in order.
     pub attributes: mpsc::Receiver<Notice>,
     /// All other notices.
     pub others: mpsc::Receiver<Notice>,
+    /// How many of `attributes` the kernel has been told.
+    pub told: watch::Sender<u64>,
 }
 
 impl Notices {
@@ -65,33 +72,37 @@ impl Notices {
     pub fn channel() -> (Notices, NoticeReceivers) {
         let (attributes, attributes_end) = mpsc::sync_channel(NOTICES_WAITING_MAX);
         let (others, others_end) = mpsc::sync_channel(NOTICES_WAITING_MAX);
-        let receivers = NoticeReceivers { attributes: attributes_end, others: others_end };
-        (Notices(Some(Senders { attributes, others })), receivers)
+        let (told_end, told) = watch::channel(0);
+        let receivers = NoticeReceivers { attributes: attributes_end, others: others_end, told: told_end };
+        (Notices(Some(Senders { attributes, others, sent: AtomicU64::new(0), told })), receivers)
     }
 
     /// Passes a notice on. When more wait than the channel holds, the notice is dropped: the kernel then keeps what
     /// it has until its lease ends.
     pub(crate) fn send(&self, notice: Notice) {
         let Some(senders) = &self.0 else { return };
-        let sender = match notice {
-            Notice::Attributes { .. } => &senders.attributes,
-            Notice::Entry { .. } | Notice::Content { .. } => &senders.others,
+        let passed = match notice {
+            Notice::Attributes { .. } => {
+                let passed = senders.attributes.try_send(notice).is_ok();
+                senders.sent.fetch_add(u64::from(passed), Ordering::SeqCst);
+                passed
+            }
+            Notice::Entry { .. } | Notice::Content { .. } => senders.others.try_send(notice).is_ok(),
         };
-        if sender.try_send(notice).is_err() {
+        if !passed {
             tracing::debug!("a notice to the kernel was dropped");
         }
     }
 
-    /// Has the kernel forget a file's attributes and returns when it has.
-    pub(crate) async fn attributes_now(&self, node: NodeId) {
-        if self.0.is_some() {
-            let (done, told) = oneshot::channel();
-            self.send(Notice::Attributes { node, done: Some(done) });
-            // An error means that the notice was dropped or the kernel side is gone: nothing to wait for.
-            let _ = told.await;
-        }
+    /// Returns when the kernel has been told of every change of attributes so far.
+    pub(crate) async fn settled(&self) {
+        let Some(senders) = &self.0 else { return };
+        let sent = senders.sent.load(Ordering::SeqCst);
+        let mut told = senders.told.clone();
+        // An error means that the kernel side is gone: nothing to wait for.
+        let _ = told.wait_for(|told| *told >= sent).await;
     }
 }
 
 /// How many notices may wait for the kernel side.
-const NOTICES_WAITING_MAX: usize = 65_536;
+const NOTICES_WAITING_MAX: usize = 4096;

@@ -36,7 +36,9 @@ impl Vfs {
             return Err(VfsError::IsADirectory);
         }
         self.admit(&inode, &call)?;
-        match self.content(&call, &inode).await {
+        let content = self.content(&call, &inode).await;
+        self.notices.settled().await;
+        match content {
             Ok(object) => {
                 if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &object)) {
                     arrival.claim();

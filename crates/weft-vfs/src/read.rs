@@ -183,6 +183,8 @@ impl Vfs {
             let mut content = handle.content.lock();
             match &*content {
                 Held::Through(through) => through.clone(),
+                // Without a validator nothing tells that what comes now goes on where the object ended.
+                Held::Object(object) if *object.version() == Version::None && offset > 0 => return Err(error),
                 Held::Object(object) => {
                     let through = Arc::new(Through::of_version(object.version().clone()));
                     handle.inode.content.lock().closed(object.generation());

@@ -51,8 +51,8 @@ impl Default for VfsOptions {
             policies: Policies::new(Freshness::Http, Vec::new()),
             uid: 0,
             gid: 0,
-            inodes_max: 8192,
-            unclaimed_bytes_max: 1 << 20,
+            inodes_max: 4096,
+            unclaimed_bytes_max: 256 << 10,
             passthrough_bytes_min: 128 << 10,
         }
     }
@@ -271,13 +271,10 @@ impl Vfs {
             changes.push(weft_store::Record::Listing(inode.id, Some(listing)));
         }
         self.store.apply(changes)?;
-        self.store.renew(inode.id, weft_remote::Lease::Spent, SystemTime::UNIX_EPOCH)?;
-        if let Some(current) = &mut inode.content.lock().current {
-            current.checked = SystemTime::UNIX_EPOCH;
-        }
+        self.distrust_content(inode.id)?;
         let node = self.namespace.shown(inode.id);
         self.notices.send(crate::Notice::Entry { parent: self.namespace.shown(record.parent), name: record.name });
-        self.notices.send(crate::Notice::Attributes { node, done: None });
+        self.notices.send(crate::Notice::Attributes { node });
         Ok(())
     }
 }

@@ -137,7 +137,12 @@ impl Content {
         while let Some(bytes) = self.reply.body.next().await.transpose()? {
             tap.feed(&bytes);
             gathered.bytes += bytes.len();
-            gathered.pieces.push_back(Piece::Bytes(bytes));
+            if tap.holds_page() {
+                gathered.pieces.clear();
+            } else {
+                gathered.put_first(tap.released());
+                gathered.pieces.push_back(Piece::Bytes(bytes));
+            }
             if gathered.bytes > bytes_max {
                 gathered.rest = Some(self.reply.body);
                 return Ok(gathered);
@@ -159,6 +164,13 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
+    /// Puts the beginning back that somebody else held.
+    pub fn put_first(&mut self, page: Vec<u8>) {
+        if !page.is_empty() {
+            self.pieces = VecDeque::from([Piece::Bytes(page.into())]);
+        }
+    }
+
     /// Whether all of it is here.
     pub fn is_whole(&self) -> bool {
         self.rest.is_none()

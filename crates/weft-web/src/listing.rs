@@ -36,9 +36,10 @@ pub(crate) fn from_links(dir: &Place, page: Option<Entry>, links: &[Place]) -> V
 }
 
 /// What an index says about `dir`. Names that cannot be ids are left out and reported.
-pub(crate) fn from_index(dir: &Place, index: &Index) -> Names {
+pub(crate) fn from_index(dir: &Place, index: Index) -> Names {
     let mut names = Names::new(dir.clone());
-    for item in &index.items {
+    names.entries.reserve_exact(index.items.len());
+    for item in index.items {
         let place = dir.join(&Part { segment: item.segment.clone(), query: None });
         let Some(name) = name_of(&item.segment, None).filter(|_| place.fits()) else {
             tracing::debug!("{}{}: {} cannot be a name", dir.authority, dir.path, item.segment);
@@ -52,6 +53,8 @@ pub(crate) fn from_index(dir: &Place, index: &Index) -> Names {
         let attributes = Attributes { size: item.size, modified: item.modified, ..Attributes::of_kind(kind) };
         names.put(Entry { name, id, attributes, version: Version::None });
     }
+    // A large directory's names are held once, not twice.
+    names.by_name = HashMap::new();
     names
 }
 

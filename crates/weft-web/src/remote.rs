@@ -201,8 +201,9 @@ impl Web {
         }
         let mut tap = content.tap(page, dir.clone(), Some(entry), self.options());
         let lease = content.lease;
-        let gathered = content.gather(&mut tap, self.options().page_bytes_max).await?;
+        let mut gathered = content.gather(&mut tap, self.options().page_bytes_max).await?;
         let mut learnt = tap.finish();
+        gathered.put_first(std::mem::take(&mut learnt.page));
         let answer = Answer::new((), learnt.version.clone(), lease);
         let answer = Answer { origin: Some(learnt.origin.clone()), ..answer };
         if known.still_holds(&learnt.version) {

@@ -42,6 +42,8 @@ pub(crate) enum Media {
 pub(crate) struct Tap {
     settings: TapSettings,
     state: State,
+    /// The beginning of the page, when it was held as an index and is none.
+    released: Vec<u8>,
     hash: Xxh3,
     bytes: u64,
 }
@@ -61,6 +63,8 @@ enum State {
 pub(crate) struct Learnt {
     /// The directory's own names first, then those below it.
     pub names: Vec<Names>,
+    /// The page, when it was held as an index and is none.
+    pub page: Vec<u8>,
     pub completeness: Completeness,
     /// The version of the directory's listing.
     pub version: Version,
@@ -76,12 +80,22 @@ impl Tap {
             (Media::Json, true) => State::Index(Vec::new()),
             (Media::Json, false) | (Media::Other, _) => State::Nothing,
         };
-        Tap { settings, state, hash: Xxh3::new(), bytes: 0 }
+        Tap { settings, state, released: Vec::new(), hash: Xxh3::new(), bytes: 0 }
     }
 
     /// Whether there is anything to read along for.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Nothing) && self.settings.own_page.is_none()
+    }
+
+    /// Whether the bytes so far are held here: nobody else needs to hold them.
+    pub fn holds_page(&self) -> bool {
+        matches!(self.state, State::Index(_))
+    }
+
+    /// The bytes that were held here and are of use to others after all. `holds_page` is false from then on.
+    pub fn released(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.released)
     }
 
     /// The next bytes.
@@ -104,11 +118,14 @@ impl Tap {
         }
         if cut && let State::Index(page) = &mut self.state {
             // Too long to be held, so its links must do.
-            let page = std::mem::take(page);
+            let mut page = std::mem::take(page);
             self.state = match self.settings.media {
                 Media::Html => self.links_of(&page),
                 Media::Json | Media::Other => State::Nothing,
             };
+            // Whoever fed these bytes has them at hand.
+            page.truncate(page.len() - within.len());
+            self.released = page;
         }
     }
 
@@ -124,10 +141,14 @@ impl Tap {
                 Media::Html | Media::Other => index::read_html(&page),
             };
             match index {
-                Some(index) => return self.learnt_index(&index),
+                Some(index) => {
+                    drop(page);
+                    return self.learnt_index(index);
+                }
                 None if self.settings.media == Media::Html => self.state = self.links_of(&page),
                 None => self.state = State::Nothing,
             }
+            self.released = page;
         }
         self.learnt_links()
     }
@@ -153,12 +174,14 @@ impl Tap {
         }
     }
 
-    fn learnt_index(self, index: &index::Index) -> Learnt {
+    fn learnt_index(self, index: index::Index) -> Learnt {
         let version = self.version();
         let how = format!("{} index page", index.server);
+        let completeness = index.completeness();
         Learnt {
             names: vec![listing::from_index(&self.settings.dir, index)],
-            completeness: index.completeness(),
+            page: Vec::new(),
+            completeness,
             version,
             lease: self.settings.lease,
             origin: Origin { how, ..self.settings.origin },
@@ -177,6 +200,7 @@ impl Tap {
         };
         Learnt {
             names: listing::from_links(&self.settings.dir, page, &links),
+            page: self.released,
             completeness: Completeness::Partial,
             version,
             lease: self.settings.lease,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use weft_control::{
@@ -37,6 +37,14 @@ impl MountDaemon {
         }
     }
 
+    /// Makes durable what an answer is about to tell: what a verb calls cached is there after a crash. Where the disk
+    /// does not take it, the answer is given all the same; the store tells of that trouble itself.
+    async fn settle(&self) {
+        let store = self.vfs.store().clone();
+        let flush = tokio::task::spawn_blocking(move || store.flush());
+        let _ = tokio::time::timeout(SETTLE_PATIENCE, flush).await;
+    }
+
     fn figures(&self) -> Figures {
         let figures = self.vfs.figures();
         let usage = self.vfs.store().usage();
@@ -65,6 +73,7 @@ impl Daemon for MountDaemon {
     }
 
     async fn status(&self, _uid: u32) -> Result<Status, Refusal> {
+        self.settle().await;
         let bindings = self.vfs.bindings().map(|(name, source)| BindingStatus {
             path: PathBytes(name.map(|name| name.as_bytes().to_vec()).unwrap_or_default()),
             kind: source.split(':').next().unwrap_or_default().to_owned(),
@@ -94,6 +103,7 @@ impl Daemon for MountDaemon {
 
     async fn names(&self, path: &[u8], _uid: u32) -> Result<Vec<NameInfo>, Refusal> {
         let infos = self.vfs.names(&names_of(path)?).map_err(|error| refusal(path, &error))?;
+        self.settle().await;
         Ok(infos.into_iter().map(name_info).collect())
     }
 
@@ -123,7 +133,15 @@ impl Daemon for MountDaemon {
     }
 
     async fn why(&self, path: &[u8], _uid: u32) -> Result<Why, Refusal> {
-        let why = self.vfs.why(&names_of(path)?).map_err(|error| refusal(path, &error))?;
+        let names = names_of(path)?;
+        let why = self.vfs.why(&names).map_err(|error| {
+            let mut refusal = refusal(path, &error);
+            if let (Code::NotFound, Some(error)) = (refusal.code, self.vfs.last_error_above(&names)) {
+                refusal.sentence = format!("{}; the last error in the directory above: {error}", refusal.sentence);
+            }
+            refusal
+        })?;
+        self.settle().await;
         Ok(Why { facts: why.facts.into_iter().map(|(name, value)| Fact { name, value }).collect() })
     }
 
@@ -141,6 +159,9 @@ impl Daemon for MountDaemon {
         })
     }
 }
+
+/// How long an answer waits for the disk.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 
 fn names_of(path: &[u8]) -> Result<Vec<Name>, Refusal> {
     let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());

@@ -57,11 +57,12 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
     ready.mounted();
 
     let ended = mounted.wait();
-    store.flush()?;
+    let flushed = store.flush();
     drop(stop);
-    // The verb that asked for the end gets its answer before the process goes.
+    // The verb that asked for the end gets its answer before the process goes, whatever else fails.
     let _ = runtime.block_on(serving);
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
+    flushed?;
     ended.context("the mount ended")
 }
 

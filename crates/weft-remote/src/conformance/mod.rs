@@ -1,6 +1,6 @@
 //! The suite that every kind runs.
 //!
-//! A kind serves the sample tree ([`sample`]) from whatever its real source is, implements [`Bench`] around that,
+//! A kind serves the sample tree ([`sample()`]) from whatever its real source is, implements [`Bench`] around that,
 //! and has a test print and check the [`Report`] of [`run`]. What a kind's capabilities exclude is reported as
 //! excluded with the reason, never left out silently.
 

@@ -1,0 +1,82 @@
+//! Whether two tellings of a file's attributes can be about the same content, and what both together say.
+
+use std::time::{Duration, SystemTime};
+
+use weft_remote::{Attributes, Figure, FileKind};
+
+/// Whether a listing's row says more than the name.
+pub(crate) fn tells_attributes(attributes: &Attributes) -> bool {
+    attributes.kind == FileKind::Directory
+        || attributes.size != Figure::Unknown
+        || attributes.modified != Figure::Unknown
+}
+
+/// Whether a listing's row cannot be about the same content as what is known.
+pub(crate) fn contradicts(known: &Attributes, row: &Attributes) -> bool {
+    sizes_differ(known.size, row.size) || times_differ(known.modified, row.modified)
+}
+
+/// The finer figures of two tellings that agree.
+pub(crate) fn finer(known: &Attributes, row: &Attributes) -> Attributes {
+    Attributes {
+        kind: if known.kind == FileKind::Unknown { row.kind } else { known.kind },
+        size: finer_figure(known.size, row.size),
+        modified: finer_figure(known.modified, row.modified),
+        mode: known.mode.or(row.mode),
+        owner: known.owner.or(row.owner),
+    }
+}
+
+fn sizes_differ(known: Figure<u64>, row: Figure<u64>) -> bool {
+    match (known, row) {
+        (Figure::Exact(known), Figure::Exact(row)) | (Figure::Rounded(known), Figure::Rounded(row)) => known != row,
+        (Figure::Exact(known), Figure::Rounded(row)) | (Figure::Rounded(known), Figure::Exact(row)) => {
+            known.abs_diff(row) > known.max(row) / ROUNDING_PART + ROUNDING_BYTES
+        }
+        (Figure::Unknown, _) | (_, Figure::Unknown) => false,
+    }
+}
+
+fn times_differ(known: Figure<SystemTime>, row: Figure<SystemTime>) -> bool {
+    let (Some(known_time), Some(row_time)) = (known.known(), row.known()) else { return false };
+    let apart = known_time.duration_since(row_time).unwrap_or_else(|earlier| earlier.duration());
+    let both_exact = known.exact().is_some() && row.exact().is_some();
+    apart > if both_exact { Duration::ZERO } else { ROUNDING_TIME }
+}
+
+fn finer_figure<T: Copy>(known: Figure<T>, row: Figure<T>) -> Figure<T> {
+    match (known, row) {
+        (Figure::Exact(_), _) | (Figure::Rounded(_), Figure::Rounded(_) | Figure::Unknown) => known,
+        (Figure::Rounded(_), Figure::Exact(_)) | (Figure::Unknown, _) => row,
+    }
+}
+
+/// A rounded size (`1.2K`, `17M`) lies within a tenth of the exact one.
+const ROUNDING_PART: u64 = 10;
+/// And small ones within a KiB.
+const ROUNDING_BYTES: u64 = 1024;
+/// Index pages give times to the minute.
+const ROUNDING_TIME: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(size: Figure<u64>, modified: Figure<SystemTime>) -> Attributes {
+        Attributes { size, modified, ..Attributes::of_kind(FileKind::File) }
+    }
+
+    #[test]
+    fn a_coarser_row_that_agrees_confirms_and_one_that_differs_contradicts() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let known = row(Figure::Exact(1234), Figure::Exact(at(1_000_047)));
+        let agrees = row(Figure::Rounded(1229), Figure::Rounded(at(1_000_020)));
+        assert!(!contradicts(&known, &agrees));
+        assert_eq!(finer(&known, &agrees), known);
+        assert!(contradicts(&known, &row(Figure::Exact(1235), Figure::Unknown)));
+        assert!(contradicts(&known, &row(Figure::Exact(1234), Figure::Rounded(at(1_000_200)))));
+        assert!(contradicts(&known, &row(Figure::Exact(1234), Figure::Exact(at(1_000_048)))));
+        assert!(!contradicts(&row(Figure::Unknown, Figure::Unknown), &known));
+        assert_eq!(finer(&agrees, &known), known);
+    }
+}

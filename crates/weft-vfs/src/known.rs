@@ -1,0 +1,132 @@
+//! Names known in the store: finding a path and listing what is known, without asking anybody.
+
+use std::time::SystemTime;
+
+use weft_remote::{FileKind, Name};
+use weft_store::{DentryTarget, NodeId};
+
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+/// How much of a file is in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cached {
+    /// All of it (for a directory: its listing).
+    Whole,
+    /// Some of it.
+    Part,
+    /// Only its name.
+    No,
+}
+
+/// A name known to exist remotely.
+#[derive(Clone, Debug)]
+pub struct NameInfo {
+    /// The name.
+    pub name: Name,
+    /// What sort of thing it is, as far as known.
+    pub kind: FileKind,
+    /// How much of it is here.
+    pub cached: Cached,
+    /// Length in bytes, as far as known.
+    pub size: Option<u64>,
+    /// Last modification, as far as known.
+    pub modified: Option<SystemTime>,
+    /// When the source last spoke of it.
+    pub learnt: SystemTime,
+}
+
+impl Vfs {
+    /// The node behind a path below the mount, from the store alone.
+    ///
+    /// # Errors
+    /// `NotFound` when the store knows no such path.
+    pub fn find(&self, path: &[Name]) -> Result<NodeId> {
+        let mut node = NodeId::ROOT;
+        for name in path {
+            node = if self.namespace.is_own_root(node) {
+                self.namespace.named(name.as_bytes()).ok_or(VfsError::NotFound)?.root
+            } else {
+                let dentry = self.store.dentry(self.namespace.real(node), name)?;
+                match dentry.map(|dentry| dentry.target) {
+                    Some(DentryTarget::Node(child)) => child,
+                    Some(DentryTarget::Absent) | None => return Err(VfsError::NotFound),
+                }
+            };
+        }
+        Ok(node)
+    }
+
+    /// The names known in a directory, cached or not; of a file, itself.
+    ///
+    /// # Errors
+    /// `NotFound` when the path is not known.
+    pub fn names(&self, path: &[Name]) -> Result<Vec<NameInfo>> {
+        let node = self.find(path)?;
+        if self.namespace.is_own_root(node) {
+            let bound = self.namespace.all().iter();
+            return bound.filter_map(|b| Some((b.name.clone()?, b.root))).map(|(n, id)| self.info(n, id)).collect();
+        }
+        let inode = self.inode(node)?;
+        if inode.kind() != FileKind::Directory {
+            let name = inode.record().name;
+            return Ok(vec![self.info(name, inode.id)?]);
+        }
+        let mut infos = Vec::new();
+        self.each_child(inode.id, |name, child| {
+            infos.push(self.info(name, child)?);
+            Ok(())
+        })?;
+        Ok(infos)
+    }
+
+    pub(crate) fn children(&self, dir: NodeId) -> Result<Vec<NodeId>> {
+        if self.namespace.is_own_root(dir) {
+            return Ok(self.namespace.all().iter().map(|bound| bound.root).collect());
+        }
+        let mut children = Vec::new();
+        self.each_child(dir, |_, child| {
+            children.push(child);
+            Ok(())
+        })?;
+        Ok(children)
+    }
+
+    fn each_child(&self, dir: NodeId, mut visit: impl FnMut(Name, NodeId) -> Result<()>) -> Result<()> {
+        let mut after: Option<Name> = None;
+        loop {
+            let names = self.store.dentries(dir, after.as_ref(), NAMES_AT_ONCE)?;
+            let Some((last, _)) = names.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for (name, dentry) in names {
+                if let DentryTarget::Node(child) = dentry.target {
+                    visit(name, child)?;
+                }
+            }
+        }
+    }
+
+    fn info(&self, name: Name, node: NodeId) -> Result<NameInfo> {
+        let record = self.store.node(node)?.ok_or(VfsError::Stale)?;
+        let cached = if record.attributes.kind == FileKind::Directory {
+            if self.store.listing(node)?.is_some() { Cached::Whole } else { Cached::No }
+        } else {
+            match self.store.object_record(node)? {
+                None => Cached::No,
+                Some(object) if object.is_complete() => Cached::Whole,
+                Some(_) => Cached::Part,
+            }
+        };
+        Ok(NameInfo {
+            name,
+            kind: record.attributes.kind,
+            cached,
+            size: record.attributes.size.known(),
+            modified: record.attributes.modified.known(),
+            learnt: record.learnt,
+        })
+    }
+}
+
+/// Names read from the store at once.
+const NAMES_AT_ONCE: usize = 1000;

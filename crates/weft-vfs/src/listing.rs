@@ -1,0 +1,204 @@
+//! How a directory's listing comes into the store.
+//!
+//! A row is often coarser than what a file's own answer told: it fills what was unknown and confirms what agrees with
+//! it. Where it contradicts, it is the newer word: it wins, and the content is checked before its next use.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::SystemTime;
+
+use weft_remote::{Answer, Completeness, Entry, FileId, FileKind, Lease, Name, Page};
+use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
+
+use crate::Result;
+use crate::agree::{contradicts, finer, tells_attributes};
+use crate::learn::Told;
+use crate::notice::Notice;
+use crate::vfs::Vfs;
+
+/// A listing on its way into the store, page by page.
+pub(crate) struct ListingMerge {
+    rows: Rows,
+    completeness: Completeness,
+    /// Hashes of the names that the listing had so far.
+    names: HashSet<u64>,
+}
+
+/// What all rows of one answer have in common.
+struct Rows {
+    dir: NodeId,
+    binding: BindingId,
+    told: Told,
+    /// The directory's own listing, not a page elsewhere that links into it.
+    own_listing: bool,
+    learnt: SystemTime,
+}
+
+impl Vfs {
+    /// Starts to learn a directory's listing.
+    pub(crate) fn begin_listing(&self, dir: NodeId, binding: BindingId, told: Told) -> ListingMerge {
+        let rows = Rows { dir, binding, told, own_listing: true, learnt: SystemTime::now() };
+        ListingMerge { rows, completeness: Completeness::Partial, names: HashSet::new() }
+    }
+
+    /// Learns a page of a directory's listing.
+    pub(crate) fn learn_page(&self, merge: &mut ListingMerge, page: Page) -> Result<()> {
+        merge.completeness = page.completeness;
+        merge.names.extend(page.entries.iter().map(|entry| name_key(&entry.name)));
+        self.learn_rows(&merge.rows, page.entries)
+    }
+
+    /// Ends a listing: names that it had before and has no more are dropped, and the listing counts from now on.
+    pub(crate) fn finish_listing(&self, merge: ListingMerge) -> Result<()> {
+        let ListingMerge { rows: Rows { dir, told, learnt, .. }, completeness, names } = merge;
+        if self.store.listing(dir)?.is_some() || completeness != Completeness::Partial {
+            self.drop_vanished(dir, completeness, &names)?;
+        }
+        let record = ListingRecord {
+            version: told.version,
+            lease: told.lease,
+            completeness,
+            audience: told.audience,
+            learnt,
+            origin: told.origin,
+        };
+        self.store.apply(vec![Record::Listing(dir, Some(record))])?;
+        Ok(())
+    }
+
+    /// Learns that a directory's listing was confirmed.
+    pub(crate) fn renew_listing(&self, dir: NodeId, lease: Lease) -> Result<()> {
+        if let Some(mut listing) = self.store.listing(dir)? {
+            listing.lease = lease;
+            listing.learnt = SystemTime::now();
+            self.store.apply(vec![Record::Listing(dir, Some(listing))])?;
+        }
+        Ok(())
+    }
+
+    /// Learns names of a directory that something else named.
+    pub(crate) fn learn_linked(&self, binding: BindingId, dir: &FileId, page: Answer<Page>) -> Result<()> {
+        let dir = self.store.identify(binding, dir)?;
+        if self.store.node(dir)?.is_none() {
+            return Ok(());
+        }
+        let rows = Rows { dir, binding, told: Told::by(&page), own_listing: false, learnt: SystemTime::now() };
+        self.learn_rows(&rows, page.value.entries)
+    }
+
+    /// Takes the rows, so that the memory of a long listing is given back while the store takes it up.
+    fn learn_rows(&self, rows: &Rows, entries: Vec<Entry>) -> Result<()> {
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            let mut changes = Vec::with_capacity(ROWS_AT_ONCE.min(entries.len()) * 2);
+            for entry in entries.by_ref().take(ROWS_AT_ONCE) {
+                self.learn_row(&mut changes, rows, &entry)?;
+            }
+            self.store.apply(changes)?;
+        }
+        Ok(())
+    }
+
+    fn learn_row(&self, changes: &mut Vec<Record>, rows: &Rows, entry: &Entry) -> Result<()> {
+        let source = match (rows.own_listing, tells_attributes(&entry.attributes)) {
+            (true, true) => DentrySource::Described,
+            (true, false) => DentrySource::Listed,
+            (false, _) => DentrySource::Linked,
+        };
+        let known = self.store.dentry(rows.dir, &entry.name)?;
+        if let Some(known) = &known
+            && self.row_knows_less(known, entry)?
+        {
+            return Ok(());
+        }
+        let id = self.store.identify(rows.binding, &entry.id)?;
+        let target = DentryTarget::Node(id);
+        // A link elsewhere says nothing new about a name that already leads there.
+        if source != DentrySource::Linked || known.is_none_or(|known| known.target != target) {
+            let dentry = DentryRecord { target, lease: rows.told.lease, source, learnt: rows.learnt };
+            self.put_dentry(changes, rows.dir, &entry.name, dentry, known);
+        }
+        let old = self.store.node(id)?;
+        if let Some(record) = self.merge_row(id, rows, entry, old.as_ref())? {
+            self.put_node(changes, id, old.as_ref(), record);
+        }
+        Ok(())
+    }
+
+    /// Whether a row without attributes would overwrite what a lookup found out: that the name leads to a directory
+    /// or is a file that was fetched.
+    fn row_knows_less(&self, known: &DentryRecord, entry: &Entry) -> Result<bool> {
+        let DentryTarget::Node(id) = known.target else { return Ok(false) };
+        if known.source != DentrySource::LookedUp || tells_attributes(&entry.attributes) {
+            return Ok(false);
+        }
+        Ok(self.store.node(id)?.is_some_and(|node| node.attributes.kind != FileKind::Unknown))
+    }
+
+    /// The record of a node after a row of a listing; `None` when the row adds nothing.
+    fn merge_row(
+        &self,
+        id: NodeId,
+        rows: &Rows,
+        entry: &Entry,
+        old: Option<&NodeRecord>,
+    ) -> Result<Option<NodeRecord>> {
+        let Some(old) = old else { return Ok(Some(rows.new_node(entry))) };
+        if contradicts(&old.attributes, &entry.attributes) {
+            self.distrust_content(id)?;
+            let keep = rows.new_node(entry);
+            return Ok(Some(NodeRecord { origin: old.origin.clone(), ..keep }));
+        }
+        let attributes = finer(&old.attributes, &entry.attributes);
+        let moved = old.parent != rows.dir || old.name != entry.name;
+        if attributes == old.attributes && !moved {
+            return Ok(None);
+        }
+        Ok(Some(NodeRecord { attributes, parent: rows.dir, name: entry.name.clone(), ..old.clone() }))
+    }
+
+    fn drop_vanished(&self, dir: NodeId, completeness: Completeness, names: &HashSet<u64>) -> Result<()> {
+        let mut after: Option<Name> = None;
+        loop {
+            let known = self.store.dentries(dir, after.as_ref(), ROWS_AT_ONCE)?;
+            let Some((last, _)) = known.last() else { return Ok(()) };
+            after = Some(last.clone());
+            let mut changes = Vec::new();
+            for (name, dentry) in known {
+                let listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
+                let falls = listed || completeness.denies(&name);
+                if falls && dentry.target != DentryTarget::Absent && !names.contains(&name_key(&name)) {
+                    self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
+                    changes.push(Record::Dentry(dir, name, None));
+                }
+            }
+            self.store.apply(changes)?;
+        }
+    }
+}
+
+impl Rows {
+    fn new_node(&self, entry: &Entry) -> NodeRecord {
+        NodeRecord {
+            binding: self.binding,
+            file: entry.id.clone(),
+            parent: self.dir,
+            name: entry.name.clone(),
+            attributes: entry.attributes,
+            version: entry.version.clone(),
+            lease: self.told.lease,
+            audience: self.told.audience,
+            learnt: self.learnt,
+            origin: None,
+        }
+    }
+}
+
+fn name_key(name: &Name) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Rows of a listing that go into the store together.
+const ROWS_AT_ONCE: usize = 1000;

@@ -1,0 +1,113 @@
+//! Validating now, whatever the leases say.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use weft_remote::{Caller, FileKind, Name, RemoteError};
+use weft_store::NodeId;
+
+use crate::content::Check;
+use crate::inode::Inode;
+use crate::vfs::{Vfs, is_gone};
+use crate::{Result, VfsError};
+
+/// What a validation found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Files and directories that were checked.
+    pub checked: u64,
+    /// Those that had changed.
+    pub changed: u64,
+    /// Those that are gone.
+    pub gone: u64,
+    /// Those that could not be checked.
+    pub failed: u64,
+}
+
+impl Vfs {
+    /// Validates a file or a directory now, whatever the leases say; with `recursive` everything below that is
+    /// cached or listed.
+    ///
+    /// # Errors
+    /// `NotFound` when the path is not known; otherwise failures are counted, except that of the path itself.
+    pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
+        let top = self.find(path)?;
+        let mut done = Reloaded::default();
+        if self.namespace.is_own_root(top) {
+            let mut waiting: Vec<NodeId> = self.children(top)?;
+            return self.reload_all(&mut waiting, recursive, caller, done).await;
+        }
+        let inode = self.inode(top)?;
+        self.reload_one(&inode, caller, &mut done).await?;
+        let mut waiting = if recursive { self.children(inode.id)? } else { Vec::new() };
+        self.reload_all(&mut waiting, recursive, caller, done).await
+    }
+
+    async fn reload_all(
+        self: &Arc<Self>,
+        waiting: &mut Vec<NodeId>,
+        recursive: bool,
+        caller: Caller,
+        mut done: Reloaded,
+    ) -> Result<Reloaded> {
+        while let Some(node) = waiting.pop() {
+            let Ok(inode) = self.inode(node) else { continue };
+            let is_directory = inode.kind() == FileKind::Directory;
+            let known = if is_directory {
+                self.store.listing(inode.id)?.is_some()
+            } else {
+                self.store.object_record(inode.id)?.is_some()
+            };
+            if known && self.reload_one(&inode, caller, &mut done).await.is_err() {
+                done.failed += 1;
+            }
+            if recursive && is_directory {
+                waiting.extend(self.children(inode.id)?);
+            }
+        }
+        Ok(done)
+    }
+
+    async fn reload_one(self: &Arc<Self>, inode: &Arc<Inode>, caller: Caller, done: &mut Reloaded) -> Result<()> {
+        let call = self.call(caller);
+        self.distrust(inode)?;
+        if inode.kind() == FileKind::Directory {
+            let before = self.store.listing(inode.id)?.map(|listing| listing.version);
+            self.list(&call, inode).await?;
+            let after = self.store.listing(inode.id)?;
+            // A listing that is still marked was served stale: the source did not answer.
+            if after.as_ref().is_some_and(|listing| listing.learnt == SystemTime::UNIX_EPOCH) {
+                return Err(inode_error(inode));
+            }
+            done.checked += 1;
+            done.changed += u64::from(before.is_some() && before != after.map(|listing| listing.version));
+            return Ok(());
+        }
+        let gate = inode.gate.lock().await;
+        let outcome = self.check(&call, inode).await;
+        drop(gate);
+        match outcome {
+            Ok(Check::Unchanged) => done.checked += 1,
+            Ok(Check::Changed | Check::Elsewhere(_)) => {
+                done.checked += 1;
+                done.changed += 1;
+            }
+            Err(error) if is_gone(&error) => {
+                self.learn_gone(inode)?;
+                done.checked += 1;
+                done.gone += 1;
+            }
+            Err(error) => {
+                inode.note_error(&error);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn inode_error(inode: &Inode) -> VfsError {
+    let last = inode.content.lock().last_error.clone();
+    let detail = last.map_or_else(|| "the source".to_string(), |(_, text)| text);
+    RemoteError::Unreachable { detail }.into()
+}

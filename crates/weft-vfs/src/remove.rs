@@ -1,0 +1,69 @@
+//! Dropping content from the cache, never from a remote.
+
+use weft_remote::{FileKind, Name};
+use weft_store::{NodeId, Record};
+
+use crate::notice::Notice;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+/// What a removal from the cache freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Files whose content was dropped.
+    pub files: u64,
+    /// Bytes freed.
+    pub bytes: u64,
+}
+
+impl Vfs {
+    /// Drops a file's content from the cache, or that of everything below a directory. The names stay known.
+    /// `uid` must own what it drops, or be root.
+    ///
+    /// # Errors
+    /// `NotFound`; `IsADirectory` when a directory is given without `recursive`; `Denied` when somebody else's read
+    /// brought the content here (what belongs to `uid` may have been dropped by then).
+    pub fn remove(&self, path: &[Name], recursive: bool, uid: u32) -> Result<Removed> {
+        let node = self.namespace.real(self.find(path)?);
+        let mut removed = Removed::default();
+        let mut denied = false;
+        let mut waiting = vec![node];
+        while let Some(node) = waiting.pop() {
+            let is_directory = node == NodeId::ROOT
+                || self.store.node(node)?.is_some_and(|n| n.attributes.kind == FileKind::Directory);
+            if is_directory {
+                if !recursive {
+                    return Err(VfsError::IsADirectory);
+                }
+                waiting.extend(self.children(node)?);
+                self.forget_listing(node)?;
+                continue;
+            }
+            let Some(object) = self.store.object_record(node)? else { continue };
+            if uid != 0 && object.owner_uid != uid {
+                denied = true;
+                continue;
+            }
+            removed.files += 1;
+            removed.bytes += self.drop_content(node)?;
+        }
+        if denied { Err(VfsError::Denied) } else { Ok(removed) }
+    }
+
+    /// Has the next use of a directory list it anew; its names stay known.
+    fn forget_listing(&self, dir: NodeId) -> Result<()> {
+        if self.store.listing(dir)?.is_some() {
+            self.store.apply(vec![Record::Listing(dir, None)])?;
+        }
+        Ok(())
+    }
+
+    fn drop_content(&self, node: NodeId) -> Result<u64> {
+        let freed = self.give_up_content(node)?;
+        if let Some(inode) = self.inodes.get(node) {
+            inode.content.lock().pages_of = None;
+        }
+        self.notices.send(Notice::Content { node: self.namespace.shown(node) });
+        Ok(freed)
+    }
+}

@@ -1,0 +1,210 @@
+//! How long what is cached is used without asking.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use crate::support::{Asked, Liar, Mount, Setup, answer};
+
+/// What a server serves right now under every path: it can be changed.
+#[derive(Clone, Default)]
+struct Served(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    version: u32,
+    cache_control: String,
+    answered_304: usize,
+}
+
+impl Served {
+    fn change(&self) {
+        self.0.lock().expect("no panic").version += 1;
+    }
+
+    fn not_modified(&self) -> usize {
+        self.0.lock().expect("no panic").answered_304
+    }
+
+    fn answer(&self, asked: &Asked) -> Vec<u8> {
+        if !asked.path.ends_with('/') && !asked.path.contains('.') {
+            return answer("301 Moved Permanently", &[&format!("location: {}/", asked.path)], "");
+        }
+        let mut state = self.0.lock().expect("no panic");
+        let tag = format!("\"v{}\"", state.version);
+        let headers = [format!("etag: {tag}"), state.cache_control.clone(), "content-type: text/plain".to_owned()];
+        let headers: Vec<&str> = headers.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
+        if asked.header("if-none-match") == Some(&tag) {
+            state.answered_304 += 1;
+            let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+            return format!("HTTP/1.1 304 Not Modified\r\n{lines}\r\n").into_bytes();
+        }
+        answer("200 OK", &headers, format!("version {} of {}", state.version, asked.path))
+    }
+}
+
+/// A server of changing files with this `Cache-Control`, and a mount.
+fn scene(cache_control: &str, setup: Setup) -> Option<(Served, Liar, Mount)> {
+    let served = Served::default();
+    served.0.lock().expect("no panic").cache_control = format!("cache-control: {cache_control}");
+    let of_liar = served.clone();
+    let liar = Liar::answering(move |asked| of_liar.answer(asked));
+    let mount = Mount::with(setup)?;
+    Some((served, liar, mount))
+}
+
+#[track_caller]
+fn reads(file: &Path, version: u32) {
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    assert!(text.starts_with(&format!("version {version} of ")), "{text}");
+}
+
+#[test]
+fn http_trusts_for_max_age() {
+    let Some((served, liar, mount)) = scene("max-age=3600", Setup::default()) else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    reads(&file, 0);
+    served.change();
+    reads(&file, 0);
+    mount.remount();
+    reads(&file, 0);
+    assert_eq!(liar.times("/a.txt"), 1);
+    assert!(mount.why(&file, "next").contains("served from the cache"), "{}", mount.why(&file, "next"));
+}
+
+#[test]
+fn http_asks_by_etag_when_the_time_is_over() {
+    let Some((served, liar, mount)) = scene("max-age=0", Setup::default()) else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    reads(&file, 0);
+    reads(&file, 0);
+    assert!(served.not_modified() > 0, "asked with the validator");
+    let received = mount.figure("received_bytes");
+    reads(&file, 0);
+    assert_eq!(mount.figure("received_bytes"), received, "and nothing came again");
+    served.change();
+    reads(&file, 1);
+    mount.remount();
+    reads(&file, 1);
+    assert_eq!(mount.figure("received_bytes"), 0, "the validator survives a remount");
+}
+
+#[test]
+fn http_asks_by_last_modified() {
+    let liar = Liar::answering(|asked| match asked.header("if-modified-since") {
+        Some("Sat, 03 Feb 2024 04:05:06 GMT") => {
+            b"HTTP/1.1 304 Not Modified\r\ncache-control: no-cache\r\n\r\n".to_vec()
+        }
+        Some(other) => panic!("{other}"),
+        None => answer("200 OK", &["last-modified: Sat, 03 Feb 2024 04:05:06 GMT", "cache-control: no-cache"], "text"),
+    });
+    let Some(mount) = Mount::new() else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    for _ in 0..3 {
+        assert_eq!(std::fs::read(&file).expect("read"), b"text");
+    }
+    let asked = liar.asked();
+    let conditional = asked.iter().filter(|asked| asked.header("if-modified-since").is_some()).count();
+    assert_eq!(asked.iter().filter(|asked| asked.path == "/a.txt").count() - conditional, 1, "{asked:?}");
+    assert!(conditional >= 2, "{asked:?}");
+}
+
+#[test]
+fn a_time_of_ones_own_is_kept_and_ends() {
+    let Some((served, liar, mount)) = scene("no-cache", Setup::default().option("freshness=ttl=1h")) else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    reads(&file, 0);
+    served.change();
+    reads(&file, 0);
+    assert_eq!(liar.times("/a.txt"), 1);
+    drop(mount);
+
+    let Some((served, liar, mount)) = scene("max-age=3600", Setup::default().option("freshness=ttl=1s")) else {
+        return;
+    };
+    let file = mount.at(liar.site()).join("a.txt");
+    reads(&file, 0);
+    served.change();
+    // The new version is seen when the time is over, however long this machine takes for the reads until then.
+    while std::fs::read_to_string(&file).expect("read").starts_with("version 0") {
+        std::thread::yield_now();
+    }
+    reads(&file, 1);
+}
+
+#[test]
+fn manual_waits_for_reload() {
+    let Some((served, liar, mount)) = scene("no-store", Setup::default().option("freshness=manual")) else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    reads(&file, 0);
+    served.change();
+    reads(&file, 0);
+    mount.remount();
+    reads(&file, 0);
+    assert_eq!(liar.times("/a.txt"), 1);
+    let reloaded = mount.json("reload", [&file]);
+    assert_eq!((reloaded["checked"].as_u64(), reloaded["changed"].as_u64()), (Some(1), Some(1)), "{reloaded}");
+    reads(&file, 1);
+    let reloaded = mount.json("reload", [&file]);
+    assert_eq!((reloaded["checked"].as_u64(), reloaded["changed"].as_u64()), (Some(1), Some(0)), "{reloaded}");
+}
+
+#[test]
+fn always_asks_at_each_open() {
+    let Some((served, liar, mount)) = scene("max-age=3600", Setup::default().option("freshness=always")) else {
+        return;
+    };
+    let file = mount.at(liar.site()).join("a.txt");
+    reads(&file, 0);
+    for version in 1..5 {
+        served.change();
+        reads(&file, version);
+    }
+    assert!(liar.times("/a.txt") >= 5);
+}
+
+#[test]
+fn a_policy_is_that_of_its_tree() {
+    let served = Served::default();
+    let of_liar = served.clone();
+    let liar = Liar::answering(move |asked| of_liar.answer(asked));
+    let site = liar.site();
+    let config = format!(
+        "[mount]\nfreshness = \"always\"\n[[tree]]\npath = \"{site}/kept\"\nfreshness = \"manual\"\n\
+        [[tree]]\npath = \"{site}/kept/live\"\nfreshness = \"always\"\n"
+    );
+    let Some(mount) = Mount::with(Setup::default().config(&config)) else { return };
+    let file = |path: &str| mount.at(&site).join(path);
+    let all = ["a.txt", "kept/a.txt", "kept/live/a.txt"].map(file);
+    all.iter().for_each(|file| reads(file, 0));
+    served.change();
+    reads(&all[0], 1);
+    reads(&all[1], 0);
+    reads(&all[2], 1);
+    assert!(mount.why(&all[1], "policy").contains("manual"));
+    assert!(mount.why(&all[2], "policy").contains("always"));
+}
+
+#[test]
+fn what_was_dropped_is_fetched_again() {
+    let Some((served, liar, mount)) = scene("max-age=3600", Setup::default()) else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    reads(&file, 0);
+    served.change();
+    let removed = mount.json("rm -w", [&file]);
+    assert_eq!(removed["files"], 1, "{removed}");
+    reads(&file, 1);
+    assert_eq!(liar.times("/a.txt"), 2);
+}
+
+#[test]
+fn a_silent_source_leaves_what_is_cached() {
+    let Some((_, liar, mount)) = scene("max-age=0", Setup::default()) else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    reads(&file, 0);
+    drop(liar);
+    reads(&file, 0);
+    mount.remount();
+    reads(&file, 0);
+    let error = mount.why(&file, "last error");
+    assert!(!error.is_empty(), "why tells that the source could not be asked");
+}

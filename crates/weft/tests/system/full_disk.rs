@@ -1,0 +1,147 @@
+//! The cache's disk: full, damaged, or lost.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Liar, Mount, Program, Setup, answer, is_root, noise, page, run, without};
+
+/// A small file system in memory; it is taken away when this is dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn of(size: &str) -> Option<SmallDisk> {
+        if !is_root() {
+            without("only root can mount a small file system for the cache");
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("wt-disk-").tempdir().expect("a temporary folder");
+        let mounted = Program::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]);
+        let mounted = mounted.arg(folder.path()).run();
+        assert_eq!(mounted.code, Some(0), "{mounted:?}");
+        Some(SmallDisk(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Program::new("umount").arg("-l").arg(self.0.path()).run();
+    }
+}
+
+/// A server of files of these lengths, and of a listing of them.
+fn files(lengths: &'static [(&'static str, usize)]) -> Liar {
+    Liar::answering(|asked| match lengths.iter().find(|(name, _)| asked.path == format!("/{name}")) {
+        Some((_, length)) => answer("200 OK", &["etag: \"1\"", "cache-control: max-age=3600"], noise(*length)),
+        None => page(&lengths.iter().map(|(name, _)| format!("<a href='{name}'>x</a>")).collect::<String>()),
+    })
+}
+
+#[test]
+fn what_does_not_fit_is_served_through() {
+    let liar = files(&[("small.bin", 100_000), ("huge.bin", 30 << 20), ("other.bin", 200_000)]);
+    let Some(disk) = SmallDisk::of("12m") else { return };
+    let Some(mount) = Mount::with(Setup { cache: Some(disk.0.path().join("cache")), ..Default::default() }) else {
+        return;
+    };
+    let top = mount.at(liar.site());
+    assert!(std::fs::read(top.join("small.bin")).expect("read") == noise(100_000));
+    assert!(std::fs::read(top.join("huge.bin")).expect("read") == noise(30 << 20), "right although it does not fit");
+    let troubles = mount.status()["troubles"].to_string();
+    assert!(troubles.contains("huge.bin"), "{troubles}");
+    assert!(troubles.contains("full") || troubles.contains("space"), "{troubles}");
+    assert!(std::fs::read(top.join("other.bin")).expect("read") == noise(200_000));
+    assert!(std::fs::read(top.join("huge.bin")).expect("read") == noise(30 << 20), "a second time");
+    mount.remount();
+    assert!(std::fs::read(top.join("small.bin")).expect("read") == noise(100_000), "the cache is sound after it");
+    assert_eq!(liar.times("/small.bin"), 1);
+}
+
+/// Every object in a cache.
+fn objects(cache: &Path) -> Vec<PathBuf> {
+    let found = run("find", [cache.join("objects").as_os_str(), "-type".as_ref(), "f".as_ref()]);
+    found.lines().map(PathBuf::from).collect()
+}
+
+/// Reads a file, unmounts, lets `damage` loose on the cache, mounts, and reads again: the bytes must be right.
+fn survives(damage: impl Fn(&Path)) -> Option<(Liar, Mount)> {
+    let liar = files(&[("a.bin", 700_000), ("b.bin", 5000), ("c.bin", 300_000)]);
+    let mount = Mount::new()?;
+    let top = mount.at(liar.site());
+    let read = |name, length| assert!(std::fs::read(top.join(name)).expect("read") == noise(length), "{name}");
+    let read_all =
+        || [("a.bin", 700_000), ("b.bin", 5000), ("c.bin", 300_000)].map(|(name, length)| read(name, length));
+    read_all();
+    mount.umount();
+    damage(&mount.cache());
+    mount.mount();
+    read_all();
+    read_all();
+    mount.remount();
+    read_all();
+    Some((liar, mount))
+}
+
+#[test]
+fn a_damaged_object_is_fetched_again() {
+    let Some((liar, _mount)) = survives(|cache| {
+        for object in objects(cache) {
+            let file = std::fs::OpenOptions::new().read(true).write(true).open(&object).expect("opened");
+            let at = file.metadata().expect("there").len() / 2;
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).expect("read");
+            file.write_all_at(&[byte[0] ^ 0x40], at).expect("written");
+        }
+    }) else {
+        return;
+    };
+    for name in ["/a.bin", "/b.bin", "/c.bin"] {
+        assert_eq!(liar.times(name), 2, "{name}: once, and once for what was damaged");
+    }
+}
+
+#[test]
+fn a_cut_object_is_fetched_again() {
+    let Some((liar, _mount)) = survives(|cache| {
+        for object in objects(cache) {
+            let file = std::fs::OpenOptions::new().write(true).open(&object).expect("opened");
+            let length = file.metadata().expect("there").len();
+            file.set_len(length / 2).expect("cut");
+        }
+    }) else {
+        return;
+    };
+    assert_eq!(liar.times("/b.bin"), 2);
+}
+
+#[test]
+fn lost_objects_are_fetched_again() {
+    let Some((liar, _mount)) = survives(|cache| {
+        std::fs::remove_dir_all(cache.join("objects")).expect("removed");
+    }) else {
+        return;
+    };
+    assert_eq!(liar.times("/a.bin"), 2);
+}
+
+#[test]
+fn a_damaged_database_is_set_aside() {
+    let Some((liar, mount)) = survives(|cache| {
+        std::fs::write(cache.join("index.redb"), noise(200_000)).expect("written");
+    }) else {
+        return;
+    };
+    assert_eq!(liar.times("/a.bin"), 2);
+    assert!(mount.cache().join("index.damaged-1").exists(), "the old one is kept for whoever wants to look");
+}
+
+#[test]
+fn a_cut_database_is_set_aside() {
+    let Some((liar, _mount)) = survives(|cache| {
+        let file = std::fs::OpenOptions::new().write(true).open(cache.join("index.redb")).expect("opened");
+        let length = file.metadata().expect("there").len();
+        file.set_len(length / 2 + 13).expect("cut");
+    }) else {
+        return;
+    };
+    assert!(liar.times("/a.bin") <= 2);
+}

@@ -1,0 +1,12 @@
+//! The program as a whole: real mounts, real servers, real clients, made and used as a user would.
+
+mod faults;
+mod freshness;
+mod full_disk;
+mod listings;
+mod mounting;
+mod reads;
+mod support;
+mod survival;
+mod tls;
+mod verbs;

@@ -1,0 +1,35 @@
+//! What the system tests stand on: real mounts, real servers, lying servers, trees on disk.
+
+mod certificate;
+mod liar;
+mod mount;
+mod process;
+mod server;
+mod tree;
+
+pub use certificate::Certificate;
+pub use liar::{Asked, Liar, answer, page};
+pub use mount::{Mount, Setup, weft_program};
+pub use process::{Outcome, Program, find_program, is_root, run, without};
+pub use server::{Hit, Server, free_port};
+pub use tree::{big_tree, compare, folders_in, noise, odd_names, small_tree, write_aged};
+
+/// Asserts that an operation failed with this error number, and no other.
+#[track_caller]
+pub fn fails_with<T: std::fmt::Debug>(result: std::io::Result<T>, errno: rustix::io::Errno) {
+    let error = match result {
+        Ok(value) => panic!("expected {errno:?}, got {value:?}"),
+        Err(error) => error,
+    };
+    assert_eq!(error.raw_os_error(), Some(errno.raw_os_error()), "{error}");
+}
+
+/// The names in a directory, sorted.
+#[track_caller]
+pub fn names_in(dir: &std::path::Path) -> Vec<String> {
+    let read = std::fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    let mut names: Vec<String> =
+        read.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}

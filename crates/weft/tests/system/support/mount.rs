@@ -1,0 +1,273 @@
+//! A real mount, made and taken away by the program as a user would.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use serde_json::Value;
+
+use super::process::{Outcome, Program};
+
+/// What a mount is to be like.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// What is mounted; empty for everything.
+    pub source: &'static str,
+    /// Mount options (`-o`).
+    pub options: Vec<String>,
+    /// The text of the configuration file.
+    pub config: String,
+    /// The cache folder; otherwise one in the mount's own temporary folder.
+    pub cache: Option<PathBuf>,
+    /// The user who mounts; otherwise the one that runs the tests.
+    pub uid: Option<u32>,
+}
+
+/// A mount in a temporary folder. It is taken away when this is dropped, whatever state it is in.
+pub struct Mount {
+    folder: tempfile::TempDir,
+    setup: Setup,
+    program: PathBuf,
+}
+
+/// The program under test.
+pub fn weft_program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_weft"))
+}
+
+impl Setup {
+    /// With one mount option.
+    pub fn option(mut self, option: &str) -> Setup {
+        self.options.push(option.to_owned());
+        self
+    }
+
+    /// With this configuration file.
+    pub fn config(mut self, text: &str) -> Setup {
+        self.config = text.to_owned();
+        self
+    }
+}
+
+impl Mount {
+    /// Mounts everything with the defaults. `None`, with a line that says so, where there is no FUSE.
+    pub fn new() -> Option<Mount> {
+        Mount::with(Setup::default())
+    }
+
+    /// Mounts.
+    pub fn with(setup: Setup) -> Option<Mount> {
+        let mount = Mount::prepare(setup)?;
+        mount.mount();
+        Some(mount)
+    }
+
+    /// Makes the folders and does not mount.
+    pub fn prepare(setup: Setup) -> Option<Mount> {
+        if !Path::new("/dev/fuse").exists() {
+            super::without("/dev/fuse is missing: nothing can be mounted here");
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("wt-").tempdir().expect("a temporary folder");
+        let mut program = weft_program().to_owned();
+        for name in ["mnt", "home", "run"] {
+            std::fs::create_dir(folder.path().join(name)).expect("made");
+        }
+        std::fs::write(folder.path().join("weft.toml"), &setup.config).expect("written");
+        if let Some(uid) = setup.uid {
+            // Where the program was built need not be open to that user.
+            let copy = folder.path().join("weft");
+            std::fs::copy(&program, &copy).expect("copied");
+            program = copy;
+            for name in ["", "mnt", "home", "run", "weft.toml"] {
+                let path = folder.path().join(name);
+                std::os::unix::fs::chown(&path, Some(uid), Some(uid)).expect("root may give files away");
+            }
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
+        }
+        Some(Mount { folder, setup, program })
+    }
+
+    /// The mount point.
+    pub fn dir(&self) -> PathBuf {
+        self.folder.path().join("mnt")
+    }
+
+    /// A path in the mount.
+    pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.dir().join(path)
+    }
+
+    /// A scratch path beside the mount.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The cache folder.
+    pub fn cache(&self) -> PathBuf {
+        self.setup.cache.clone().unwrap_or_else(|| self.folder.path().join("cache"))
+    }
+
+    /// The program with this mount's environment, to be run by the user who mounts.
+    pub fn weft(&self) -> Program {
+        self.program_as(self.setup.uid)
+    }
+
+    /// The program, run by another user.
+    pub fn weft_as(&self, uid: u32) -> Program {
+        self.program_as(Some(uid))
+    }
+
+    fn program_as(&self, uid: Option<u32>) -> Program {
+        let program = match uid {
+            Some(uid) => Program::new("setpriv")
+                .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
+                .arg(&self.program),
+            None => Program::new(&self.program),
+        };
+        program
+            .dir(Path::new("/"))
+            .env("HOME", self.beside("home"))
+            .env("XDG_RUNTIME_DIR", self.beside("run"))
+            .env("XDG_CACHE_HOME", self.beside("home/cache"))
+            .env("XDG_CONFIG_HOME", self.beside("home/config"))
+    }
+
+    /// Runs a verb with these arguments.
+    pub fn verb<A: AsRef<std::ffi::OsStr>>(&self, words: &str, args: impl IntoIterator<Item = A>) -> Outcome {
+        self.weft().args(words.split(' ')).args(args).run()
+    }
+
+    /// Runs a verb with `--json` that must succeed; what it printed.
+    #[track_caller]
+    pub fn json<A: AsRef<std::ffi::OsStr>>(&self, words: &str, args: impl IntoIterator<Item = A>) -> Value {
+        let outcome = self.verb(&format!("{words} --json"), args);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        serde_json::from_str(&outcome.out).unwrap_or_else(|error| panic!("{error}: {}", outcome.out))
+    }
+
+    /// What `weft why` says under `fact` about a path; empty when it says nothing.
+    #[track_caller]
+    pub fn why(&self, path: &Path, fact: &str) -> String {
+        let why = self.json("why", [path]);
+        let facts = why["facts"].as_array().expect("a list of facts");
+        let found = facts.iter().find(|found| found["name"] == fact);
+        found.map(|found| found["value"].as_str().expect("a text").to_owned()).unwrap_or_default()
+    }
+
+    /// What `weft status` says.
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        self.json("status", [self.dir()])
+    }
+
+    /// One of the figures of `weft status`.
+    #[track_caller]
+    pub fn figure(&self, name: &str) -> u64 {
+        self.status()["figures"][name].as_u64().unwrap_or_else(|| panic!("the figure {name}"))
+    }
+
+    /// The daemon's process.
+    #[track_caller]
+    pub fn daemon(&self) -> Pid {
+        let pid = self.status()["daemon_pid"].as_i64().expect("a number");
+        Pid::from_raw(pid as i32).expect("a process")
+    }
+
+    /// Tries to mount.
+    pub fn try_mount(&self) -> Outcome {
+        let mut program =
+            self.weft().arg("mount").arg("--cache").arg(self.cache()).arg("--config").arg(self.beside("weft.toml"));
+        if !self.setup.options.is_empty() {
+            program = program.arg("-o").arg(self.setup.options.join(","));
+        }
+        program.arg("--").arg(self.setup.source).arg(self.dir()).run()
+    }
+
+    /// Mounts.
+    #[track_caller]
+    pub fn mount(&self) {
+        let outcome = self.try_mount();
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    }
+
+    /// Unmounts as a user would.
+    #[track_caller]
+    pub fn umount(&self) {
+        let daemon = Exit::of(self.daemon());
+        let outcome = self.verb("umount", [self.dir()]);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        assert!(daemon.wait(), "the daemon ends when its mount has gone");
+    }
+
+    /// Unmounts, and mounts the same again.
+    #[track_caller]
+    pub fn remount(&self) {
+        self.umount();
+        self.mount();
+    }
+
+    /// Kills the daemon, which leaves a dead mount behind.
+    #[track_caller]
+    pub fn kill9(&self) {
+        let pid = self.daemon();
+        let daemon = Exit::of(pid);
+        kill_process(pid, Signal::KILL).expect("killed");
+        assert!(daemon.wait(), "nobody survives SIGKILL");
+    }
+
+    /// Whether the kernel shows a mount here.
+    pub fn is_mounted(&self) -> bool {
+        mounted(&self.dir())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let daemon = self.verb("status --json", [self.dir()]);
+        let pid = serde_json::from_str::<Value>(&daemon.out).ok().and_then(|status| status["daemon_pid"].as_i64());
+        let daemon = pid.and_then(|pid| Pid::from_raw(pid as i32)).map(|pid| (pid, Exit::of(pid)));
+        if self.is_mounted() {
+            let _ = self.verb("umount --lazy", [self.dir()]);
+        }
+        if self.is_mounted() {
+            let _ = Program::new("umount").arg("-l").arg(self.dir()).run();
+        }
+        if let Some((pid, exit)) = daemon
+            && !exit.wait()
+        {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.cache().join("weft.log")).unwrap_or_default();
+            eprintln!("the daemon's log of {}:\n{log}", self.dir().display());
+        }
+    }
+}
+
+/// Whether the kernel shows a mount at `dir`, without asking anything of the mount itself.
+pub fn mounted(dir: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("the kernel's table of mounts");
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    table.lines().any(|line| line.split(' ').nth(4).is_some_and(|at| Path::new(at) == dir))
+}
+
+/// The end of a process that is not our child.
+pub struct Exit(Option<rustix::fd::OwnedFd>);
+
+impl Exit {
+    /// Of this process.
+    pub fn of(pid: Pid) -> Exit {
+        Exit(pidfd_open(pid, PidfdFlags::empty()).ok())
+    }
+
+    /// Waits for it; whether it came.
+    pub fn wait(&self) -> bool {
+        let Some(fd) = &self.0 else { return true };
+        let mut fds = [PollFd::new(fd, PollFlags::IN)];
+        let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
+        matches!(poll(&mut fds, Some(&patience)), Ok(1))
+    }
+}

@@ -1,0 +1,67 @@
+//! https first, and never back.
+
+use rustix::io::Errno;
+
+use crate::support::{Certificate, Mount, Server, Setup, fails_with, run, write_aged};
+
+#[test]
+fn https_comes_first_and_speaks_http2() {
+    let certificate = Certificate::of("127.0.0.1");
+    let Some(mut server) = Server::nginx_tls(&certificate, "") else { return };
+    for nth in 0..50 {
+        write_aged(&server.root().join(format!("{nth}.txt")), format!("file {nth}\n").as_bytes(), nth);
+    }
+    let Some(mount) = Mount::with(Setup::default().config(&certificate.trusted())) else { return };
+    let site = mount.at(server.site());
+    crate::support::compare(&server.root(), &site);
+    assert_eq!(mount.why(&site.join("1.txt"), "scheme"), "https");
+    mount.umount();
+    server.stop();
+    let hits = server.logged();
+    let answered: Vec<_> = hits.iter().filter(|hit| hit.status == 200).collect();
+    assert_eq!(answered.len(), 51, "one per file and one listing: {hits:?}");
+    assert!(answered.iter().all(|hit| hit.protocol == "HTTP/2.0"), "{hits:?}");
+}
+
+#[test]
+fn a_host_that_spoke_https_is_never_asked_in_plain_text_again() {
+    let certificate = Certificate::of("127.0.0.1");
+    let Some(mut server) = Server::nginx_tls(&certificate, "") else { return };
+    write_aged(&server.root().join("a.txt"), b"first\n", 0);
+    write_aged(&server.root().join("b.txt"), b"second\n", 0);
+    let Some(mount) = Mount::with(Setup::default().config(&certificate.trusted())) else { return };
+    let site = mount.at(server.site());
+    assert_eq!(run("cat", [site.join("a.txt")]), "first\n");
+    server.stop();
+    server.configure("ssl http2", "");
+    server.restart();
+    for _ in 0..2 {
+        let error = std::fs::read(site.join("b.txt")).expect_err("no fallback");
+        assert!(
+            [Errno::IO, Errno::HOSTUNREACH].map(|errno| Some(errno.raw_os_error())).contains(&error.raw_os_error()),
+            "{error}"
+        );
+        assert_eq!(run("cat", [site.join("a.txt")]), "first\n", "what is cached stays");
+        mount.remount();
+    }
+    let plain: Vec<_> =
+        server.hits().into_iter().filter(|hit| hit.protocol == "HTTP/1.1" && hit.status == 200).collect();
+    assert_eq!(plain, [], "nothing was asked in plain text");
+}
+
+#[test]
+fn a_certificate_that_nobody_trusts_is_an_error_without_fallback() {
+    let certificate = Certificate::of("127.0.0.1");
+    let Some(mut server) = Server::nginx_tls(&certificate, "") else { return };
+    write_aged(&server.root().join("a.txt"), b"first\n", 0);
+    let wrong = Certificate::of("other.example");
+    let Some(other) = Server::nginx_tls(&wrong, "") else { return };
+    write_aged(&other.root().join("a.txt"), b"first\n", 0);
+    // The first server's certificate is unknown; the second's is known and is for another name.
+    let Some(mount) = Mount::with(Setup::default().config(&wrong.trusted())) else { return };
+    for site in [server.site(), other.site()] {
+        fails_with(std::fs::read(mount.at(&site).join("a.txt")), Errno::ACCESS);
+    }
+    server.stop();
+    assert_eq!(server.logged(), [], "no request at all");
+}

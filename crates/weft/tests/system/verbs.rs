@@ -1,0 +1,235 @@
+//! The verbs on a live mount: what they say, how they end, whom they refuse.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::support::{Liar, Mount, Outcome, Program, Setup, answer, is_root, names_in, page, weft_program, without};
+
+/// A site of three files, of which `a.txt` has been read.
+fn scene(setup: Setup) -> Option<(Liar, Mount, std::path::PathBuf)> {
+    let liar = Liar::answering(|asked| match asked.path.as_str() {
+        "/" => page("<a href='a.txt'>a</a> <a href='b.txt'>b</a> <a href='deep/c.txt'>c</a>"),
+        "/a.txt" | "/b.txt" | "/deep/c.txt" => {
+            let headers = ["content-type: text/plain", "cache-control: max-age=3600", "etag: \"1\""];
+            answer("200 OK", &headers, format!("text of {}", asked.path))
+        }
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let mount = Mount::with(setup)?;
+    let top = mount.at(liar.site());
+    names_in(&top);
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"text of /a.txt");
+    Some((liar, mount, top))
+}
+
+#[test]
+fn status_tells_the_daemon_and_what_it_holds() {
+    let Some((_liar, mount, top)) = scene(Setup::default()) else { return };
+    let status = mount.status();
+    assert_eq!(status["mountpoint"].as_str(), mount.dir().to_str());
+    assert_eq!(status["cache_dir"].as_str(), mount.cache().to_str());
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["bindings"][0]["path"], "web");
+    assert!(status["daemon_pid"].as_u64().is_some_and(|pid| pid > 1));
+    for (figure, least) in [("names", 4), ("requests", 2), ("objects", 1), ("object_bytes", 14), ("misses", 2)] {
+        assert!(mount.figure(figure) >= least, "{figure}: {status}");
+    }
+    assert_eq!(mount.json("status", [top.join("a.txt")])["daemon_pid"], status["daemon_pid"], "from anything inside");
+    let all = mount.json("status", [""; 0]);
+    let ours = all.as_array().expect("a list").iter().filter(|one| one["daemon_pid"] == status["daemon_pid"]);
+    assert_eq!(ours.count(), 1);
+    let words = mount.verb("status", [mount.dir()]).out;
+    assert!(words.contains("everything on") && words.contains("holds"), "{words}");
+}
+
+#[test]
+fn ls_lists_what_is_known_and_not_cached() {
+    let Some((liar, mount, top)) = scene(Setup::default()) else { return };
+    let before = liar.asked().len();
+    let named = |words: &str| -> Vec<(String, String, String)> {
+        let lists = mount.json(words, [&top]);
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let names = lists[0]["names"].as_array().expect("a list").iter();
+        names.map(|name| (text(&name["name"]), text(&name["kind"]), text(&name["cached"]))).collect()
+    };
+    let row = |name: &str, kind: &str, cached: &str| (name.to_owned(), kind.to_owned(), cached.to_owned());
+    let all = [
+        row("a.txt", "file", "whole"),
+        row("b.txt", "file", "no"),
+        row("deep", "directory", "no"),
+        row("index.html", "file", "whole"),
+    ];
+    assert_eq!(named("ls -w --all"), all);
+    assert_eq!(named("ls -w"), [all[1].clone(), all[2].clone()]);
+    let lsw = mount.beside("lsw");
+    std::os::unix::fs::symlink(weft_program(), &lsw).expect("linked");
+    let said = Program::new(&lsw).arg(&top).good();
+    assert!(said.contains("b.txt") && said.contains("deep/") && !said.contains("a.txt"), "{said}");
+    assert!(said.lines().all(|line| line.starts_with("[web]")), "{said}");
+    assert_eq!(liar.asked().len(), before, "nobody is asked");
+}
+
+#[test]
+fn rm_drops_from_the_cache_and_keeps_the_name() {
+    let Some((liar, mount, top)) = scene(Setup::default()) else { return };
+    let removed = mount.json("rm -w", [top.join("a.txt")]);
+    assert!(removed["files"] == 1 && removed["bytes"].as_u64() >= Some(14), "{removed}");
+    assert!(mount.why(&top.join("a.txt"), "cached").starts_with("no"));
+    assert!(names_in(&top).contains(&"a.txt".to_owned()));
+    let refused = mount.verb("rm -w", [&top]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("is a directory; -r"), "{refused:?}");
+    std::fs::read(top.join("a.txt")).expect("fetched again");
+    assert_eq!(liar.times("/a.txt"), 2);
+    let rmw = mount.beside("rmw");
+    std::os::unix::fs::symlink(weft_program(), &rmw).expect("linked");
+    let said = Program::new(&rmw).arg("-r").arg(&top).good();
+    assert!(said.contains("files"), "{said}");
+    assert_eq!(mount.figure("objects"), 0);
+}
+
+#[test]
+fn reload_counts_and_why_explains() {
+    let Some((liar, mount, top)) = scene(Setup::default()) else { return };
+    let reloaded = mount.json("reload -r", [&top]);
+    assert!(reloaded["checked"].as_u64() >= Some(2), "{reloaded}");
+    assert_eq!(reloaded["failed"], 0, "{reloaded}");
+    assert!(liar.times("/a.txt") >= 2 && liar.times("/b.txt") == 0, "what is not cached is not asked for");
+    let file = top.join("a.txt");
+    for (fact, wanted) in [
+        ("tree", "web"),
+        ("kind", "file"),
+        ("scheme", "http"),
+        ("size", "14"),
+        ("policy", "http"),
+        ("version", "1"),
+        ("next", "served from the cache"),
+    ] {
+        let value = mount.why(&file, fact);
+        assert!(value.contains(wanted), "{fact}: {value}");
+    }
+    assert!(mount.why(&file, "scheme because").contains("does not speak TLS"));
+    let host = liar.host();
+    drop(liar);
+    let outcome = mount.verb("reload", [&file]);
+    assert_eq!(outcome.code, Some(6), "{host} is gone: {outcome:?}");
+    assert!(!mount.why(&file, "last error").is_empty());
+}
+
+#[test]
+fn extended_attributes_tell_the_state() {
+    let Some((_liar, _mount, top)) = scene(Setup::default()) else { return };
+    let get = |name: &str, key: &str| {
+        let mut value = vec![0; 256];
+        let length = rustix::fs::getxattr(top.join(name), key, value.as_mut_slice()).expect("an attribute");
+        String::from_utf8(value[..length].to_vec()).expect("UTF-8")
+    };
+    assert_eq!(get("a.txt", "user.weft.cached"), "whole");
+    assert_eq!(get("b.txt", "user.weft.cached"), "no");
+    assert_eq!(get("a.txt", "user.weft.freshness"), "http");
+}
+
+#[test]
+fn exit_codes_are_as_documented() {
+    let Some((_liar, mount, top)) = scene(Setup::default()) else { return };
+    for (words, path, code) in [
+        ("why", top.join("never-seen"), 4),
+        ("ls -w", top.join("never-seen"), 4),
+        ("rm -w", top.join("never-seen"), 4),
+        ("reload", top.join("never-seen"), 4),
+        ("why", mount.beside("home"), 3),
+        ("status", mount.beside("home"), 3),
+        ("umount", top.join("a.txt"), 2),
+        ("umount", mount.beside("home"), 3),
+    ] {
+        let outcome = mount.verb(words, [&path]);
+        assert_eq!(outcome.code, Some(code), "{words} {}: {outcome:?}", path.display());
+        assert!(outcome.err.starts_with("weft: "), "{outcome:?}");
+        let json = mount.verb(&format!("{words} --json"), [&path]);
+        let error: serde_json::Value = serde_json::from_str(&json.out).unwrap_or_else(|e| panic!("{e}: {json:?}"));
+        assert!(error["error"]["sentence"].as_str().is_some_and(|sentence| sentence.len() > 10), "{error}");
+    }
+}
+
+/// The program as another user, who reaches it by a copy in an open folder.
+fn as_other(mount: &Mount) -> impl Fn(&str, &Path) -> Outcome {
+    let copy = mount.beside("weft");
+    std::fs::copy(weft_program(), &copy).expect("copied");
+    std::fs::set_permissions(mount.beside(""), PermissionsExt::from_mode(0o755)).expect("set");
+    move |words: &str, path: &Path| other_user(&copy).args(words.split(' ')).arg(path).dir(Path::new("/")).run()
+}
+
+fn other_user(program: impl AsRef<std::ffi::OsStr>) -> Program {
+    Program::new("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program)
+}
+
+#[test]
+fn another_user_is_refused() {
+    if !is_root() {
+        return without("only root can become another user");
+    }
+    let Some((_liar, mount, top)) = scene(Setup::default()) else { return };
+    let other = as_other(&mount);
+    for words in ["status", "ls -w", "why", "rm -w", "reload"] {
+        let outcome = other(words, &top.join("a.txt"));
+        assert!(matches!(outcome.code, Some(3 | 5)), "{words}: {outcome:?}");
+    }
+    let outcome = other("umount", &mount.dir());
+    assert!(matches!(outcome.code, Some(1 | 3 | 5)) && mount.is_mounted(), "{outcome:?}");
+    let seen = other_user("ls").arg(&top).run();
+    assert_ne!(seen.code, Some(0), "the kernel keeps others out: {seen:?}");
+    assert!(mount.why(&top.join("a.txt"), "next").contains("from the cache"), "nothing was dropped");
+}
+
+#[test]
+fn in_an_open_mount_others_may_look_and_not_touch() {
+    if !is_root() {
+        return without("only root can become another user");
+    }
+    let Some((_liar, mount, top)) = scene(Setup::default().option("allow_other")) else { return };
+    let other = as_other(&mount);
+    let file = top.join("a.txt");
+    assert_eq!(other_user("cat").arg(&file).good(), "text of /a.txt");
+    for words in ["status", "ls -w", "why"] {
+        let outcome = other(words, &file);
+        assert_eq!(outcome.code, Some(0), "{words}: {outcome:?}");
+    }
+    for (words, path) in [("rm -w", &file), ("reload", &file), ("umount", &mount.dir())] {
+        let outcome = other(words, path);
+        assert_eq!(outcome.code, Some(5), "{words}: {outcome:?}");
+    }
+    assert!(mount.why(&file, "next").contains("from the cache"), "nothing was dropped");
+}
+
+#[test]
+fn a_configuration_with_mistakes_mounts_nothing() {
+    let Some(mount) = Mount::prepare(Setup::default().config("[mount]\ndeadlin = \"1s\"\n[web]\nuser_agent = 5\n"))
+    else {
+        return;
+    };
+    let outcome = mount.try_mount();
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(outcome.err.contains("did you mean `deadline`?") && outcome.err.contains("user_agent"), "{outcome:?}");
+    assert!(!mount.is_mounted());
+    let checked = mount.verb("config check", [mount.beside("weft.toml")]);
+    assert_eq!(checked.code, Some(2), "{checked:?}");
+    assert!(checked.err.contains("weft.toml:2:") && checked.err.contains("weft.toml:4:"), "{checked:?}");
+}
+
+#[test]
+fn the_demo_goes_through() {
+    let Some(mount) = Mount::prepare(Setup::default()) else { return };
+    let outcome = mount.verb("demo", [""; 0]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.out.lines().count() > 5, "{outcome:?}");
+}
+
+#[test]
+fn the_sample_site_needs_no_network() {
+    let Some(mount) = Mount::new() else { return };
+    let top = mount.at("web/weft.example");
+    assert!(names_in(&top).contains(&"docs".to_owned()));
+    let page = std::fs::read_to_string(top.join("index.html")).expect("read");
+    assert!(page.contains("<html"), "{page}");
+    assert!(!names_in(&top.join("pub")).is_empty());
+}
