@@ -93,7 +93,9 @@ impl Vfs {
         if self.namespace.is_own_root(node) {
             return Ok(self.namespace.own_root_stat(self.options.uid, self.options.gid));
         }
-        if let Some(stat) = handle.and_then(|id| self.stat_open(node, id)) {
+        if let Some(handle) = handle
+            && let Some(stat) = self.stat_open(node, handle)?
+        {
             return Ok(stat);
         }
         let inode = self.inode(node)?;
@@ -138,18 +140,21 @@ impl Vfs {
         Ok(usable.then(|| self.show(inode, remaining)))
     }
 
-    fn stat_open(&self, node: NodeId, handle: HandleId) -> Option<Stat> {
-        let handle = self.handles.get(handle)?;
+    /// What `stat` shows of an open file: its own length. Trusted as long as the node's where both agree, for the
+    /// kernel asks at the end of every file whose attributes it does not trust.
+    fn stat_open(&self, node: NodeId, handle: HandleId) -> Result<Option<Stat>> {
+        let Some(handle) = self.handles.get(handle) else { return Ok(None) };
         if handle.inode.id != self.namespace.real(node) {
-            return None;
+            return Ok(None);
         }
         let length = match &*handle.content.lock() {
             Held::Object(object) => object.length(),
             Held::Through(_) => None,
         };
-        let mut stat = self.show(&handle.inode, Duration::ZERO);
-        stat.size = length?;
-        Some(stat)
+        let Some(length) = length else { return Ok(None) };
+        let agreed = handle.inode.record.read().attributes.size.exact() == Some(length);
+        let ttl = if agreed { self.attributes_remaining(&handle.inode)? } else { Duration::ZERO };
+        Ok(Some(Stat { size: length, ..self.show(&handle.inode, ttl) }))
     }
 
     fn lookup_own(&self, name: &[u8]) -> Result<Looked> {
