@@ -6,6 +6,7 @@ use weft_remote::{Answer, Attributes, Audience, Entry, Figure, Lease, Name, Orig
 use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record};
 
 use crate::Result;
+use crate::agree::contradicts;
 use crate::inode::Inode;
 use crate::notice::Notice;
 use crate::vfs::Vfs;
@@ -90,8 +91,12 @@ impl Vfs {
             parent: old.parent,
             name: old.name,
         };
-        if old.attributes != record.attributes {
+        if sizes_or_times_differ(&old.attributes, &record.attributes) {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
+        } else if old.attributes != record.attributes {
+            // A time became exact: nobody reads wrongly by the coarser one, so the kernel is not bothered before the
+            // reader is done.
+            inode.content.lock().untold = true;
         }
         *inode.record.write() = record.clone();
         let mut changes = Vec::with_capacity(2);
@@ -189,6 +194,11 @@ impl Vfs {
         }
         changes.push(Record::Node(id, Some(record)));
     }
+}
+
+/// Whether new attributes are about other content, or of another length, than the old ones showed.
+fn sizes_or_times_differ(old: &Attributes, new: &Attributes) -> bool {
+    old.kind != new.kind || old.size != new.size || contradicts(old, new)
 }
 
 /// How long a file that the source says is gone is taken to be gone.

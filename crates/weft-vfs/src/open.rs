@@ -8,6 +8,7 @@ use weft_store::{NodeId, Object};
 
 use crate::handle::{Handle, HandleId, Held, Pace};
 use crate::inode::Inode;
+use crate::notice::Notice;
 use crate::through::Through;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
@@ -56,6 +57,9 @@ impl Vfs {
     /// Closes a file.
     pub fn close(&self, handle: HandleId) {
         let Some(handle) = self.handles.remove(handle) else { return };
+        if std::mem::take(&mut handle.inode.content.lock().untold) {
+            self.notices.send(Notice::Attributes { node: self.namespace.shown(handle.inode.id) });
+        }
         let held = handle.content.lock().clone();
         if let Held::Object(object) = held {
             let unrecorded = {

@@ -25,7 +25,7 @@ use crate::site::{self, Site};
 /// Whatever keeps the tree from being mounted.
 pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
+        .worker_threads(workers())
         .thread_name("weft-worker")
         .enable_all()
         .build()
@@ -194,8 +194,14 @@ async fn unmount_on_signal(daemon: Arc<MountDaemon>) {
     }
 }
 
-/// Threads of the runtime: requests that wait cost none, so these only need to cover work on disk.
-const WORKERS: usize = 4;
+/// Threads of the runtime: requests that wait cost none, so these only need to cover work on disk. More than there are
+/// processors cost time: a cold small file passes through several tasks, and each hop to another processor is paid.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(WORKERS_MIN, usize::from).clamp(WORKERS_MIN, WORKERS_MAX)
+}
+
+const WORKERS_MIN: usize = 2;
+const WORKERS_MAX: usize = 8;
 /// Threads that read kernel requests, unless the configuration says otherwise.
 const READERS: usize = 2;
 /// Bytes under way between the daemon and the sample site in it.
