@@ -202,9 +202,10 @@ impl Lent {
     }
 }
 
-/// Bytes read from a connection at once, and so of an answer with its headers under HTTP/1. Fewer cost large bodies
+/// Most bytes read from a connection at once, and so of an answer with its headers under HTTP/1 (which are checked after
+/// that); a connection grows to it only while a large body comes faster than it is taken. Fewer cost large bodies
 /// a change of threads for every piece.
-const READ_BYTES_MAX: usize = 512 << 10;
+const READ_BYTES_MAX: usize = 2 << 20;
 /// Bytes of an answer's headers.
 pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Lines of an answer's headers.
