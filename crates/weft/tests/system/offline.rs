@@ -4,8 +4,8 @@ use crate::support::{Liar, Mount, answer, page};
 
 fn site() -> Liar {
     Liar::answering(|asked| match asked.path.as_str() {
-        "/held.txt" => answer("200 OK", &["etag: \"1\"", "cache-control: no-cache"], b"held".to_vec()),
-        "/other.txt" => answer("200 OK", &["etag: \"2\""], b"other".to_vec()),
+        "/held.txt" => answer("200 OK", &["etag: \"1\"", "cache-control: no-cache"], b"held"),
+        "/other.txt" => answer("200 OK", &["etag: \"2\""], b"other"),
         _ => page("<a href='held.txt'>x</a><a href='other.txt'>x</a>"),
     })
 }
