@@ -71,7 +71,8 @@ impl From<GetError> for RemoteError {
 
 impl Client {
     pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Client> {
-        let dialer = Arc::new(Dialer::new(options.connect_timeout, options.extra_ca.as_deref())?);
+        let dialer =
+            Arc::new(Dialer::new(options.connect_timeout, options.addresses.clone(), options.extra_ca.as_deref())?);
         Ok(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()) })
     }
 
@@ -95,7 +96,7 @@ impl Client {
     /// GETs a place, following redirects and waiting as the server asks, within the call's deadline.
     ///
     /// # Errors
-    /// `Loop`, `Busy`, `Denied` for TLS that cannot be trusted, and what keeps the host from answering.
+    /// `Loop`, `Busy`, `Denied` for TLS that cannot be trusted and for what the address policy refuses, and what keeps the host from answering.
     pub async fn get(
         &self,
         call: &Call,

@@ -1,6 +1,7 @@
 //! The web as a remote: a site is a directory (WFS).
 #![forbid(unsafe_code)]
 
+mod address;
 mod authority;
 mod client;
 mod connect;
@@ -16,11 +17,14 @@ mod listing;
 mod lookup;
 mod name;
 mod options;
+mod pattern;
 mod pool;
 mod remote;
 mod tap;
 mod target;
 mod validator;
 
+pub use address::{AddressPolicy, PrivateAddresses};
 pub use options::{Connector, WebOptions};
+pub use pattern::{HostPattern, Network};
 pub use remote::Web;
