@@ -72,6 +72,20 @@ impl AddressPolicy {
         ))
     }
 
+    /// What holds for a host, for people. Nobody is asked, so that of its addresses only a rule can be told.
+    pub(crate) fn about(&self, host: &Authority) -> String {
+        if let Err(why) = self.check_host(host) {
+            return why;
+        }
+        match &self.private {
+            PrivateAddresses::Allow => "any".to_owned(),
+            PrivateAddresses::Deny { .. } if self.is_allowed(host.bare_host(), None) => {
+                "any, for allow_hosts has this host".to_owned()
+            }
+            PrivateAddresses::Deny { rule } => format!("public ones, and those in allow_hosts: {rule}"),
+        }
+    }
+
     fn is_allowed(&self, name: &str, address: Option<IpAddr>) -> bool {
         let covers = |pattern: &HostPattern| {
             pattern.covers_name(name) || address.is_some_and(|address| pattern.covers_address(address))

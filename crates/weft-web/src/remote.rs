@@ -280,6 +280,9 @@ impl Remote for Web {
         let url = format!("{}://{}{}", scheme.as_str(), place.authority, place.path_and_query());
         let mut facts = vec![("url".to_owned(), url)];
         facts.extend(host.about());
+        if host.builtin.is_none() {
+            facts.push(("addresses".to_owned(), self.options().addresses.about(&authority)));
+        }
         facts
     }
 }

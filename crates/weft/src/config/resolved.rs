@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    FileError, Freshness, MountOptions, Settings, Source, WebSettings, load_file, show_duration, show_freshness,
+    FileError, Freshness, MountOptions, PrivateAddresses, Settings, Source, WebSettings, load_file, show_duration,
+    show_freshness,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -174,6 +175,9 @@ impl Resolved {
                 "connect_timeout": time(web.connect_timeout),
                 "stall_timeout": time(web.stall_timeout),
                 "down_time": time(web.down_time),
+                "private_addresses": web.private_addresses.map(PrivateAddresses::as_str),
+                "allow_hosts": web.allow_hosts,
+                "deny_hosts": web.deny_hosts,
             },
             "tree": self.trees.iter().map(|rule| json!({
                 "path": rule.path,
