@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::DuplexStream;
 use weft_remote::Name;
 
-use crate::AddressPolicy;
+use crate::{AddressPolicy, Credentials};
 
 /// Makes the client's end of a new connection to a host that is served inside this process, in plain HTTP.
 #[derive(Clone)]
@@ -64,6 +64,8 @@ pub struct WebOptions {
     pub user_agent: String,
     /// Where connections may lead. Hosts that are served inside this process are not asked about.
     pub addresses: AddressPolicy,
+    /// Logins of the user whose mount this is.
+    pub credentials: Credentials,
     /// Hosts that are served inside this process, by name.
     pub builtin: HashMap<String, Connector>,
 }
@@ -85,6 +87,7 @@ impl Default for WebOptions {
             extra_ca: None,
             user_agent: concat!("weft/", env!("CARGO_PKG_VERSION")).to_owned(),
             addresses: AddressPolicy::default(),
+            credentials: Credentials::default(),
             builtin: HashMap::new(),
         }
     }

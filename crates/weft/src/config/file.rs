@@ -112,6 +112,8 @@ impl Reader<'_> {
             "private_addresses" => web.private_addresses = self.private_addresses(value),
             "allow_hosts" => web.allow_hosts = self.hosts(key, value),
             "deny_hosts" => web.deny_hosts = self.hosts(key, value),
+            "netrc" => web.netrc = self.netrc(value),
+            "insecure_credentials" => web.insecure_credentials = self.boolean(key, value),
             _ => web.down_time = self.time(key, value, Duration::ZERO),
         }
     }
@@ -241,6 +243,14 @@ impl Reader<'_> {
         Some(text)
     }
 
+    /// A path, or nothing for no file at all.
+    fn netrc(&mut self, value: &Value<'_>) -> Option<PathBuf> {
+        match value.get_ref() {
+            DeValue::String(text) if text.is_empty() => Some(PathBuf::new()),
+            _ => self.path("netrc", value),
+        }
+    }
+
     fn private_addresses(&mut self, value: &Value<'_>) -> Option<PrivateAddresses> {
         const WANTED: &str = "\"allow\", \"deny\" or \"auto\"";
         let text = self.text_of("private_addresses", value, WANTED)?;
@@ -310,6 +320,8 @@ const WEB_KEYS: &[&str] = &[
     "private_addresses",
     "allow_hosts",
     "deny_hosts",
+    "netrc",
+    "insecure_credentials",
 ];
 const TREE_KEYS: &[&str] = &["path", "freshness"];
 /// Longest configuration file.
@@ -366,6 +378,9 @@ mod tests {
             ("[web]\nprobe_names = \".git\"", 2, "a list of names"),
             ("[web]\nuser_agent = \"a\\nb\"", 2, "printable ASCII"),
             ("[cache]\ndir = \"~/x\"", 2, "whole path"),
+            ("[web]\nnetcr = \"/x\"", 2, "did you mean `netrc`?"),
+            ("[web]\nnetrc = \"~/.netrc\"", 2, "whole path"),
+            ("[web]\ninsecure_credentials = 1", 2, "true or false"),
             ("[web]\nprivate_adresses = \"deny\"", 2, "did you mean `private_addresses`?"),
             ("[web]\nprivate_addresses = \"never\"", 2, "\"allow\", \"deny\" or \"auto\" is allowed"),
             ("[web]\nallow_hosts = [\"a.org\", \"a.org:80\"]", 2, "`allow_hosts`: \"a.org:80\" has a port"),
