@@ -80,8 +80,11 @@ impl Vfs {
         let inode = &handle.inode;
         // The first byte that is not here decides: what lies before it was brought by another body.
         let missing = offset + object.available(offset);
-        let bringing =
-            |arrival: &crate::arrival::Arrival| Arc::ptr_eq(&arrival.object, object) && arrival.will_bring(missing);
+        // Bytes without a validator cannot be fetched from the middle: their one body is waited for, however far.
+        let only_whole = *object.version() == Version::None;
+        let bringing = |arrival: &crate::arrival::Arrival| {
+            Arc::ptr_eq(&arrival.object, object) && (only_whole || arrival.will_bring(missing))
+        };
         let arrival = match inode.arrival(bringing) {
             Some(arrival) => arrival,
             None => {

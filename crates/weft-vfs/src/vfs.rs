@@ -40,7 +40,7 @@ pub struct VfsOptions {
     pub inodes_max: usize,
     /// What is fetched of a large body when nobody has opened it.
     pub unclaimed_bytes_max: u64,
-    /// Files at least this long are read by the kernel itself when they are complete.
+    /// Files at least this long are read by the kernel itself when they are complete; `u64::MAX` where it may not.
     pub passthrough_bytes_min: u64,
 }
 
