@@ -138,7 +138,7 @@ impl Vfs {
             return Err(VfsError::Changed);
         }
         count(&self.figures.ranges_fetched);
-        let remote = self.remote(record.binding)?.clone();
+        let remote = self.remote_of(inode)?.clone();
         let span = Span { start, length: Some(length) };
         let asked = self.ask(call, remote.fetch(call, &record.file, &version, span)).await;
         let answer = asked.map_err(|error| match error {

@@ -12,6 +12,7 @@ use crate::handle::Handles;
 use crate::inode::{Inode, Inodes};
 use crate::namespace::Namespace;
 use crate::notice::Notices;
+use crate::offline::Offline;
 use crate::stat::{DefaultOwner, StatFs};
 use crate::trouble::{Trouble, Troubles};
 use crate::{Result, VfsError};
@@ -72,6 +73,7 @@ pub struct Vfs {
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
+    pub(crate) offline: Offline,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -93,6 +95,7 @@ impl Vfs {
             handles: Handles::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
+            offline: Offline::noted(store.notes("offline")),
             store,
             namespace,
             options,

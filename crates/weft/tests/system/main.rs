@@ -6,6 +6,7 @@ mod full_disk;
 mod listings;
 mod logins;
 mod mounting;
+mod offline;
 mod reads;
 mod support;
 mod survival;
