@@ -41,7 +41,7 @@ impl Vfs {
                 Ok(Check::Unchanged | Check::Changed) => {}
                 // The kernel looks the path up again and finds what the name leads to now.
                 Ok(Check::Elsewhere(_)) => return Err(VfsError::Stale),
-                Err(error) => return self.stale_content(inode, error),
+                Err(error) => return self.stale_content(call, inode, error),
             }
             if let Some(object) = self.held_content(inode)? {
                 return Ok(object.object);
@@ -55,6 +55,11 @@ impl Vfs {
         let Some(current) = self.held_content(inode)? else { return Ok(None) };
         if !inode.record.read().audience.includes(&call.caller) {
             return Err(VfsError::Denied);
+        }
+        // The record may be newer than the content: a list that anyone may see tells of a file that one user's rights
+        // brought here. Whether this caller may have it, the source says.
+        if !current.object.audience().includes(&call.caller) {
+            return Ok(None);
         }
         let trusted = inode.freshness.holds(&current.lease, current.checked, SystemTime::now());
         Ok(trusted.then_some(current.object))
@@ -72,14 +77,16 @@ impl Vfs {
     }
 
     /// The source does not answer: what is held serves, where the policy allows it.
-    fn stale_content(&self, inode: &Arc<Inode>, error: VfsError) -> Result<Arc<Object>> {
+    fn stale_content(&self, call: &Call, inode: &Arc<Inode>, error: VfsError) -> Result<Arc<Object>> {
         inode.note_error(&error);
         if is_gone(&error) {
             self.learn_gone(inode)?;
             return Err(VfsError::NotFound);
         }
         match inode.content.lock().current.clone() {
-            Some(current) if error.lets_stale_serve(inode.freshness) => {
+            Some(current)
+                if error.lets_stale_serve(inode.freshness) && current.object.audience().includes(&call.caller) =>
+            {
                 count(&self.figures.served_stale);
                 Ok(current.object)
             }

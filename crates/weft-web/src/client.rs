@@ -10,11 +10,12 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use parking_lot::Mutex;
 use url::Url;
-use weft_remote::{Call, Notes, RemoteError, Result};
+use weft_remote::{Audience, Call, Notes, RemoteError, Result};
 
 use crate::WebOptions;
 use crate::authority::Authority;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
+use crate::credentials::Pass;
 use crate::flow::Flow;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
@@ -43,6 +44,17 @@ pub(crate) struct Reply {
     pub host: Arc<Host>,
     /// A redirect had led from the place to the place with a slash: it is a directory, and this its page.
     pub slashed: bool,
+    /// Who may see it: everyone, unless a login was sent on the way.
+    pub audience: Audience,
+}
+
+/// What one hop gave.
+struct Hop {
+    scheme: Scheme,
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Flow,
+    host: Arc<Host>,
 }
 
 /// Why there is no reply.
@@ -71,7 +83,8 @@ impl From<GetError> for RemoteError {
 
 impl Client {
     pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Client> {
-        let dialer = Arc::new(Dialer::new(options.connect_timeout, options.extra_ca.as_deref())?);
+        let dialer =
+            Arc::new(Dialer::new(options.connect_timeout, options.addresses.clone(), options.extra_ca.as_deref())?);
         Ok(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()) })
     }
 
@@ -95,7 +108,7 @@ impl Client {
     /// GETs a place, following redirects and waiting as the server asks, within the call's deadline.
     ///
     /// # Errors
-    /// `Loop`, `Busy`, `Denied` for TLS that cannot be trusted, and what keeps the host from answering.
+    /// `Loop`, `Busy`, `Denied` for TLS that cannot be trusted and for what the address policy refuses, and what keeps the host from answering.
     pub async fn get(
         &self,
         call: &Call,
@@ -103,20 +116,22 @@ impl Client {
         conditions: &[(HeaderName, HeaderValue)],
     ) -> std::result::Result<Reply, GetError> {
         let mut target = Target::of(place)?;
+        let mut pass = self.options.credentials.pass(&call.caller, &target.authority);
         let mut redirects: Vec<String> = Vec::new();
         let mut slashed = false;
         let mut tries = 1;
         let mut asked = None;
         loop {
             let visited = redirects.is_empty();
-            let (scheme, status, headers, body, host) = match self.send(&target, conditions, visited).await {
-                Ok(answer) => answer,
+            let hop = match self.send(&target, conditions, pass.as_mut(), visited).await {
+                Ok(hop) => hop,
                 // Only the host the user named can be absent; one that a redirect names is a fault of the source.
                 Err(GetError::NoSuchHost(detail)) if !visited => {
                     return Err(GetError::Remote(RemoteError::Unreachable { detail }));
                 }
                 Err(other) => return Err(other),
             };
+            let Hop { scheme, status, headers, body, host } = hop;
             let url = Url::parse(&target.url(scheme))
                 .map_err(|e| RemoteError::Failed { detail: format!("{}: {e}", target.url(scheme)) })?;
             let asked = asked.get_or_insert_with(|| url.to_string());
@@ -126,7 +141,9 @@ impl Client {
                 continue;
             }
             let Some(next) = redirect_target(&url, status, &headers) else {
-                return Ok(Reply { status, headers, asked: asked.clone(), url, redirects, body, host, slashed });
+                let audience = pass.as_ref().map_or(Audience::Everyone, Pass::audience);
+                let asked = asked.clone();
+                return Ok(Reply { status, headers, asked, url, redirects, body, host, slashed, audience });
             };
             let next = next?;
             body.drain().await;
@@ -176,8 +193,9 @@ impl Client {
         &self,
         target: &Target,
         conditions: &[(HeaderName, HeaderValue)],
+        pass: Option<&mut Pass>,
         visited: bool,
-    ) -> std::result::Result<(Scheme, StatusCode, HeaderMap, Flow, Arc<Host>), GetError> {
+    ) -> std::result::Result<Hop, GetError> {
         let host = self.host(&target.authority);
         if let Some(error) = host.is_down() {
             return Err(error.into());
@@ -187,14 +205,16 @@ impl Client {
             Err(error) => return Err(self.connect_failed(&host, target, error)),
         };
         let url = target.url(scheme);
+        let login = pass.and_then(|pass| pass.header_for(&target.authority, scheme));
+        let login = login.map(|value| (header::AUTHORIZATION, value));
+        let headers: Vec<_> = conditions.iter().cloned().chain(login).collect();
         let mut fresh = false;
         loop {
             let mut lent = match host.pool(scheme).lend(fresh, self.connect(&host, scheme, false)).await {
                 Ok(lent) => lent,
                 Err(error) => return Err(self.connect_failed(&host, target, error)),
             };
-            let request =
-                self.request(&target.authority, scheme, &target.path_and_query, conditions, lent.is_http2())?;
+            let request = self.request(&target.authority, scheme, &target.path_and_query, &headers, lent.is_http2())?;
             match lent.send(request).await {
                 Ok(response) => {
                     if scheme == Scheme::Https {
@@ -205,7 +225,7 @@ impl Client {
                     check_headers(&url, &parts.headers)?;
                     let announced = announced_length(parts.status, &parts.headers);
                     let flow = Flow::new(url, incoming, lent, announced, self.options.stall_timeout);
-                    return Ok((scheme, parts.status, parts.headers, flow, host));
+                    return Ok(Hop { scheme, status: parts.status, headers: parts.headers, body: flow, host });
                 }
                 // An idle connection may have been closed just then: a GET may be sent again.
                 Err(_) if lent.reused() && !fresh => fresh = true,
@@ -293,7 +313,7 @@ impl Client {
         authority: &Authority,
         scheme: Scheme,
         path_and_query: &str,
-        conditions: &[(HeaderName, HeaderValue)],
+        headers: &[(HeaderName, HeaderValue)],
         http2: bool,
     ) -> Result<Request<Empty<Bytes>>> {
         let authority = authority.text();
@@ -307,7 +327,7 @@ impl Client {
             .header(header::USER_AGENT, &self.options.user_agent)
             .header(header::ACCEPT, "*/*")
             .header(header::ACCEPT_ENCODING, "identity");
-        for (name, value) in conditions {
+        for (name, value) in headers {
             request = request.header(name, value);
         }
         request.body(Empty::new()).map_err(|e| RemoteError::Failed {

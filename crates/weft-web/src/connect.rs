@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use weft_remote::{RemoteError, Result};
 
+use crate::AddressPolicy;
 use crate::authority::Authority;
 
 /// Any stream that HTTP can be spoken over.
@@ -30,6 +31,8 @@ pub(crate) struct Connected {
 /// Why there is no connection. Each holds the system's words.
 #[derive(Clone, Debug)]
 pub(crate) enum ConnectError {
+    /// The address policy says no. Nothing was sent anywhere.
+    Refused(String),
     /// The resolver says that there is no such host.
     NoSuchHost(String),
     /// Refused, no route, resolver out of order.
@@ -48,6 +51,7 @@ pub(crate) type Connecting<T> = std::result::Result<T, ConnectError>;
 impl ConnectError {
     pub fn into_remote(self, url: &str) -> RemoteError {
         match self {
+            ConnectError::Refused(why) => RemoteError::Denied { detail: format!("{url}: {why}") },
             ConnectError::NoSuchHost(why) => {
                 RemoteError::Unreachable { detail: format!("{url}: no such host ({why})") }
             }
@@ -67,6 +71,7 @@ impl ConnectError {
 /// How connections are made.
 pub(crate) struct Dialer {
     connect_timeout: Duration,
+    addresses: AddressPolicy,
     extra_roots: Vec<CertificateDer<'static>>,
     tls: OnceLock<TlsConfigs>,
     /// Each look-up holds a thread for as long as the system's resolver takes, even after nobody waits for it.
@@ -84,7 +89,11 @@ impl Dialer {
     ///
     /// # Errors
     /// `Failed` when the file cannot be read or holds no certificate.
-    pub fn new(connect_timeout: Duration, extra_ca: Option<&std::path::Path>) -> Result<Dialer> {
+    pub fn new(
+        connect_timeout: Duration,
+        addresses: AddressPolicy,
+        extra_ca: Option<&std::path::Path>,
+    ) -> Result<Dialer> {
         let mut extra_roots = Vec::new();
         if let Some(path) = extra_ca {
             let failed = |why: String| RemoteError::Failed { detail: format!("{}: {why}", path.display()) };
@@ -96,7 +105,7 @@ impl Dialer {
             }
         }
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        Ok(Dialer { connect_timeout, extra_roots, tls: OnceLock::new(), lookups })
+        Ok(Dialer { connect_timeout, addresses, extra_roots, tls: OnceLock::new(), lookups })
     }
 
     /// Connects in plain text.
@@ -130,7 +139,7 @@ impl Dialer {
 
     async fn tcp(&self, host: &Authority, port: u16) -> Connecting<TcpStream> {
         let mut last = ConnectError::NoSuchHost("the name has no address".to_owned());
-        for address in self.resolve(host, port).await?.into_iter().take(ADDRESSES_MAX) {
+        for address in self.admitted(host, port).await?.into_iter().take(ADDRESSES_MAX) {
             match timeout(self.connect_timeout, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
                     // Requests are small and complete; waiting to fill a segment only costs time.
@@ -142,6 +151,25 @@ impl Dialer {
             }
         }
         Err(last)
+    }
+
+    /// The addresses that a connection may use. What is returned here is connected to as it is, so that a name whose
+    /// address changes after the check gains nothing; addresses that are refused are left out when there are others.
+    async fn admitted(&self, host: &Authority, port: u16) -> Connecting<Vec<SocketAddr>> {
+        self.addresses.check_host(host).map_err(ConnectError::Refused)?;
+        let mut refused = None;
+        let mut admitted = self.resolve(host, port).await?;
+        admitted.retain(|address| match self.addresses.check_address(host, address.ip()) {
+            Ok(()) => true,
+            Err(why) => {
+                refused.get_or_insert(why);
+                false
+            }
+        });
+        match refused {
+            Some(why) if admitted.is_empty() => Err(ConnectError::Refused(why)),
+            _ => Ok(admitted),
+        }
     }
 
     async fn resolve(&self, host: &Authority, port: u16) -> Connecting<Vec<SocketAddr>> {

@@ -27,6 +27,7 @@ pub(crate) struct Content {
     pub version: Version,
     pub lease: Lease,
     pub origin: Origin,
+    pub audience: Audience,
     pub resumable: bool,
     media: Media,
     reply: Reply,
@@ -61,6 +62,7 @@ impl Content {
             lease: lease_of(headers, SystemTime::now(), options),
             origin: origin_of(&reply, "answer of the server"),
             media: media_of(headers),
+            audience: reply.audience,
             reply,
         }
     }
@@ -73,7 +75,7 @@ impl Content {
     /// An answer that carries what the headers said.
     pub fn answer<T>(&self, value: T) -> Answer<T> {
         let answer = Answer::new(value, self.version.clone(), self.lease);
-        Answer { origin: Some(self.origin.clone()), ..answer }
+        Answer { origin: Some(self.origin.clone()), audience: self.audience, ..answer }
     }
 
     /// A tap on this content. `dir` is what is learnt about; `own_page` the entry of its page, when this is what
@@ -93,6 +95,7 @@ impl Content {
             version: self.version.clone(),
             lease: self.lease,
             origin: self.origin.clone(),
+            audience: self.audience,
             page_bytes_max: options.page_bytes_max,
             links_max: options.links_max,
         })
@@ -117,8 +120,8 @@ impl Content {
 
     /// The body as something that comes along. `lists` is the directory that the tap lists.
     pub fn along(self, file: FileId, lists: Option<FileId>, tap: Option<Tap>) -> Along {
-        let lease = self.lease;
-        Along { lists, lease, audience: Audience::Everyone, body: self.body(file, 0, tap) }
+        let (lease, audience) = (self.lease, self.audience);
+        Along { lists, lease, audience, body: self.body(file, 0, tap) }
     }
 
     /// Reads the body into memory, up to a bound.
@@ -132,6 +135,7 @@ impl Content {
             rest: None,
             version: self.version,
             attributes: self.attributes,
+            audience: self.audience,
         };
         gathered.attributes.size = self.attributes.size;
         while let Some(bytes) = self.reply.body.next().await.transpose()? {
@@ -161,6 +165,7 @@ pub(crate) struct Gathered {
     pub version: Version,
     /// With the exact size, if all of it came.
     pub attributes: Attributes,
+    audience: Audience,
 }
 
 impl Gathered {
@@ -188,7 +193,7 @@ impl Gathered {
             resumable: false,
             stream: stream_of(self.pieces, self.rest, None),
         };
-        Along { body, lists, lease, audience: Audience::Everyone }
+        Along { body, lists, lease, audience: self.audience }
     }
 }
 

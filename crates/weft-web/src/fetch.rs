@@ -131,9 +131,10 @@ async fn nothing_there(file: &FileId, expected: &Version, span: Span, reply: Rep
     let version = if told == Version::None { expected.clone() } else { told };
     check_version(expected, &version, reply.url.as_str())?;
     let attributes = Attributes { size: Figure::Exact(total), ..Attributes::of_kind(FileKind::File) };
+    let audience = reply.audience;
     let body = empty_body(file.clone(), version.clone(), span.start, Some(total));
     reply.body.drain().await;
-    Ok(Answer::new(Fetched { attributes, body }, version, weft_remote::Lease::Spent))
+    Ok(Answer { audience, ..Answer::new(Fetched { attributes, body }, version, weft_remote::Lease::Spent) })
 }
 
 fn check_version(expected: &Version, found: &Version, url: &str) -> Result<()> {

@@ -1,10 +1,12 @@
 //! The web as a remote: a site is a directory (WFS).
 #![forbid(unsafe_code)]
 
+mod address;
 mod authority;
 mod client;
 mod connect;
 mod content;
+mod credentials;
 mod fetch;
 mod flow;
 mod freshness;
@@ -15,12 +17,17 @@ mod links;
 mod listing;
 mod lookup;
 mod name;
+mod netrc;
 mod options;
+mod pattern;
 mod pool;
 mod remote;
 mod tap;
 mod target;
 mod validator;
 
+pub use address::{AddressPolicy, PrivateAddresses};
+pub use credentials::Credentials;
 pub use options::{Connector, WebOptions};
+pub use pattern::{HostPattern, Network};
 pub use remote::Web;

@@ -154,9 +154,9 @@ impl Web {
         let error = status_error(&reply);
         if let RemoteError::NotFound { .. } = error {
             let lease = absence_lease(&reply.headers, SystemTime::now(), self.options());
-            let origin = origin_of(&reply, reply.status.as_str());
+            let (origin, audience) = (origin_of(&reply, reply.status.as_str()), reply.audience);
             reply.body.drain().await;
-            return Ok(Answer { origin: Some(origin), ..Answer::new(None, Version::None, lease) });
+            return Ok(Answer { origin: Some(origin), audience, ..Answer::new(None, Version::None, lease) });
         }
         reply.body.drain().await;
         Err(error)
@@ -183,8 +183,9 @@ impl Web {
     pub(crate) async fn found_dir(&self, name: Name, dir: &Place, asked: &Place, reply: Reply) -> Answer<Found> {
         if !has_content(&reply) {
             let answer = bare_dir(name, dir, Some(origin_of(&reply, reply.status.as_str())));
+            let audience = reply.audience;
             reply.body.drain().await;
-            return answer;
+            return Answer { audience, ..answer };
         }
         let content = Content::read(reply, self.options());
         let page = content.entry(page_name(), dir.file_id());

@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio::io::DuplexStream;
 use weft_remote::Name;
 
+use crate::{AddressPolicy, Credentials};
+
 /// Makes the client's end of a new connection to a host that is served inside this process, in plain HTTP.
 #[derive(Clone)]
 pub struct Connector(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
@@ -60,6 +62,10 @@ pub struct WebOptions {
     pub extra_ca: Option<PathBuf>,
     /// What weft calls itself to servers.
     pub user_agent: String,
+    /// Where connections may lead. Hosts that are served inside this process are not asked about.
+    pub addresses: AddressPolicy,
+    /// Logins of the user whose mount this is.
+    pub credentials: Credentials,
     /// Hosts that are served inside this process, by name.
     pub builtin: HashMap<String, Connector>,
 }
@@ -80,6 +86,8 @@ impl Default for WebOptions {
             absence_time: Duration::from_secs(60),
             extra_ca: None,
             user_agent: concat!("weft/", env!("CARGO_PKG_VERSION")).to_owned(),
+            addresses: AddressPolicy::default(),
+            credentials: Credentials::default(),
             builtin: HashMap::new(),
         }
     }

@@ -123,9 +123,9 @@ impl Web {
             reply.body.drain().await;
             return Err(RemoteError::NotFound { detail });
         }
-        let lease = Content::read(reply, self.options()).lease;
+        let Content { lease, audience, .. } = Content::read(reply, self.options());
         let found = bare_dir(last_name(dir), dir, None);
-        Ok(Answer { lease, ..found }.map(|found| Checked::Is(Box::new(found))))
+        Ok(Answer { lease, audience, ..found }.map(|found| Checked::Is(Box::new(found))))
     }
 
     async fn list_any(&self, call: &Call, dir: &FileId, known: &Version) -> Result<Answer<Listing>> {
@@ -169,7 +169,7 @@ impl Web {
         if has_content(&reply) {
             return self.list_content(dir, dir, reply, known).await;
         }
-        let error = status_error(&reply);
+        let (error, audience) = (status_error(&reply), reply.audience);
         reply.body.drain().await;
         if !matches!(error, RemoteError::NotFound { .. } | RemoteError::Denied { .. }) {
             return Err(error);
@@ -184,7 +184,7 @@ impl Web {
             // The top of a host that answers is there, whatever it says about it.
             let page = Page { entries: Vec::new(), completeness: Completeness::Partial, next: None };
             let lease = Lease::lasting(self.options().absence_time);
-            return Ok(Answer::new(Listing::Page(page, None), Version::None, lease));
+            return Ok(Answer { audience, ..Answer::new(Listing::Page(page, None), Version::None, lease) });
         }
         Err(error)
     }
@@ -200,12 +200,12 @@ impl Web {
             return Ok(answer.map(|()| Listing::Page(listed, Some(along))));
         }
         let mut tap = content.tap(page, dir.clone(), Some(entry), self.options());
-        let lease = content.lease;
+        let (lease, audience) = (content.lease, content.audience);
         let mut gathered = content.gather(&mut tap, self.options().page_bytes_max).await?;
         let mut learnt = tap.finish();
         gathered.put_first(std::mem::take(&mut learnt.page));
         let answer = Answer::new((), learnt.version.clone(), lease);
-        let answer = Answer { origin: Some(learnt.origin.clone()), ..answer };
+        let answer = Answer { origin: Some(learnt.origin.clone()), audience, ..answer };
         if known.still_holds(&learnt.version) {
             return Ok(answer.map(|()| Listing::Unchanged));
         }
@@ -280,6 +280,10 @@ impl Remote for Web {
         let url = format!("{}://{}{}", scheme.as_str(), place.authority, place.path_and_query());
         let mut facts = vec![("url".to_owned(), url)];
         facts.extend(host.about());
+        if host.builtin.is_none() {
+            facts.extend(self.options().credentials.about(&authority).map(|how| ("login".to_owned(), how)));
+            facts.push(("addresses".to_owned(), self.options().addresses.about(&authority)));
+        }
         facts
     }
 }

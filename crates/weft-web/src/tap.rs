@@ -1,6 +1,6 @@
 //! Learning names from a page while its bytes go by.
 
-use weft_remote::{Answer, Completeness, Entry, FileId, Known, Lease, Origin, Page, Version};
+use weft_remote::{Answer, Audience, Completeness, Entry, FileId, Known, Lease, Origin, Page, Version};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::id::Place;
@@ -26,6 +26,8 @@ pub(crate) struct TapSettings {
     pub version: Version,
     pub lease: Lease,
     pub origin: Origin,
+    /// Who may see what is learnt.
+    pub audience: Audience,
     pub page_bytes_max: usize,
     pub links_max: usize,
 }
@@ -69,6 +71,7 @@ pub(crate) struct Learnt {
     /// The version of the directory's listing.
     pub version: Version,
     pub lease: Lease,
+    pub audience: Audience,
     pub origin: Origin,
 }
 
@@ -184,6 +187,7 @@ impl Tap {
             completeness,
             version,
             lease: self.settings.lease,
+            audience: self.settings.audience,
             origin: Origin { how, ..self.settings.origin },
         }
     }
@@ -204,6 +208,7 @@ impl Tap {
             completeness: Completeness::Partial,
             version,
             lease: self.settings.lease,
+            audience: self.settings.audience,
             origin: Origin { how: "links of the page".to_owned(), ..self.settings.origin },
         }
     }
@@ -213,12 +218,13 @@ impl Learnt {
     /// One piece per directory that something was learnt about.
     pub fn into_known(self) -> Vec<Known> {
         let (completeness, lease, origin, version) = (self.completeness, self.lease, self.origin, self.version);
+        let audience = self.audience;
         let known = |(at, names): (usize, Names)| {
             let version = if at == 0 { version.clone() } else { Version::None };
             let page = Page { entries: names.entries, completeness, next: None };
             Known {
                 dir: names.dir.dir_id(),
-                page: Answer { origin: Some(origin.clone()), ..Answer::new(page, version, lease) },
+                page: Answer { origin: Some(origin.clone()), audience, ..Answer::new(page, version, lease) },
             }
         };
         self.names.into_iter().enumerate().map(known).collect()

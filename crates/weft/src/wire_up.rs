@@ -12,9 +12,9 @@ use weft_fuse::Bridge;
 use weft_remote::{Name, Remote};
 use weft_store::{Store, StoreError, StoreOptions};
 use weft_vfs::{Binding, Notices, Policies, Vfs, VfsOptions};
-use weft_web::{Connector, Web, WebOptions};
+use weft_web::{AddressPolicy, Connector, Credentials, HostPattern, Web, WebOptions};
 
-use crate::config::{Resolved, Source, WebSettings};
+use crate::config::{PrivateAddresses, Resolved, Source, WebSettings};
 use crate::daemon::MountDaemon;
 use crate::ready::Ready;
 use crate::site::{self, Site};
@@ -81,7 +81,7 @@ fn open_store(dir: &Path) -> Result<Arc<Store>, StoreError> {
 /// The binding of what is mounted. Everything and the web alone differ only in whether the web has a name in the
 /// root; they share one cache, for the source is the same.
 fn bind(resolved: &Resolved, store: &Arc<Store>, runtime: &tokio::runtime::Handle) -> anyhow::Result<Binding> {
-    let options = web_options(&resolved.web, runtime);
+    let options = web_options(resolved, runtime)?;
     let notes = store.notes("web");
     let (name, source, remote): (_, _, Arc<dyn Remote>) = match &resolved.source {
         Source::Everything => {
@@ -97,11 +97,12 @@ fn bind(resolved: &Resolved, store: &Arc<Store>, runtime: &tokio::runtime::Handl
     Ok(Binding { name, source, remote })
 }
 
-fn web_options(settings: &WebSettings, runtime: &tokio::runtime::Handle) -> WebOptions {
+fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow::Result<WebOptions> {
+    let settings = &resolved.web;
     let default = WebOptions::default();
     let mut probe_names = settings.probe_names.clone().unwrap_or(default.probe_names);
     probe_names.extend(settings.probe_names_extra.iter().cloned());
-    WebOptions {
+    Ok(WebOptions {
         probe_names,
         connect_timeout: settings.connect_timeout.unwrap_or(default.connect_timeout),
         stall_timeout: settings.stall_timeout.unwrap_or(default.stall_timeout),
@@ -113,9 +114,42 @@ fn web_options(settings: &WebSettings, runtime: &tokio::runtime::Handle) -> WebO
         absence_time: settings.absence_time.unwrap_or(default.absence_time),
         extra_ca: settings.ca_file.clone(),
         user_agent: settings.user_agent.clone().unwrap_or(default.user_agent),
+        addresses: address_policy(settings, resolved.allow_other)?,
+        credentials: credentials(settings),
         builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
         ..default
-    }
+    })
+}
+
+/// The logins of the user whose daemon this is. A file that cannot be used keeps nothing from being mounted.
+fn credentials(settings: &WebSettings) -> Credentials {
+    let Some(path) = settings.netrc.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
+        return Credentials::default();
+    };
+    let uid = rustix::process::geteuid().as_raw();
+    let insecure = settings.insecure_credentials.unwrap_or(false);
+    Credentials::from_netrc(path, uid, insecure).unwrap_or_else(|why| {
+        tracing::warn!("logins: {why}");
+        Credentials::default()
+    })
+}
+
+/// Whoever may use a mount reaches what its daemon reaches. So a mount that others may use leads to public addresses
+/// alone, unless somebody says otherwise.
+fn address_policy(settings: &WebSettings, allow_other: bool) -> anyhow::Result<AddressPolicy> {
+    let rule = match (settings.private_addresses.unwrap_or_default(), allow_other) {
+        (PrivateAddresses::Allow, _) | (PrivateAddresses::Auto, false) => None,
+        (PrivateAddresses::Deny, _) => Some("private_addresses = \"deny\" holds"),
+        (PrivateAddresses::Auto, true) => Some(
+            "private_addresses = \"auto\" refuses such addresses in a mount that other users may use (allow_other)",
+        ),
+    };
+    let private = rule
+        .map_or(weft_web::PrivateAddresses::Allow, |rule| weft_web::PrivateAddresses::Deny { rule: rule.to_owned() });
+    let patterns = |texts: &Option<Vec<String>>| -> anyhow::Result<Vec<HostPattern>> {
+        texts.iter().flatten().map(|text| HostPattern::parse(text).map_err(anyhow::Error::msg)).collect()
+    };
+    Ok(AddressPolicy { private, allow: patterns(&settings.allow_hosts)?, deny: patterns(&settings.deny_hosts)? })
 }
 
 /// The sample site, served in process under its reserved name.
@@ -218,6 +252,24 @@ const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn private_addresses_are_refused_where_others_may_use_the_mount() {
+        let policy = |said: Option<PrivateAddresses>, allow_other: bool| {
+            let settings = WebSettings { private_addresses: said, ..WebSettings::default() };
+            address_policy(&settings, allow_other).expect("no patterns").private
+        };
+        let open = weft_web::PrivateAddresses::Allow;
+        for said in [None, Some(PrivateAddresses::Auto)] {
+            assert_eq!(policy(said, false), open);
+            let closed = policy(said, true);
+            assert!(matches!(&closed, weft_web::PrivateAddresses::Deny { rule } if rule.contains("allow_other")));
+        }
+        for allow_other in [false, true] {
+            assert_eq!(policy(Some(PrivateAddresses::Allow), allow_other), open);
+            assert_ne!(policy(Some(PrivateAddresses::Deny), allow_other), open);
+        }
+    }
 
     #[test]
     fn rules_count_from_the_root_of_the_mounted_tree() {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
+use weft_web::HostPattern;
 
-use super::{Freshness, Settings, TreeRule, nearest, parse_duration, parse_freshness};
+use super::{Freshness, PrivateAddresses, Settings, TreeRule, nearest, parse_duration, parse_freshness};
 
 /// What is wrong with a configuration file: all of it, in the order of the lines.
 #[derive(Debug)]
@@ -108,6 +109,11 @@ impl Reader<'_> {
             "absence_time" => web.absence_time = self.time(key, value, Duration::ZERO),
             "connect_timeout" => web.connect_timeout = self.time(key, value, SHORTEST_DEADLINE),
             "stall_timeout" => web.stall_timeout = self.time(key, value, SHORTEST_DEADLINE),
+            "private_addresses" => web.private_addresses = self.private_addresses(value),
+            "allow_hosts" => web.allow_hosts = self.hosts(key, value),
+            "deny_hosts" => web.deny_hosts = self.hosts(key, value),
+            "netrc" => web.netrc = self.netrc(value),
+            "insecure_credentials" => web.insecure_credentials = self.boolean(key, value),
             _ => web.down_time = self.time(key, value, Duration::ZERO),
         }
     }
@@ -237,6 +243,33 @@ impl Reader<'_> {
         Some(text)
     }
 
+    /// A path, or nothing for no file at all.
+    fn netrc(&mut self, value: &Value<'_>) -> Option<PathBuf> {
+        match value.get_ref() {
+            DeValue::String(text) if text.is_empty() => Some(PathBuf::new()),
+            _ => self.path("netrc", value),
+        }
+    }
+
+    fn private_addresses(&mut self, value: &Value<'_>) -> Option<PrivateAddresses> {
+        const WANTED: &str = "\"allow\", \"deny\" or \"auto\"";
+        let text = self.text_of("private_addresses", value, WANTED)?;
+        match PrivateAddresses::WORDS.into_iter().find(|(word, _)| *word == text) {
+            Some((_, addresses)) => Some(addresses),
+            None => self.refuse(value, format!("`private_addresses` = \"{text}\": {WANTED} is allowed")),
+        }
+    }
+
+    fn hosts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
+        let texts = self.texts(key, value)?;
+        for text in &texts {
+            if let Err(sentence) = HostPattern::parse(text) {
+                self.mistake(value.span(), format!("`{key}`: {sentence}"));
+            }
+        }
+        Some(texts)
+    }
+
     fn texts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
         const WANTED: &str = "a list of names in quotes, as in [\".cache\", \"tmp*\"]";
         let DeValue::Array(items) = value.get_ref() else { return self.wrong_type(key, value, WANTED) };
@@ -284,6 +317,11 @@ const WEB_KEYS: &[&str] = &[
     "connect_timeout",
     "stall_timeout",
     "down_time",
+    "private_addresses",
+    "allow_hosts",
+    "deny_hosts",
+    "netrc",
+    "insecure_credentials",
 ];
 const TREE_KEYS: &[&str] = &["path", "freshness"];
 /// Longest configuration file.
@@ -340,6 +378,14 @@ mod tests {
             ("[web]\nprobe_names = \".git\"", 2, "a list of names"),
             ("[web]\nuser_agent = \"a\\nb\"", 2, "printable ASCII"),
             ("[cache]\ndir = \"~/x\"", 2, "whole path"),
+            ("[web]\nnetcr = \"/x\"", 2, "did you mean `netrc`?"),
+            ("[web]\nnetrc = \"~/.netrc\"", 2, "whole path"),
+            ("[web]\ninsecure_credentials = 1", 2, "true or false"),
+            ("[web]\nprivate_adresses = \"deny\"", 2, "did you mean `private_addresses`?"),
+            ("[web]\nprivate_addresses = \"never\"", 2, "\"allow\", \"deny\" or \"auto\" is allowed"),
+            ("[web]\nallow_hosts = [\"a.org\", \"a.org:80\"]", 2, "`allow_hosts`: \"a.org:80\" has a port"),
+            ("[web]\ndeny_hosts = [\"10.0.0.1/8\"]", 2, "bits set behind its prefix"),
+            ("[web]\ndeny_hosts = \"a.org\"", 2, "a list of names"),
             ("[mount\n", 1, "not TOML"),
         ];
         for (text, line, wanted) in cases {

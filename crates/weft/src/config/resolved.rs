@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    FileError, Freshness, MountOptions, Settings, Source, WebSettings, load_file, show_duration, show_freshness,
+    FileError, Freshness, MountOptions, PrivateAddresses, Settings, Source, WebSettings, load_file, show_duration,
+    show_freshness,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -60,6 +61,8 @@ pub struct Environment {
     pub cache_home: Option<PathBuf>,
     /// `$XDG_RUNTIME_DIR`.
     pub runtime_dir: Option<PathBuf>,
+    /// `$NETRC`.
+    pub netrc: Option<PathBuf>,
 }
 
 /// What the command line gives.
@@ -87,12 +90,19 @@ impl Environment {
             config_home: dir("XDG_CONFIG_HOME"),
             cache_home: dir("XDG_CACHE_HOME"),
             runtime_dir: dir("XDG_RUNTIME_DIR"),
+            netrc: dir("NETRC"),
         }
     }
 
     /// The folder of control sockets.
     pub fn socket_dir(&self) -> PathBuf {
         weft_control::socket_dir(self.runtime_dir.as_deref())
+    }
+
+    /// The user's file of logins, if there is one; otherwise nothing.
+    fn netrc(&self) -> PathBuf {
+        let of_home = || self.home.as_ref().map(|home| home.join(".netrc"));
+        self.netrc.clone().or_else(of_home).filter(|path| path.exists()).unwrap_or_default()
     }
 
     fn cache_dir(&self) -> PathBuf {
@@ -129,6 +139,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
     for file in &files {
         settings = load_file(file)?.over(settings);
     }
+    settings.web.netrc.get_or_insert_with(|| environment.netrc());
     let cache_dir = cache.or(options.cache).or(settings.cache_dir).unwrap_or_else(|| environment.cache_dir());
     let cache_dir = std::path::absolute(&cache_dir).unwrap_or(cache_dir);
     Ok(Resolved {
@@ -174,6 +185,11 @@ impl Resolved {
                 "connect_timeout": time(web.connect_timeout),
                 "stall_timeout": time(web.stall_timeout),
                 "down_time": time(web.down_time),
+                "private_addresses": web.private_addresses.map(PrivateAddresses::as_str),
+                "allow_hosts": web.allow_hosts,
+                "deny_hosts": web.deny_hosts,
+                "netrc": web.netrc,
+                "insecure_credentials": web.insecure_credentials,
             },
             "tree": self.trees.iter().map(|rule| json!({
                 "path": rule.path,
@@ -227,6 +243,27 @@ mod tests {
         assert_eq!(resolved.freshness, Freshness::Http);
         let root = Environment { uid: 0, ..user };
         assert_eq!(resolve(alone, &root).expect("good").cache_dir, Path::new("/var/cache/weft"));
+    }
+
+    #[test]
+    fn logins_are_the_users_own_unless_said_otherwise() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let (of_home, other) = (temp.path().join(".netrc"), temp.path().join("other"));
+        for file in [&of_home, &other] {
+            std::fs::write(file, "").expect("written");
+        }
+        let resolved = |config: &str, environment: Environment| {
+            let file = temp.path().join("weft.toml");
+            std::fs::write(&file, config).expect("written");
+            let alone = Given { config: Some(file), ..given(MountOptions::default()) };
+            resolve(alone, &environment).expect("good").web.netrc.expect("decided")
+        };
+        let user = Environment { home: Some(temp.path().to_owned()), ..Environment::default() };
+        assert_eq!(resolved("", Environment::default()), Path::new(""));
+        assert_eq!(resolved("", user.clone()), of_home);
+        assert_eq!(resolved("", Environment { netrc: Some(other.clone()), ..user.clone() }), other);
+        assert_eq!(resolved("[web]\nnetrc = \"other\"\n", user.clone()), other);
+        assert_eq!(resolved("[web]\nnetrc = \"\"\n", user), Path::new(""));
     }
 
     #[test]

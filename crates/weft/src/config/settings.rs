@@ -51,6 +51,51 @@ pub struct WebSettings {
     pub stall_timeout: Option<Duration>,
     /// For how long a host that could not be reached is not tried again.
     pub down_time: Option<Duration>,
+    /// Whether addresses that are not of the public internet may be connected to.
+    pub private_addresses: Option<PrivateAddresses>,
+    /// Hosts that may have such addresses; `None` is none.
+    pub allow_hosts: Option<Vec<String>>,
+    /// Hosts and addresses that are never connected to; `None` is none.
+    pub deny_hosts: Option<Vec<String>>,
+    /// The file of logins; empty for none.
+    pub netrc: Option<PathBuf>,
+    /// Whether logins go to this machine's loopback addresses in plain HTTP.
+    pub insecure_credentials: Option<bool>,
+}
+
+/// `[web] private_addresses`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrivateAddresses {
+    /// They are like any other.
+    Allow,
+    /// Only hosts in `allow_hosts` may have them.
+    Deny,
+    /// As `Deny` where other users may use the mount, else as `Allow`.
+    #[default]
+    Auto,
+}
+
+impl PrivateAddresses {
+    /// All of them, as they are written.
+    pub const WORDS: [(&'static str, PrivateAddresses); 3] =
+        [("allow", PrivateAddresses::Allow), ("deny", PrivateAddresses::Deny), ("auto", PrivateAddresses::Auto)];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PrivateAddresses::Allow => "allow",
+            PrivateAddresses::Deny => "deny",
+            PrivateAddresses::Auto => "auto",
+        }
+    }
+}
+
+/// What the system's file denies, a user's file cannot take back.
+fn joined(ours: Option<Vec<String>>, below: Option<Vec<String>>) -> Option<Vec<String>> {
+    match (ours, below) {
+        (Some(ours), Some(below)) => Some([ours, below].concat()),
+        (ours, below) => ours.or(below),
+    }
 }
 
 impl Settings {
@@ -84,6 +129,11 @@ impl WebSettings {
             connect_timeout: self.connect_timeout.or(below.connect_timeout),
             stall_timeout: self.stall_timeout.or(below.stall_timeout),
             down_time: self.down_time.or(below.down_time),
+            private_addresses: self.private_addresses.or(below.private_addresses),
+            allow_hosts: self.allow_hosts.or(below.allow_hosts),
+            netrc: self.netrc.or(below.netrc),
+            insecure_credentials: self.insecure_credentials.or(below.insecure_credentials),
+            deny_hosts: joined(self.deny_hosts, below.deny_hosts),
         }
     }
 }

@@ -4,6 +4,7 @@ mod faults;
 mod freshness;
 mod full_disk;
 mod listings;
+mod logins;
 mod mounting;
 mod offline;
 mod reads;

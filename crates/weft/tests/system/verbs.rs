@@ -3,7 +3,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::support::{Liar, Mount, Outcome, Program, Setup, answer, is_root, names_in, page, weft_program, without};
+use rustix::io::Errno;
+
+use crate::support::{
+    Liar, Mount, Outcome, Program, Setup, answer, fails_with, is_root, names_in, page, weft_program, without,
+};
 
 /// A site of three files, of which `a.txt` has been read.
 fn scene(setup: Setup) -> Option<(Liar, Mount, std::path::PathBuf)> {
@@ -185,7 +189,11 @@ fn in_an_open_mount_others_may_look_and_not_touch() {
     if !is_root() {
         return without("only root can become another user");
     }
-    let Some((_liar, mount, top)) = scene(Setup::default().option("allow_other")) else { return };
+    let Some((_liar, mount, top)) =
+        scene(Setup::default().option("allow_other").config("[web]\nallow_hosts = [\"127.0.0.1\"]\n"))
+    else {
+        return;
+    };
     let other = as_other(&mount);
     let file = top.join("a.txt");
     assert_eq!(other_user("cat").arg(&file).good(), "text of /a.txt");
@@ -198,6 +206,30 @@ fn in_an_open_mount_others_may_look_and_not_touch() {
         assert_eq!(outcome.code, Some(5), "{words}: {outcome:?}");
     }
     assert!(mount.why(&file, "next").contains("from the cache"), "nothing was dropped");
+}
+
+/// Goal: who may use an open mount does not reach what only its machine reaches. Method: a real server on loopback,
+/// which an open mount refuses by default, and `deny` in a mount of one's own.
+#[test]
+fn a_mount_that_others_may_use_reaches_no_private_address() {
+    for (option, config) in [(Some("allow_other"), ""), (None, "[web]\nprivate_addresses = \"deny\"\n")] {
+        if option.is_some() && !is_root() {
+            without("only root may open a mount to others everywhere");
+            continue;
+        }
+        let mut setup = Setup::default().config(config);
+        setup.options.extend(option.map(str::to_owned));
+        let liar = Liar::answering(|_| page("secret"));
+        let Some(mount) = Mount::with(setup) else { return };
+        let host = mount.at(liar.site());
+        fails_with(std::fs::metadata(&host), Errno::ACCESS);
+        fails_with(std::fs::read(host.join("a.txt")), Errno::ACCESS);
+        assert_eq!(liar.asked().len(), 0, "nothing was sent");
+        let why = mount.verb("why", [&host]);
+        assert!(why.err.contains("allow_hosts = [\"127.0.0.1\"]"), "{why:?}");
+        let sample = std::fs::read_to_string(mount.at("web/weft.example/index.html")).expect("served by weft itself");
+        assert!(sample.contains("<html"), "{sample}");
+    }
 }
 
 #[test]

@@ -1,0 +1,171 @@
+//! The user's file of logins, in the format of ftp(1) that curl and git read as well.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A login for a host.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Login {
+    /// Host or `host:port` in lower case; `None` for the default.
+    pub machine: Option<String>,
+    pub login: String,
+    pub password: String,
+}
+
+/// Reads the file, provided that nobody but its owner can.
+///
+/// # Errors
+/// Why it is not used, as a sentence.
+pub(crate) fn load(path: &Path, uid: u32) -> Result<Vec<Login>, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    // Opening a pipe would wait for its other end.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(format!("{}: ignored, for it is no file", path.display()));
+    }
+    let mut file = File::open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    if found.mode() & 0o077 != 0 {
+        let shown = path.display();
+        return Err(format!("{shown}: ignored, for others may read or write it; `chmod 600 {shown}` mends that"));
+    }
+    if found.uid() != uid {
+        return Err(format!("{}: ignored, for it is not the file of user id {uid}", path.display()));
+    }
+    let mut text = String::new();
+    file.by_ref().take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    parse(&text).map_err(|why| format!("{}: ignored: {why}", path.display()))
+}
+
+/// Reads the text of such a file. Nothing of it is in the error: it may be a password.
+fn parse(text: &str) -> Result<Vec<Login>, String> {
+    let mut logins: Vec<Login> = Vec::new();
+    let mut lines = text.lines().enumerate();
+    // What the last keyword is about, where its value stands on the next line.
+    let mut pending: Option<String> = None;
+    while let Some((number, line)) = lines.next() {
+        for word in words(line).ok_or_else(|| format!("line {}: a quote without its end", number + 1))? {
+            let Some(keyword) = pending.take() else {
+                match word.as_str() {
+                    "default" => logins.push(Login { machine: None, login: String::new(), password: String::new() }),
+                    "machine" | "login" | "password" | "account" | "macdef" => pending = Some(word),
+                    _ => return Err(format!("line {}: a word that is no keyword", number + 1)),
+                }
+                continue;
+            };
+            match (keyword.as_str(), logins.last_mut()) {
+                ("machine", _) => {
+                    let machine = Some(word.to_ascii_lowercase());
+                    logins.push(Login { machine, login: String::new(), password: String::new() });
+                }
+                ("login", Some(last)) => last.login = word,
+                ("password", Some(last)) => last.password = word,
+                ("account", Some(_)) => {}
+                ("macdef", _) => {
+                    // A macro goes on to the next empty line.
+                    let _ = lines.find(|(_, line)| line.trim().is_empty());
+                    break;
+                }
+                _ => return Err(format!("line {}: `{keyword}` before any `machine`", number + 1)),
+            }
+        }
+    }
+    match pending {
+        Some(keyword) => Err(format!("the last `{keyword}` has no value")),
+        None => Ok(logins),
+    }
+}
+
+/// The words of a line; quotes hold blanks, a backslash within them the next character. A word that starts with `#`
+/// where a keyword could stand begins a comment only at the start of the line: a password may start so.
+fn words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    if rest.starts_with('#') {
+        return Some(words);
+    }
+    while !rest.is_empty() {
+        let mut word = String::new();
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let mut letters = quoted.char_indices();
+            let end = loop {
+                match letters.next()? {
+                    (at, '"') => break at + 1,
+                    (_, '\\') => word.push(letters.next()?.1),
+                    (_, letter) => word.push(letter),
+                }
+            };
+            rest = &quoted[end..];
+        } else {
+            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            word.push_str(&rest[..end]);
+            rest = &rest[end..];
+        }
+        words.push(word);
+        rest = rest.trim_start();
+    }
+    Some(words)
+}
+
+/// More than this is not read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn read(text: &str) -> Result<Vec<(String, String, String)>, String> {
+        let shown = |login: Login| (login.machine.unwrap_or("(default)".to_owned()), login.login, login.password);
+        parse(text).map(|logins| logins.into_iter().map(shown).collect())
+    }
+
+    fn row(machine: &str, login: &str, password: &str) -> (String, String, String) {
+        (machine.to_owned(), login.to_owned(), password.to_owned())
+    }
+
+    #[test]
+    fn logins_are_read_in_all_their_forms() {
+        let text = "# mine\nmachine A.example login me password #pass account x\n\
+            machine b.example:8443\n\tlogin \"you and\"\n\tpassword \"q\\\"\\\\ \"\n\
+            macdef init\n machine evil.example\n login x\n\n\
+            default login anonymous password guest\n";
+        let expected = [
+            row("a.example", "me", "#pass"),
+            row("b.example:8443", "you and", "q\"\\ "),
+            row("(default)", "anonymous", "guest"),
+        ];
+        assert_eq!(read(text).unwrap(), expected);
+        assert_eq!(read("").unwrap(), []);
+    }
+
+    #[test]
+    fn mistakes_are_told_without_telling_the_text() {
+        for text in [
+            "login secret",
+            "secret",
+            "machine a login x password",
+            "machine a password \"secret",
+            "machine",
+            "machine a login x secret y",
+        ] {
+            let why = read(text).unwrap_err();
+            assert!(!why.contains("secret"), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_not_used() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "machine a login b password c").unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        for (mode, used) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o620, false)] {
+            std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(load(file.path(), uid).is_ok(), used, "{mode:o}");
+        }
+        std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o600)).unwrap();
+        assert!(load(file.path(), uid + 1).is_err_and(|why| why.contains("not the file of")));
+        assert!(load(Path::new("/dev/null"), 0).is_err_and(|why| why.contains("no file")));
+    }
+}
