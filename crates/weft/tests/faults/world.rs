@@ -40,8 +40,8 @@ pub const PHASES: [&str; 4] = ["cold", "warm", "gone", "healed"];
 pub fn run(rows: Vec<Row>) -> Option<Vec<Told>> {
     let world = World::new(rows);
     let mount = Mount::with(Setup::default().option("deadline=4s"))?;
+    world.enter(&mount);
     let first = world.each_row(|nth| {
-        world.enter(&mount, nth);
         let cold = world.look(&mount, nth);
         let warm = world.look(&mount, nth);
         (cold, warm, world.is_alive(&mount, nth))
@@ -123,11 +123,13 @@ impl World {
         mount.at(self.liar(nth).site()).join(format!("r{nth}"))
     }
 
-    /// Makes the row's folder known, so that its own requests alone are counted.
-    fn enter(&self, mount: &Mount, nth: usize) {
-        let top = mount.at(self.liar(nth).site());
-        let listed = std::fs::read_dir(&top).map(|names| names.count());
-        assert!(listed.is_ok(), "{}: {listed:?}", top.display());
+    /// Makes the rows' folders known, so that their own requests alone are counted.
+    fn enter(&self, mount: &Mount) {
+        for liar in self.own.values().chain([&self.shared]) {
+            let top = mount.at(liar.site());
+            let listed = std::fs::read_dir(&top).map(|names| names.count());
+            assert!(listed.is_ok(), "{}: {listed:?}", top.display());
+        }
     }
 
     fn look(&self, mount: &Mount, nth: usize) -> Seen {
@@ -230,10 +232,17 @@ fn list(folder: &Path) -> std::io::Result<Seen> {
         };
         // The page itself is the same in all rows.
         if entry.file_name() != "index.html" {
-            names.insert(entry.file_name().as_bytes().to_vec(), seen);
+            names.insert(without_hash(entry.file_name().as_bytes()).to_vec(), seen);
         }
     }
     Ok(Seen::Names(names))
+}
+
+/// A name without the digits that keep shortened names apart.
+fn without_hash(name: &[u8]) -> &[u8] {
+    let end = name.len().saturating_sub(16);
+    let marked = name.len() > 200 && name[..end].ends_with(b"%~") && name[end..].iter().all(u8::is_ascii_hexdigit);
+    if marked { &name[..end] } else { name }
 }
 
 /// Answers one request as the row or the mode wants it.
