@@ -128,11 +128,6 @@ impl Row {
         Row { requests_max, ..self }
     }
 
-    /// With something else to see warm.
-    pub fn warm(self, warm: See) -> Row {
-        Row { warm, ..self }
-    }
-
     /// With something else to see when the server is gone.
     pub fn gone(self, gone: See) -> Row {
         Row { gone, ..self }

@@ -257,6 +257,8 @@ fn serve(rows: &[Row], mode: usize, asked: &Asked, stream: &mut TcpStream) {
             let links: String = (0..rows.len()).map(|nth| format!("<a href='r{nth}/'>{nth}</a>")).collect();
             Reply::keep(answer("200 OK", &["content-type: text/html", "cache-control: max-age=9999"], links))
         }
+        // A folder's URL without its slash.
+        (_, None) if asked.path.starts_with("/r") => Reply::keep(answer("404 Not Found", &[], "")),
         (_, None) => Reply::keep(answer("200 OK", &[], truth(asked.path.trim_start_matches('/')))),
     };
     // Whoever hangs up early does not want the answer.

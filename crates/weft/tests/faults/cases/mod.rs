@@ -5,6 +5,7 @@ mod headers;
 mod hosts;
 mod lengths;
 mod names;
+mod pages;
 mod ranges;
 mod redirects;
 mod stalls;
@@ -20,6 +21,7 @@ pub fn all() -> Vec<Row> {
         redirects::rows(),
         headers::rows(),
         names::rows(),
+        pages::rows(),
         hosts::rows(),
         ranges::rows(),
         stalls::rows(),

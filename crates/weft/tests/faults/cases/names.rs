@@ -11,7 +11,7 @@ use super::corpus::{Shown, corpus, typed};
 
 /// The corpus of links as a page, an nginx list and a Python list have them, and names that a user types.
 pub fn rows() -> Vec<Row> {
-    let places: [(&'static str, fn(&[u8], &Shown) -> Vec<u8>); 3] = [
+    let places: [(&'static str, MakePage); 3] = [
         ("name, link", |href, _| [b"<p><a href=\"", href, b"\">x</a>"].concat()),
         ("name, nginx", nginx),
         ("name, Python", python),
@@ -24,6 +24,9 @@ pub fn rows() -> Vec<Row> {
     });
     listed.chain(typed_rows()).chain(twins()).collect()
 }
+
+/// Makes a page of one link.
+type MakePage = fn(&[u8], &Shown) -> Vec<u8>;
 
 fn listed(case: &'static str, href: &[u8], shown: &Shown, page: Vec<u8>) -> Row {
     let names = match shown {
