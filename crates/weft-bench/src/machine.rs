@@ -18,10 +18,16 @@ pub fn describe(dir: &Path, versions: &[String]) -> Vec<String> {
         format!("date: {}", said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))),
         format!("machine: {model}, {cores} cores, {:.0} GiB of memory", kib / f64::from(1 << 20)),
         format!("kernel: {}, {}", said(Command::new("uname").arg("-sr")), user()),
-        format!("disk: {}", said(Command::new("stat").args(["-f", "-c", "%T"]).arg(dir))),
+        format!("disk: {}", file_system(dir)),
         format!("load average at the start: {}", load.join(", ")),
         format!("programs: {}", versions.join("; ")),
     ]
+}
+
+/// The type of the file system of a folder.
+fn file_system(dir: &Path) -> String {
+    let text = process::output(Command::new("df").arg("--output=fstype").arg(dir)).unwrap_or_default();
+    text.lines().nth(1).unwrap_or("unknown").trim().to_owned()
 }
 
 fn user() -> &'static str {

@@ -120,6 +120,28 @@ impl Client {
         }
     }
 
+    /// Has everything below a path ask no remote.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn take_offline(&mut self, path: &[u8]) -> Result<(), ControlError> {
+        match self.ask(Verb::Offline { path: path.into() }, MIDDLE)? {
+            Reply::Offline => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn bring_online(&mut self, path: &[u8]) -> Result<(), ControlError> {
+        match self.ask(Verb::Online { path: path.into() }, MIDDLE)? {
+            Reply::Online => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Takes the mount away and waits until the daemon has ended; with `lazy` only for a moment, since it lives on
     /// for as long as files are open.
     ///

@@ -43,6 +43,18 @@ pub trait Daemon: Send + Sync {
     /// `NotFound` when the path is not known.
     async fn why(&self, path: &[u8], uid: u32) -> Result<Why, Refusal>;
 
+    /// Has everything below `path` ask no remote until it is brought online again.
+    ///
+    /// # Errors
+    /// `Failed` when it cannot be noted.
+    async fn take_offline(&self, path: &[u8], uid: u32) -> Result<(), Refusal>;
+
+    /// Ends that for everything at and below `path`.
+    ///
+    /// # Errors
+    /// `NotFound` when nothing there was offline.
+    async fn bring_online(&self, path: &[u8], uid: u32) -> Result<(), Refusal>;
+
     /// Takes the mount away, and ends the daemon soon after it has answered.
     ///
     /// # Errors

@@ -32,6 +32,8 @@ pub(crate) enum Verb {
     Remove { path: PathBytes, depth: Depth },
     Reload { path: PathBytes, depth: Depth },
     Why { path: PathBytes },
+    Offline { path: PathBytes },
+    Online { path: PathBytes },
     Unmount { lazy: bool },
 }
 
@@ -40,7 +42,11 @@ impl Verb {
     pub(crate) fn only_reads(&self) -> bool {
         match self {
             Verb::Hello | Verb::Status | Verb::Names { .. } | Verb::Why { .. } => true,
-            Verb::Remove { .. } | Verb::Reload { .. } | Verb::Unmount { .. } => false,
+            Verb::Remove { .. }
+            | Verb::Reload { .. }
+            | Verb::Offline { .. }
+            | Verb::Online { .. }
+            | Verb::Unmount { .. } => false,
         }
     }
 }
@@ -69,6 +75,8 @@ pub(crate) enum Reply {
     Removed(Removed),
     Reloaded(Reloaded),
     Why(Why),
+    Offline,
+    Online,
     Unmounted,
 }
 
@@ -114,6 +122,9 @@ pub struct Status {
     pub allow_other: bool,
     /// The directories of the mount that show a remote.
     pub bindings: Vec<BindingStatus>,
+    /// The paths that the user has taken off the network.
+    #[serde(default)]
+    pub offline: Vec<PathBytes>,
     /// Counters and sizes.
     pub figures: Figures,
     /// The latest troubles, newest first; at most [`Status::TROUBLES_MAX`].

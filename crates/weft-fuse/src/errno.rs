@@ -23,6 +23,8 @@ impl From<&VfsError> for Errno {
             VfsError::OldVersionOpen => E::TXTBSY,
             VfsError::BadHandle => E::BADF,
             VfsError::TimedOut => E::TIMEDOUT,
+            // "Network is down": it is, for this tree, by the user's own word.
+            VfsError::Offline => E::NETDOWN,
             VfsError::ReadOnly => E::ROFS,
             VfsError::Remote(error) => of_remote(error),
             VfsError::Store(error) => of_store(error),

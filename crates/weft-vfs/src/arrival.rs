@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::sync::watch;
-use weft_remote::{Audience, Body, Call, FileId, Lease, Piece, RemoteError};
+use weft_remote::{Audience, Body, Call, FileId, Lease, Piece, RemoteError, Version};
 use weft_store::{BindingId, NewObject, NodeId, Object, Writer};
 
 use crate::figures::add;
@@ -333,7 +333,10 @@ impl Pump {
         self.vfs.troubles.tell(text, format!("{error}; what came of it was not kept"));
         if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
             inode.note_error(error);
-            if matches!(error, VfsError::Remote(RemoteError::Damaged { .. } | RemoteError::VersionChanged { .. })) {
+            let broken =
+                matches!(error, VfsError::Remote(RemoteError::Damaged { .. } | RemoteError::VersionChanged { .. }));
+            // Without a validator the rest can never be joined to what came.
+            if broken || *self.arrival.object.version() == Version::None {
                 inode.content.lock().spoilt = Some((self.arrival.object.generation(), error.clone()));
             }
         }

@@ -79,7 +79,7 @@ impl Vfs {
             return Err(VfsError::NotFound);
         }
         match inode.content.lock().current.clone() {
-            Some(current) if error.is_silence() && inode.freshness.serves_stale() => {
+            Some(current) if error.lets_stale_serve(inode.freshness) => {
                 count(&self.figures.served_stale);
                 Ok(current.object)
             }
@@ -93,7 +93,7 @@ impl Vfs {
         let record = inode.record();
         let held = self.held_content(inode)?.map(|current| current.object.version().clone());
         let known = held.unwrap_or(if inode.is_settled() { record.version.clone() } else { Version::None });
-        let remote = self.remote(record.binding)?.clone();
+        let remote = self.remote_of(inode)?.clone();
         let answer = self.ask(call, remote.attributes(call, &record.file, &known)).await?;
         let told = Told::by(&answer);
         match answer.value {
@@ -183,7 +183,7 @@ impl Vfs {
     /// Fetches a file that is not held. The caller holds the inode's gate.
     async fn fetch_whole(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Object>> {
         let record = inode.record();
-        let remote = self.remote(record.binding)?.clone();
+        let remote = self.remote_of(inode)?.clone();
         let fetched = self.ask(call, remote.fetch(call, &record.file, &Version::None, Span::WHOLE)).await;
         let answer = match fetched {
             Ok(answer) => answer,

@@ -120,7 +120,7 @@ impl Vfs {
 
     async fn list_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
         let record = dir.record();
-        let remote = self.remote(record.binding)?.clone();
+        let remote = self.remote_of(dir)?.clone();
         let known = self.store.listing(dir.id)?.map_or(Version::None, |listing| listing.version);
         let mut cursor = None;
         let mut merge = None;
@@ -155,8 +155,10 @@ impl Vfs {
     /// The listing could not be had: names known from elsewhere still count, as does a listing whose lease has
     /// ended when the source does not answer.
     fn stale_listing(&self, dir: &Inode, error: VfsError) -> Result<()> {
-        let silent = error.is_silence() && dir.freshness.serves_stale() && self.store.listing(dir.id)?.is_some();
-        let refused = is_gone(&error) || matches!(&error, VfsError::Remote(weft_remote::RemoteError::Denied { .. }));
+        let silent = error.lets_stale_serve(dir.freshness) && self.store.listing(dir.id)?.is_some();
+        let refused = is_gone(&error)
+            || matches!(error, VfsError::Offline)
+            || matches!(&error, VfsError::Remote(weft_remote::RemoteError::Denied { .. }));
         let names = self.store.dentries(dir.id, None, 1)?;
         let has_names = names.iter().any(|(_, dentry)| dentry.target != DentryTarget::Absent);
         if silent || (refused && has_names) {

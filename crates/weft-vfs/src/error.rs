@@ -35,6 +35,9 @@ pub enum VfsError {
     /// The handle is not open.
     #[error("not an open file")]
     BadHandle,
+    /// The tree was taken off the network.
+    #[error("offline by `weft offline`, and not held here; `weft online` puts it back on the network")]
+    Offline,
     /// The deadline passed.
     #[error("no answer in time")]
     TimedOut,
@@ -59,10 +62,21 @@ impl VfsError {
     /// Whether the source could not be talked to at all.
     pub fn is_silence(&self) -> bool {
         match self {
-            VfsError::TimedOut => true,
+            VfsError::TimedOut | VfsError::Offline => true,
             VfsError::Remote(error) => error.is_silence(),
             _ => false,
         }
+    }
+
+    /// The store could not keep a note.
+    pub(crate) fn notes(error: weft_remote::NotesError) -> VfsError {
+        StoreError::Index(error.0).into()
+    }
+
+    /// Whether what is held serves although the source could not be talked to, under this policy: when the user said
+    /// so, under every policy.
+    pub(crate) fn lets_stale_serve(&self, freshness: crate::Freshness) -> bool {
+        matches!(self, VfsError::Offline) || (self.is_silence() && freshness.serves_stale())
     }
 
     /// Whether the cache's disk is full.

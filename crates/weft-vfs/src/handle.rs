@@ -19,6 +19,8 @@ pub(crate) struct Handle {
     pub(crate) inode: Arc<Inode>,
     pub(crate) content: Mutex<Held>,
     pub(crate) pace: Mutex<Pace>,
+    /// Whether the kernel was offered to read the content itself.
+    pub(crate) offered: bool,
 }
 
 /// Where a handle's bytes come from.

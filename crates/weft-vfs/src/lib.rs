@@ -20,6 +20,7 @@ mod listing;
 mod lookup;
 mod namespace;
 mod notice;
+mod offline;
 mod open;
 mod read;
 mod reload;

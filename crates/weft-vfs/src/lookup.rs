@@ -80,8 +80,35 @@ impl Vfs {
             }
             Knowledge::Nothing => {
                 count(&self.figures.lookups_remote);
-                self.lookup_remote(&call, &dir, &name).await
+                match self.lookup_remote(&call, &dir, &name).await {
+                    Err(error) if error.lets_stale_serve(dir.freshness) => {
+                        self.stale_entry(&call, &dir, &name, error).await
+                    }
+                    outcome => outcome,
+                }
             }
+        }
+    }
+
+    /// The source does not answer: what is known of a name serves although its lease has ended.
+    async fn stale_entry(self: &Arc<Self>, call: &Call, dir: &Inode, name: &Name, error: VfsError) -> Result<Looked> {
+        let dentry = self.store.dentry(dir.id, name)?;
+        let listing = self.store.listing(dir.id)?;
+        match dentry.map(|dentry| dentry.target) {
+            Some(DentryTarget::Node(id)) if self.inode(id)?.is_settled() => {
+                count(&self.figures.served_stale);
+                self.entry(call, id, Duration::ZERO).await
+            }
+            // That a name is absent is taken from an old listing only when the user chose to live with what is held.
+            Some(DentryTarget::Absent) if matches!(error, VfsError::Offline) => {
+                Ok(Looked::Absent { ttl: Duration::ZERO })
+            }
+            None if matches!(error, VfsError::Offline)
+                && listing.is_some_and(|listing| listing.completeness.denies(name)) =>
+            {
+                Ok(Looked::Absent { ttl: Duration::ZERO })
+            }
+            _ => Err(error),
         }
     }
 
@@ -108,7 +135,7 @@ impl Vfs {
                 let remaining = self.attributes_remaining(&inode)?;
                 Ok(self.show(&inode, remaining))
             }
-            Err(error) if error.is_silence() && inode.is_settled() && inode.freshness.serves_stale() => {
+            Err(error) if inode.is_settled() && error.lets_stale_serve(inode.freshness) => {
                 count(&self.figures.served_stale);
                 Ok(self.show(&inode, STALE_TTL))
             }
@@ -185,7 +212,7 @@ impl Vfs {
 
     async fn lookup_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name) -> Result<Looked> {
         let record = dir.record();
-        let remote = self.remote(record.binding)?.clone();
+        let remote = self.remote_of(dir)?.clone();
         let asked = self.ask(call, remote.lookup(call, &record.file, name)).await;
         let answer = asked.inspect_err(|error| dir.note_error(error))?;
         let told = Told::by(&answer);

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use weft_remote::{Call, FileKind};
 use weft_store::{NodeId, Object};
 
-use crate::handle::{Handle, HandleId, Held, Pace};
+use crate::handle::{Handle, HandleId, Held};
 use crate::inode::Inode;
 use crate::notice::Notice;
 use crate::through::Through;
@@ -67,6 +67,7 @@ impl Vfs {
                 content.closed(object.generation());
                 std::mem::take(&mut content.unrecorded)
             };
+            self.drop_pages_for_passthrough(&handle, &object);
             if unrecorded && let Err(error) = object.commit() {
                 tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }
@@ -84,16 +85,39 @@ impl Vfs {
             }
             (keep, bypass && !keep)
         };
-        let large = object.length().is_some_and(|length| length >= self.options.passthrough_bytes_min);
-        let backing = (large && object.backing().is_some()).then(|| object.clone());
-        let handle = Handle { inode, content: Mutex::new(Held::Object(object)), pace: Mutex::new(Pace::default()) };
+        let backing = self.may_pass_through(&object).then(|| object.clone());
+        let handle = Handle {
+            inode,
+            content: Mutex::new(Held::Object(object)),
+            pace: Mutex::default(),
+            offered: backing.is_some(),
+        };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing }
     }
 
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
         let held = Held::Through(Arc::new(Through::new(&inode)));
-        let handle = Handle { inode, content: Mutex::new(held), pace: Mutex::new(Pace::default()) };
+        let handle = Handle { inode, content: Mutex::new(held), pace: Mutex::default(), offered: false };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None }
+    }
+
+    fn may_pass_through(&self, object: &Object) -> bool {
+        let large = object.length().is_some_and(|length| length >= self.options.passthrough_bytes_min);
+        large && object.backing().is_some()
+    }
+
+    /// The last reader of a file that was still arriving when it was opened goes: from the next open on the kernel
+    /// reads the cached file itself, so the pages it holds of this one are memory twice used, and dropping them would
+    /// otherwise be paid by that open.
+    fn drop_pages_for_passthrough(&self, handle: &Handle, object: &Object) {
+        if handle.offered || !self.may_pass_through(object) {
+            return;
+        }
+        let mut content = handle.inode.content.lock();
+        if content.open.is_empty() {
+            content.pages_of = None;
+            self.notices.send(Notice::Content { node: self.namespace.shown(handle.inode.id) });
+        }
     }
 
     /// The handle behind an id.

@@ -80,8 +80,11 @@ impl Vfs {
         let inode = &handle.inode;
         // The first byte that is not here decides: what lies before it was brought by another body.
         let missing = offset + object.available(offset);
-        let bringing =
-            |arrival: &crate::arrival::Arrival| Arc::ptr_eq(&arrival.object, object) && arrival.will_bring(missing);
+        // Bytes without a validator cannot be fetched from the middle: their one body is waited for, however far.
+        let only_whole = *object.version() == Version::None;
+        let bringing = |arrival: &crate::arrival::Arrival| {
+            Arc::ptr_eq(&arrival.object, object) && (only_whole || arrival.will_bring(missing))
+        };
         let arrival = match inode.arrival(bringing) {
             Some(arrival) => arrival,
             None => {
@@ -135,7 +138,7 @@ impl Vfs {
             return Err(VfsError::Changed);
         }
         count(&self.figures.ranges_fetched);
-        let remote = self.remote(record.binding)?.clone();
+        let remote = self.remote_of(inode)?.clone();
         let span = Span { start, length: Some(length) };
         let asked = self.ask(call, remote.fetch(call, &record.file, &version, span)).await;
         let answer = asked.map_err(|error| match error {

@@ -70,7 +70,7 @@ impl Through {
         count(&vfs.figures.ranges_fetched);
         let record = inode.record();
         let expected = self.version.lock().clone();
-        let remote = vfs.remote(record.binding)?.clone();
+        let remote = vfs.remote_of(inode)?.clone();
         let span = Span { start: offset, length: None };
         let answer = vfs.ask(call, remote.fetch(call, &record.file, &expected, span)).await?;
         let body = answer.value.body;

@@ -12,6 +12,7 @@ use crate::handle::Handles;
 use crate::inode::{Inode, Inodes};
 use crate::namespace::Namespace;
 use crate::notice::Notices;
+use crate::offline::Offline;
 use crate::stat::{DefaultOwner, StatFs};
 use crate::trouble::{Trouble, Troubles};
 use crate::{Result, VfsError};
@@ -40,7 +41,7 @@ pub struct VfsOptions {
     pub inodes_max: usize,
     /// What is fetched of a large body when nobody has opened it.
     pub unclaimed_bytes_max: u64,
-    /// Files at least this long are read by the kernel itself when they are complete.
+    /// Files at least this long are read by the kernel itself when they are complete; `u64::MAX` where it may not.
     pub passthrough_bytes_min: u64,
 }
 
@@ -72,6 +73,7 @@ pub struct Vfs {
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
+    pub(crate) offline: Offline,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -93,6 +95,7 @@ impl Vfs {
             handles: Handles::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
+            offline: Offline::noted(store.notes("offline")),
             store,
             namespace,
             options,

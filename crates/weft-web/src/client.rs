@@ -355,9 +355,10 @@ fn check_headers(url: &str, headers: &HeaderMap) -> Result<()> {
     if let Some(length) = content_length(headers).filter(|length| i64::try_from(*length).is_err()) {
         return Err(RemoteError::Damaged { detail: format!("{url}: no file can have {length} bytes") });
     }
-    // HTTP/1.1 has its headers bounded while they are read; this is for HTTP/2.
-    if headers.len() > crate::pool::HEADERS_MAX {
-        return Err(RemoteError::Damaged { detail: format!("{url}: {} headers", headers.len()) });
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if headers.len() > crate::pool::HEADERS_MAX || bytes > crate::pool::HEADER_BYTES_MAX {
+        let detail = format!("{url}: {} headers of {bytes} bytes are too much", headers.len());
+        return Err(RemoteError::Damaged { detail });
     }
     Ok(())
 }

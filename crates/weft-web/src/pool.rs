@@ -209,9 +209,10 @@ impl Lent {
     }
 }
 
-/// Bytes read from a connection at once, and so of an answer with its headers under HTTP/1. Fewer cost large bodies
-/// a change of threads for every piece.
-const READ_BYTES_MAX: usize = 512 << 10;
+/// Most bytes read from a connection at once, and so of an answer with its headers under HTTP/1 (they are counted again
+/// after that). A connection's buffer grows to it only while a large body comes faster than it is taken; with a smaller
+/// one each piece costs a change of threads, and the cached file lies in the page cache in smaller parts.
+const READ_BYTES_MAX: usize = 2 << 20;
 /// Bytes of an answer's headers.
 pub(crate) const HEADER_BYTES_MAX: usize = 64 << 10;
 /// Lines of an answer's headers.

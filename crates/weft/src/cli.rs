@@ -80,6 +80,20 @@ pub enum Verb {
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
+    /// Ask no remote below a path: what is held serves, the rest fails at once, until `weft online`
+    #[command(after_help = "Examples:\n  weft offline ~/weft\n  weft offline ~/weft/web/example.org")]
+    Offline {
+        /// Directories or files in a mount; the mount itself for all of it
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Ask remotes again where `weft offline` had stopped that
+    #[command(after_help = "Examples:\n  weft online ~/weft\n  weft online ~/weft/web/example.org")]
+    Online {
+        /// Directories or files in a mount; everything below them is put back as well
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
     /// Tell where a file comes from, how long it is trusted, and what was the matter with it
     #[command(
         after_help = "Examples:\n  weft why ~/weft/web/example.org/index.html\n  weft why --json ~/weft/web/example.org"

@@ -96,6 +96,7 @@ impl Daemon for MountDaemon {
             uptime_s: self.started.elapsed().as_secs(),
             allow_other: self.allow_other,
             bindings: bindings.collect(),
+            offline: self.vfs.offline_paths().iter().map(|path| joined(path)).collect(),
             figures: self.figures(),
             troubles: troubles.collect(),
         })
@@ -145,6 +146,21 @@ impl Daemon for MountDaemon {
         Ok(Why { facts: why.facts.into_iter().map(|(name, value)| Fact { name, value }).collect() })
     }
 
+    async fn take_offline(&self, path: &[u8], _uid: u32) -> Result<(), Refusal> {
+        self.vfs.take_offline(&names_of(path)?).map_err(|error| refusal(path, &error))
+    }
+
+    async fn bring_online(&self, path: &[u8], _uid: u32) -> Result<(), Refusal> {
+        match self.vfs.bring_online(&names_of(path)?) {
+            Ok(_) => Ok(()),
+            Err(VfsError::NotFound) => {
+                let hint = "`weft status` lists what is offline";
+                Err(Refusal::new(Code::NotFound, format!("{}: nothing at or below it is offline; {hint}", shown(path))))
+            }
+            Err(error) => Err(refusal(path, &error)),
+        }
+    }
+
     async fn unmount(&self, lazy: bool) -> Result<(), Refusal> {
         let mountpoint = self.mountpoint.clone();
         let done = tokio::task::spawn_blocking(move || weft_fuse::unmount(&mountpoint, lazy)).await;
@@ -162,6 +178,10 @@ impl Daemon for MountDaemon {
 
 /// How long an answer waits for the disk.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
+
+fn joined(path: &[Name]) -> PathBytes {
+    PathBytes(path.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/'))
+}
 
 fn names_of(path: &[u8]) -> Result<Vec<Name>, Refusal> {
     let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());

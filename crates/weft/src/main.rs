@@ -41,6 +41,8 @@ fn run(cli: Cli) -> Outcome {
         Verb::Ls { weft, all, paths } => cmd::ls::run(weft, all, &paths, json),
         Verb::Rm { weft, recursive, paths } => cmd::rm::run(weft, recursive, &paths, json),
         Verb::Reload { recursive, paths } => cmd::reload::run(recursive, &paths, json),
+        Verb::Offline { paths } => cmd::offline::take_offline(&paths, json),
+        Verb::Online { paths } => cmd::offline::bring_online(&paths, json),
         Verb::Why { path } => cmd::why::run(&path, json),
         Verb::Config { verb } => cmd::config::run(verb, json),
         Verb::Demo => cmd::demo::run(),

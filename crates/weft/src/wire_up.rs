@@ -147,12 +147,15 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
         let names: Result<Vec<Name>, _> = path.split('/').filter(|part| !part.is_empty()).map(Name::new).collect();
         rules.push((names.with_context(|| format!("the rule for {}", rule.path))?, rule.freshness));
     }
+    let default = VfsOptions::default();
+    let privileged = rustix::process::geteuid().is_root();
     Ok(VfsOptions {
+        passthrough_bytes_min: if privileged { default.passthrough_bytes_min } else { u64::MAX },
         deadline: resolved.deadline,
         policies: Policies::new(resolved.freshness, rules),
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        ..VfsOptions::default()
+        ..default
     })
 }
 

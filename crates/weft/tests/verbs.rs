@@ -64,7 +64,21 @@ fn a_configuration_is_checked_by_line() {
 
 #[test]
 fn every_verb_explains_itself_with_examples() {
-    for verb in ["mount", "umount", "status", "ls", "rm", "reload", "why", "demo", "doctor", "completions", "man"] {
+    for verb in [
+        "mount",
+        "umount",
+        "status",
+        "ls",
+        "rm",
+        "reload",
+        "offline",
+        "online",
+        "why",
+        "demo",
+        "doctor",
+        "completions",
+        "man",
+    ] {
         let output = weft(&[verb, "--help"], &[]);
         assert!(output.status.success(), "{verb}");
         let help = String::from_utf8(output.stdout).expect("UTF-8");

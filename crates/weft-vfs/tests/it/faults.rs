@@ -113,3 +113,21 @@ async fn many_readers_of_one_missing_file_ask_once() {
     }
     assert_eq!(bench.fake.counts().fetch, 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_without_validator_is_waited_for_however_far_the_reader_is() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.validator = weft_remote::fake::Validator::None);
+    let content = pattern(12 << 20);
+    bench.fake.file("f", content.clone());
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Stall { after: 65_536, gate: gate.clone() }).on(Operation::Fetch));
+    let handle = bench.open("fake/f").await.expect("an open file").handle;
+    let far = bench.read_at(handle, 11 << 20, 1000);
+    let (far, ()) = tokio::join!(far, async {
+        gate.arrived(1).await;
+        gate.open();
+    });
+    assert_eq!(far.expect("the bytes come with the one body"), content[11 << 20..(11 << 20) + 1000]);
+    assert_eq!(bench.fake.counts().fetch, 1);
+}

@@ -63,3 +63,25 @@ async fn why_tells_source_version_and_what_happens_next() {
     assert!(fact("version").is_some_and(|v| v.ends_with("(strong)")));
     assert!(fact("next").is_some_and(|next| next.starts_with("served from the cache")));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offline_asks_nobody_serves_what_is_held_and_lasts_until_online() {
+    let bench = Bench::with(Freshness::Always);
+    bench.fake.file("d/held", "held");
+    bench.fake.file("d/listed", "listed");
+    bench.fake.file("other/f", "f");
+    bench.list("fake/d").await.expect("a listing");
+    bench.cat("fake/d/held").await.expect("content");
+    bench.vfs.take_offline(&names("fake/d")).expect("offline");
+    let bench = bench.remount();
+    bench.fake.reset_counts();
+    assert_eq!(bench.list("fake/d").await.expect("the names known"), ["held", "listed"]);
+    assert_eq!(bench.cat("fake/d/held").await.expect("what is held"), b"held");
+    assert!(matches!(bench.cat("fake/d/listed").await, Err(VfsError::Offline)));
+    assert!(matches!(bench.walk("fake/d/missing").await, Err(VfsError::NotFound)));
+    assert_eq!(bench.fake.counts().fetch + bench.fake.counts().entries + bench.fake.counts().attributes, 0);
+    assert_eq!(bench.cat("fake/other/f").await.expect("another tree is on the network"), b"f");
+    assert_eq!(bench.vfs.bring_online(&names("fake")).expect("online"), 1);
+    assert_eq!(bench.cat("fake/d/listed").await.expect("content"), b"listed");
+    assert!(matches!(bench.vfs.bring_online(&names("fake")), Err(VfsError::NotFound)));
+}

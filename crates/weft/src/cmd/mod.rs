@@ -6,6 +6,7 @@ pub mod demo;
 pub mod doctor;
 pub mod ls;
 pub mod mount;
+pub mod offline;
 pub mod reload;
 pub mod rm;
 pub mod status;

@@ -5,6 +5,7 @@ mod freshness;
 mod full_disk;
 mod listings;
 mod mounting;
+mod offline;
 mod reads;
 mod support;
 mod survival;

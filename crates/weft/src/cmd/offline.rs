@@ -1,0 +1,41 @@
+//! `weft offline` and `weft online`: whether trees are on the network.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::{find, for_each};
+use crate::exit::Outcome;
+use crate::output::say;
+
+/// Has everything below each of `paths` ask no remote.
+///
+/// # Errors
+/// The first failure; the other paths are dealt with all the same.
+pub fn take_offline(paths: &[PathBuf], json: bool) -> Outcome {
+    let (done, outcome) = for_each(paths, |path| {
+        let mut located = find(path)?;
+        located.client.take_offline(&located.path.0)?;
+        Ok(path.to_owned())
+    });
+    if json && !done.is_empty() {
+        say!("{}", json!({ "offline": done }));
+    }
+    outcome
+}
+
+/// Ends that.
+///
+/// # Errors
+/// `NotFound` where nothing was offline; the other paths are dealt with all the same.
+pub fn bring_online(paths: &[PathBuf], json: bool) -> Outcome {
+    let (done, outcome) = for_each(paths, |path| {
+        let mut located = find(path)?;
+        located.client.bring_online(&located.path.0)?;
+        Ok(path.to_owned())
+    });
+    if json && !done.is_empty() {
+        say!("{}", json!({ "online": done }));
+    }
+    outcome
+}
