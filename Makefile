@@ -6,11 +6,12 @@ SBINDIR ?= /sbin
 DESTDIR ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help run build test check bench bench-quick install uninstall
+.PHONY: help run build test faults check bench bench-quick install uninstall
 
 help:
 	@echo "make run      install what is missing, build, mount at ~/weft, say what to try"
 	@echo "make test     install what the tests need, run all tests"
+	@echo "make faults   what a user sees of a server that lies, as a table"
 	@echo "make check    formatting, lints, documentation, dependency directions, licences"
 	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
 	@echo "make bench-quick   the same, one round, printed only"
@@ -28,6 +29,10 @@ test:
 	@scripts/install-build-deps.sh
 	@scripts/install-test-deps.sh
 	cargo test --workspace --all-features
+
+faults:
+	@scripts/install-build-deps.sh
+	cargo test --package weft --test faults -- --nocapture
 
 check:
 	@scripts/install-build-deps.sh

@@ -362,12 +362,18 @@ fn is_slashed(place: &Place, next: &Url) -> bool {
 }
 
 fn check_headers(url: &str, headers: &HeaderMap) -> Result<()> {
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
-        && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
-        && !encoding.is_empty()
-    {
-        let detail = format!("{url}: came as {encoding:?} although only plain content was asked for");
-        return Err(RemoteError::Damaged { detail });
+    // Every line counts: one that is harmless does not excuse the next.
+    let plain: [(HeaderName, &[u8]); 2] =
+        [(header::CONTENT_ENCODING, b"identity"), (header::TRANSFER_ENCODING, b"chunked")];
+    for (name, plain) in plain {
+        let strange = |value: &&HeaderValue| !value.is_empty() && !value.as_bytes().eq_ignore_ascii_case(plain);
+        if let Some(encoding) = headers.get_all(&name).iter().find(strange) {
+            let detail = format!("{url}: came with {name} {encoding:?} although only plain content was asked for");
+            return Err(RemoteError::Damaged { detail });
+        }
+    }
+    if let Some(length) = content_length(headers).filter(|length| i64::try_from(*length).is_err()) {
+        return Err(RemoteError::Damaged { detail: format!("{url}: no file can have {length} bytes") });
     }
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if headers.len() > crate::pool::HEADERS_MAX || bytes > crate::pool::HEADER_BYTES_MAX {
@@ -381,6 +387,10 @@ fn announced_length(status: StatusCode, headers: &HeaderMap) -> Option<u64> {
     if matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
         return None;
     }
+    content_length(headers)
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

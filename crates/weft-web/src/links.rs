@@ -122,8 +122,9 @@ impl Found {
 
 fn discard(_: &[u8]) {}
 
-/// Longest tag of a page; a longer one ends the search for links.
-const TAG_BYTES_MAX: usize = 256 << 10;
+/// Most memory for the longest tag of a page and for the tags that are open; a page that needs more ends the search
+/// for links. Old pages leave every paragraph open, at some hundred bytes each.
+const TAG_BYTES_MAX: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {

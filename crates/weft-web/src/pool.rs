@@ -64,6 +64,14 @@ impl Pool {
     /// # Errors
     /// `Unreachable` when the HTTP/2 opening fails.
     pub async fn add(&self, connected: Connected) -> Connecting<()> {
+        if let Some(sender) = self.open(connected).await? {
+            self.state.lock().idle.push((Instant::now(), sender));
+        }
+        Ok(())
+    }
+
+    /// Begins to speak on a connection: one for HTTP/2 is shared from then on, one for HTTP/1 is the caller's.
+    async fn open(&self, connected: Connected) -> Connecting<Option<http1::SendRequest<Empty<Bytes>>>> {
         let failed = |e: hyper::Error| ConnectError::Unreachable(e.to_string());
         let io = TokioIo::new(connected.wire);
         if connected.http2 {
@@ -81,6 +89,7 @@ impl Pool {
             let mut state = self.state.lock();
             state.shared = Some(sender);
             state.http1_only = false;
+            Ok(None)
         } else {
             let (sender, connection) = http1::Builder::new()
                 .max_headers(HEADERS_MAX)
@@ -89,11 +98,9 @@ impl Pool {
                 .await
                 .map_err(failed)?;
             tokio::spawn(connection);
-            let mut state = self.state.lock();
-            state.idle.push((Instant::now(), sender));
-            state.http1_only = true;
+            self.state.lock().http1_only = true;
+            Ok(Some(sender))
         }
-        Ok(())
     }
 
     /// Lends a connection: a shared one, an idle one (unless `fresh`), or one made by `connect`.
@@ -120,15 +127,15 @@ impl Pool {
         if let Some(sender) = self.take_idle().await {
             return Ok(self.lent(Sender::Http1(sender), true, permit));
         }
-        self.add(connect.await?).await?;
+        let closed = || ConnectError::Unreachable("the connection was closed at once".to_owned());
+        // Not by way of the idle ones, where another request might take it and leave this one with nothing.
+        if let Some(mut sender) = self.open(connect.await?).await? {
+            sender.ready().await.map_err(|_| closed())?;
+            return Ok(self.lent(Sender::Http1(sender), false, permit));
+        }
         drop(opening);
-        if let Some(lent) = self.lend_shared().await {
-            return Ok(Lent { reused: false, ..lent });
-        }
-        match self.take_idle().await {
-            Some(sender) => Ok(self.lent(Sender::Http1(sender), false, permit)),
-            None => Err(ConnectError::Unreachable("the connection was closed at once".to_owned())),
-        }
+        let lent = self.lend_shared().await.ok_or_else(closed)?;
+        Ok(Lent { reused: false, ..lent })
     }
 
     fn lent(self: &Arc<Self>, sender: Sender, reused: bool, permit: OwnedSemaphorePermit) -> Lent {

@@ -80,7 +80,7 @@ pub(super) fn size(text: &str) -> Option<Figure<u64>> {
         return Some(Figure::Unknown);
     }
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-        return Some(text.parse().map_or(Figure::Unknown, Figure::Exact));
+        return Some(text.parse().map_or(Figure::Unknown, exact_size));
     }
     let (number, power) = match text.char_indices().last()? {
         (at, 'K') => (&text[..at], 1),
@@ -96,6 +96,11 @@ pub(super) fn size(text: &str) -> Option<Figure<u64>> {
     let number: f64 = number.parse().ok()?;
     // The cast saturates.
     Some(Figure::Rounded((number * 1024f64.powi(power)) as u64))
+}
+
+/// A size that a list tells exactly, unless no file can have it.
+pub(super) fn exact_size(bytes: u64) -> Figure<u64> {
+    if i64::try_from(bytes).is_ok() { Figure::Exact(bytes) } else { Figure::Unknown }
 }
 
 /// The text of a table cell.

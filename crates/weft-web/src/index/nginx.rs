@@ -59,7 +59,7 @@ pub(super) fn read_json(body: &[u8]) -> Option<Index> {
             return None;
         }
         let modified = Figure::Exact(httpdate::parse_http_date(&line.mtime).ok()?);
-        let size = line.size.map_or(Figure::Unknown, Figure::Exact);
+        let size = line.size.map_or(Figure::Unknown, markup::exact_size);
         items.push(Item { segment, is_dir: line.kind == Kind::Directory, size, modified });
     }
     Some(Index { server: "nginx", items })

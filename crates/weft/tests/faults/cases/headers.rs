@@ -1,0 +1,133 @@
+//! Headers that flood, contradict, or claim an encoding nobody asked for.
+
+use rustix::io::Errno;
+
+use crate::row::{FILE_PATH, Reply, Row, See, Then, truth};
+
+/// Floods, encodings, validators and freshness that make no sense.
+pub fn rows() -> Vec<Row> {
+    floods().chain(encodings()).chain(harmless()).chain(broken()).collect()
+}
+
+const EIO: See = See::Fails(&[Errno::IO]);
+
+fn with(headers: &str, rest: &str) -> Vec<u8> {
+    let body = truth(rest);
+    let head = format!("HTTP/1.1 200 OK\r\n{headers}content-length: {}\r\n\r\n", body.len());
+    [head.into_bytes(), body].concat()
+}
+
+fn row(case: &'static str, input: impl Into<String>, see: See, headers: String) -> Row {
+    Row::new(case, input, see, Box::new(move |_, rest, _| Reply::close(with(&headers, rest)))).requests(4)
+}
+
+fn floods() -> impl Iterator<Item = Row> {
+    let lines = [101_usize, 1000, 10_000].into_iter().map(|count| {
+        let lines: String = (0..count).map(|nth| format!("x-{nth}: y\r\n")).collect();
+        row("flood", format!("{count} headers"), EIO, lines)
+    });
+    let cookies = (0..500).map(|nth| format!("set-cookie: c{nth}={}\r\n", "v".repeat(100))).collect();
+    let long = [1_usize << 20, 4 << 20].into_iter().map(|length| {
+        row("flood", format!("a header of {length} bytes"), EIO, format!("x: {}\r\n", "y".repeat(length)))
+    });
+    let name = format!("{}: y\r\n", "x".repeat(1 << 20));
+    let endless = [("lines", "x: y\r\n"), ("one line", "yyyyyyyy")].into_iter().map(|(what, again)| {
+        let lie = move |_: &_, _: &str, _: &str| {
+            Reply::then("HTTP/1.1 200 OK\r\nx: ", Then::Repeat(again.repeat(1000).into_bytes()))
+        };
+        Row::new("flood", format!("headers without end, {what}"), EIO, Box::new(lie)).requests(4)
+    });
+    let single = [row("flood", "500 cookies", EIO, cookies), row("flood", "a name of 1 MiB", EIO, name)];
+    lines.chain(long).chain(endless).chain(single)
+}
+
+/// Encodings that were not asked for: what is not plain is never taken for the file.
+fn encodings() -> impl Iterator<Item = Row> {
+    let encodings = [
+        "gzip",
+        "x-gzip",
+        "deflate",
+        "br",
+        "zstd",
+        "compress",
+        "gzip, gzip",
+        "gzip,identity",
+        "GZIP",
+        "unknown",
+        "*",
+        "a b",
+        "gzip\r\ncontent-encoding: identity",
+        "identity\r\ncontent-encoding: gzip",
+    ];
+    encodings.into_iter().map(|encoding| row("encoding", encoding, EIO, format!("content-encoding: {encoding}\r\n")))
+}
+
+/// Headers that make no sense and do no harm.
+fn harmless() -> impl Iterator<Item = Row> {
+    let lines = [
+        "content-encoding: identity",
+        "content-encoding: IDENTITY",
+        "content-encoding:",
+        "etag: none",
+        "etag: \"",
+        "etag: W/",
+        "etag: \"a\"b\"",
+        "etag:",
+        "last-modified: yesterday",
+        "last-modified: Mon, 99 Foo 0000 99:99:99 GMT",
+        "last-modified: Fri, 31 Dec 9999 23:59:59 GMT",
+        "last-modified: Thu, 01 Jan 1970 00:00:00 GMT",
+        "date: never",
+        "age: -5",
+        "age: 99999999999999999999",
+        "expires: -1",
+        "cache-control: max-age=-1",
+        "cache-control: max-age=99999999999999999999",
+        "cache-control: ,,,=,\"",
+        "content-type:",
+        "content-type: text/html; charset=\"",
+        "content-type: application/json",
+        "content-type: ////",
+        "content-range: bytes 5-9/10",
+        "content-range: bytes 0-0/1",
+        "accept-ranges: none",
+        "content-disposition: attachment; filename=\"../../etc/passwd\"",
+        "content-location: /etc/passwd",
+        "location: /elsewhere",
+        "refresh: 0; url=/elsewhere",
+        "link: </x>; rel=preload",
+        "strict-transport-security: max-age=99999999",
+        "alt-svc: h3=\":1\"",
+        "x: \u{e9}\u{fffd}",
+        "connection: upgrade\r\nupgrade: h2c",
+        "keep-alive: timeout=-1",
+        "trailer: x",
+        "vary: *",
+        "pragma: x",
+        "set-cookie: a=b; path=/; domain=.",
+        "www-authenticate: Basic",
+    ];
+    lines.into_iter().map(|line| {
+        // What is not to be trusted is asked for again, which the bound leaves room for.
+        row("odd header", line, See::bytes(truth(FILE_PATH)), format!("{line}\r\n")).requests(8)
+    })
+}
+
+/// Headers that are none.
+fn broken() -> impl Iterator<Item = Row> {
+    let lines = [
+        "no colon here",
+        ": no name",
+        "a b: c",
+        "a\0b: c",
+        "x: a\0b",
+        "x : y",
+        "\u{e9}: x",
+        "x: a\rb",
+        "x: \x1b[31mred",
+    ];
+    lines.into_iter().map(|line| {
+        let see = See::Either(crate::row::Seen::Bytes(truth(FILE_PATH)), &[Errno::IO]);
+        row("broken header", line, see, format!("{line}\r\n"))
+    })
+}

@@ -1,0 +1,32 @@
+//! The table, family by family.
+
+mod corpus;
+mod headers;
+mod hosts;
+mod lengths;
+mod names;
+mod pages;
+mod ranges;
+mod redirects;
+mod stalls;
+mod statuses;
+
+use crate::row::Row;
+
+/// Every row.
+pub fn all() -> Vec<Row> {
+    [
+        statuses::rows(),
+        lengths::rows(),
+        redirects::rows(),
+        headers::rows(),
+        names::rows(),
+        pages::rows(),
+        hosts::rows(),
+        ranges::rows(),
+        stalls::rows(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
