@@ -39,7 +39,7 @@ pub const PHASES: [&str; 4] = ["cold", "warm", "gone", "healed"];
 /// Takes all rows through one mount. `None` where nothing can be mounted.
 pub fn run(rows: Vec<Row>) -> Option<Vec<Told>> {
     let world = World::new(rows);
-    let mount = Mount::with(Setup::default().option("deadline=4s"))?;
+    let mount = Mount::with(Setup::default().option("deadline=6s"))?;
     world.enter(&mount);
     let first = world.each_row(|nth| {
         let cold = world.look(&mount, nth);
