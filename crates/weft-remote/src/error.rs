@@ -13,7 +13,7 @@ pub enum RemoteError {
         detail: String,
     },
     /// The source refuses this caller.
-    #[error("{detail}: permission denied by the source")]
+    #[error("{detail}: permission denied")]
     Denied {
         /// What, and who said so.
         detail: String,

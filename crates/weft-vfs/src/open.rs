@@ -38,6 +38,12 @@ impl Vfs {
         }
         self.admit(&inode, &call)?;
         let content = self.content(&call, &inode).await;
+        if let Ok(object) = &content
+            && let Some(length) = object.length()
+        {
+            // What is served may be older than what a list told since: the kernel must not pad it to that length.
+            self.learn_length(inode.id, length)?;
+        }
         self.notices.settled().await;
         match content {
             Ok(object) => {
