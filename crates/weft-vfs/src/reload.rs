@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_remote::{Caller, FileKind, Name, RemoteError};
-use weft_store::NodeId;
+use weft_store::{DentryTarget, NodeId, Record};
 
 use crate::content::Check;
 use crate::inode::Inode;
+use crate::notice::Notice;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
@@ -31,7 +32,12 @@ impl Vfs {
     /// # Errors
     /// `NotFound` when the path is not known; otherwise failures are counted, except that of the path itself.
     pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
-        let top = self.find(path)?;
+        let top = match self.find(path) {
+            Err(VfsError::NotFound) if self.forget_absence(path)? => {
+                return Ok(Reloaded { checked: 1, changed: 1, ..Reloaded::default() });
+            }
+            found => found?,
+        };
         let mut done = Reloaded::default();
         if self.namespace.is_own_root(top) {
             let mut waiting: Vec<NodeId> = self.children(top)?;
@@ -41,6 +47,19 @@ impl Vfs {
         self.reload_one(&inode, caller, &mut done).await?;
         let mut waiting = if recursive { self.children(inode.id)? } else { Vec::new() };
         self.reload_all(&mut waiting, recursive, caller, done).await
+    }
+
+    /// Has the next use of a name that is known to be absent ask again; says whether it was known to be.
+    fn forget_absence(&self, path: &[Name]) -> Result<bool> {
+        let Some((name, above)) = path.split_last() else { return Ok(false) };
+        let Ok(dir) = self.find(above) else { return Ok(false) };
+        let dir = self.namespace.real(dir);
+        let absent = self.store.dentry(dir, name)?.is_some_and(|dentry| dentry.target == DentryTarget::Absent);
+        if absent {
+            self.store.apply(vec![Record::Dentry(dir, name.clone(), None)])?;
+            self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
+        }
+        Ok(absent)
     }
 
     async fn reload_all(

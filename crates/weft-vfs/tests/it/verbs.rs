@@ -85,3 +85,14 @@ async fn offline_asks_nobody_serves_what_is_held_and_lasts_until_online() {
     assert_eq!(bench.cat("fake/d/listed").await.expect("content"), b"listed");
     assert!(matches!(bench.vfs.bring_online(&names("fake")), Err(VfsError::NotFound)));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_was_absent_is_asked_about_again_after_a_reload() {
+    let bench = Bench::with(Freshness::Manual);
+    assert!(matches!(bench.walk("fake/a/late").await, Err(VfsError::NotFound)));
+    bench.fake.file("a/late", "here");
+    assert!(matches!(bench.walk("fake/a/late").await, Err(VfsError::NotFound)), "as it was told");
+    bench.vfs.reload(&names("fake/a/late"), false, USER).await.expect("a reload");
+    assert_eq!(bench.cat("fake/a/late").await.expect("content"), b"here");
+    assert!(matches!(bench.vfs.reload(&names("fake/a/never"), false, USER).await, Err(VfsError::NotFound)));
+}
