@@ -189,8 +189,25 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
         policies: Policies::new(resolved.freshness, rules),
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
+        inodes_max: default.inodes_max.min(open_files_max() / FILES_PER_INODE),
         ..default
     })
+}
+
+/// How many files this process may have open, after asking for as many as it may ask for: a cached file that was read
+/// of late stays open.
+fn open_files_max() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(error) => {
+            tracing::debug!(%error, "the limit of open files stays");
+            limit.current
+        }
+    };
+    current.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX)
 }
 
 /// The part of a rule's path that lies inside a mounted tree (`web:host/path`): all of the tree when the rule is
@@ -241,6 +258,8 @@ const WORKERS_MIN: usize = 2;
 const WORKERS_MAX: usize = 8;
 /// Threads that read kernel requests, unless the configuration says otherwise.
 const READERS: usize = 2;
+/// Of the files that may be open, one in so many may belong to an inode that nobody uses.
+const FILES_PER_INODE: usize = 4;
 /// Bytes under way between the daemon and the sample site in it.
 const PIPE_BYTES: usize = 256 << 10;
 /// How long a cache may be in use by a daemon that is ending, and how often that is looked at.
