@@ -184,6 +184,17 @@ struct Pump {
     named: bool,
 }
 
+impl Drop for Pump {
+    /// A pump that did not come to its end (its task was cut off) leaves nobody waiting for it.
+    fn drop(&mut self) {
+        if self.arrival.is_running() {
+            let detail = format!("{}: its body was given up half way", self.vfs.path_text(self.delivery.node));
+            self.withdraw_whole();
+            self.arrival.state.send_replace(State::Failed(RemoteError::Failed { detail }.into()));
+        }
+    }
+}
+
 /// Why a pump ended without an error.
 enum Ended {
     AllCame,
@@ -340,6 +351,10 @@ impl Pump {
                 inode.content.lock().spoilt = Some((self.arrival.object.generation(), error.clone()));
             }
         }
+        self.withdraw_whole();
+    }
+
+    fn withdraw_whole(&self) {
         if self.whole {
             self.withdraw();
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weft_remote::{Call, FileKind};
+use weft_remote::{Call, Figure, FileKind, Version};
 use weft_store::{NodeId, Object};
 
 use crate::handle::{Handle, HandleId, Held};
@@ -40,6 +40,7 @@ impl Vfs {
         let content = self.content(&call, &inode).await;
         if let Ok(object) = &content
             && let Some(length) = object.length()
+            && inode.record.read().attributes.size != Figure::Exact(length)
         {
             // What is served may be older than what a list told since: the kernel must not pad it to that length.
             self.learn_length(inode.id, length)?;
@@ -102,7 +103,7 @@ impl Vfs {
     }
 
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
-        let held = Held::Through(Arc::new(Through::new(&inode)));
+        let held = Held::Through(Arc::new(Through::of_version(Version::None)));
         let handle = Handle { inode, content: Mutex::new(held), pace: Mutex::default(), offered: false };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None }
     }

@@ -20,6 +20,8 @@ pub(crate) struct Through {
 
 #[derive(Default)]
 struct Flow {
+    /// Whether bytes were asked for before.
+    started: bool,
     body: Option<Body>,
     /// Offset of the first byte in `window`.
     window_start: u64,
@@ -27,12 +29,7 @@ struct Flow {
 }
 
 impl Through {
-    /// Whatever version the remote has when the first byte is read.
-    pub(crate) fn new(_inode: &Inode) -> Through {
-        Through::of_version(Version::None)
-    }
-
-    /// Exactly this version.
+    /// Exactly this version; of [`Version::None`], whatever the remote has when the first byte is read.
     pub(crate) fn of_version(version: Version) -> Through {
         Through { version: parking_lot::Mutex::new(version), flow: tokio::sync::Mutex::default() }
     }
@@ -70,15 +67,21 @@ impl Through {
         count(&vfs.figures.ranges_fetched);
         let record = inode.record();
         let expected = self.version.lock().clone();
+        if flow.started && expected == Version::None {
+            // Without a validator nothing tells whether another body is of the version that was read before.
+            return Err(VfsError::Changed);
+        }
         let remote = vfs.remote_of(inode)?.clone();
-        let span = Span { start: offset, length: None };
+        // What has no validator is read from its beginning, once: there is no second body to go back to.
+        let start = if expected == Version::None { 0 } else { offset };
+        let span = Span { start, length: None };
         let answer = vfs.ask(call, remote.fetch(call, &record.file, &expected, span)).await?;
         let body = answer.value.body;
         if expected != Version::None && !body.version.still_holds(&expected) {
             return Err(VfsError::Changed);
         }
         *self.version.lock() = body.version.clone();
-        *flow = Flow { window_start: body.start, window: VecDeque::new(), body: Some(body) };
+        *flow = Flow { started: true, window_start: body.start, window: VecDeque::new(), body: Some(body) };
         Ok(())
     }
 }
