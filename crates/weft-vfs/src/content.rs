@@ -10,6 +10,7 @@ use crate::arrival::{Arrival, Delivery, State};
 use crate::figures::count;
 use crate::inode::{Current, Inode};
 use crate::learn::Told;
+use crate::prefetch::Want;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
@@ -28,14 +29,17 @@ impl Vfs {
     pub(crate) async fn content(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Object>> {
         if let Some(object) = self.trusted_content(call, inode)? {
             count(&self.figures.opens_local);
+            self.used(call, inode);
             return Ok(object);
         }
         let _gate = inode.gate.lock().await;
         if let Some(object) = self.trusted_content(call, inode)? {
             count(&self.figures.opens_local);
+            self.used(call, inode);
             return Ok(object);
         }
         count(&self.figures.opens_remote);
+        self.walked(call, inode, Want::Content);
         if self.held_content(inode)?.is_some() {
             match self.check(call, inode).await {
                 Ok(Check::Unchanged | Check::Changed) => {}
@@ -47,7 +51,9 @@ impl Vfs {
                 return Ok(object.object);
             }
         }
-        self.fetch_whole(call, inode).await
+        let arrival = self.fetch_whole(call, inode).await?;
+        arrival.claim();
+        Ok(arrival.object.clone())
     }
 
     /// What is held and may be used without asking.
@@ -188,7 +194,7 @@ impl Vfs {
     }
 
     /// Fetches a file that is not held. The caller holds the inode's gate.
-    async fn fetch_whole(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Object>> {
+    pub(crate) async fn fetch_whole(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Arrival>> {
         let record = inode.record();
         let remote = self.remote_of(inode)?.clone();
         let fetched = self.ask(call, remote.fetch(call, &record.file, &Version::None, Span::WHOLE)).await;
@@ -215,21 +221,23 @@ impl Vfs {
             owner_uid: call.caller.uid,
             lists: None,
         };
-        let arrival = self.receive(delivery, |arrival| {
-            arrival.claim();
-            adopt(inode, arrival, lease);
-        })?;
-        Ok(arrival.object.clone())
+        self.receive(delivery, |arrival| adopt(inode, arrival, lease))
     }
 
     /// Sees to it that what `stat` shows of an inode is exact; returns the inode that the name leads to now.
     pub(crate) async fn settle(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Arc<Inode>> {
         let mut inode = inode;
+        if !inode.is_settled() {
+            self.walked(call, &inode, Want::Attributes);
+        }
         for _ in 0..SETTLE_ROUNDS_MAX {
             if inode.is_settled() {
                 return Ok(inode);
             }
             let gate = inode.gate.lock().await;
+            if inode.is_settled() {
+                continue;
+            }
             if let Some(arrival) = inode.arrival(|arrival| arrival.will_bring(0)) {
                 drop(gate);
                 arrival.claim();

@@ -43,6 +43,10 @@ figures! {
     bytes_received,
     /// Ranges fetched from the middle of files.
     ranges_fetched,
+    /// Files fetched, or checked, ahead of a walk.
+    prefetches,
+    /// Of those, used afterwards.
+    prefetches_used,
     /// Answers served although their lease had ended, since the source did not answer.
     served_stale,
     /// Calls that failed.

@@ -11,6 +11,8 @@ use weft_store::{NodeId, NodeRecord, Object};
 use crate::VfsError;
 use crate::arrival::Arrival;
 use crate::freshness::Freshness;
+use crate::prefetch::Want;
+use crate::walk::Walk;
 
 /// A file or directory in use.
 pub(crate) struct Inode {
@@ -23,6 +25,8 @@ pub(crate) struct Inode {
     pub(crate) content: Mutex<Content>,
     /// Whoever asks the remote about this inode holds the gate meanwhile; others wait and find the answer.
     pub(crate) gate: tokio::sync::Mutex<()>,
+    /// How a directory is being walked. Held for one look into the store.
+    pub(crate) walk: Mutex<Walk>,
 }
 
 /// The content of an inode, as far as it is here or on its way.
@@ -43,6 +47,8 @@ pub(crate) struct Content {
     pub(crate) untold: bool,
     /// Whether ranges came that the object's record does not have yet.
     pub(crate) unrecorded: bool,
+    /// What was fetched of it ahead of a walk, if it has not been used since.
+    pub(crate) ahead: Option<Want>,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<(SystemTime, String)>,
 }
@@ -64,6 +70,7 @@ impl Inode {
             record: RwLock::new(record),
             content: Mutex::default(),
             gate: tokio::sync::Mutex::default(),
+            walk: Mutex::default(),
         }
     }
 

@@ -22,6 +22,7 @@ mod namespace;
 mod notice;
 mod offline;
 mod open;
+mod prefetch;
 mod read;
 mod reload;
 mod remove;
@@ -29,6 +30,7 @@ mod stat;
 mod through;
 mod trouble;
 mod vfs;
+mod walk;
 mod why;
 
 pub use directory::{DirectoryName, Snapshot};

@@ -205,6 +205,7 @@ impl Vfs {
             }
         };
         self.admit(&inode, call)?;
+        self.used(call, &inode);
         let remaining = self.attributes_remaining(&inode)?;
         let ttl = if inode.kind() == FileKind::Directory { ttl.max(PASSED_TTL) } else { ttl };
         Ok(Looked::Entry { stat: self.show(&inode, remaining), ttl: cap(ttl) })

@@ -13,6 +13,7 @@ use crate::inode::{Inode, Inodes};
 use crate::namespace::Namespace;
 use crate::notice::Notices;
 use crate::offline::Offline;
+use crate::prefetch::Prefetch;
 use crate::stat::{DefaultOwner, StatFs};
 use crate::trouble::{Trouble, Troubles};
 use crate::{Result, VfsError};
@@ -74,6 +75,7 @@ pub struct Vfs {
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
     pub(crate) offline: Offline,
+    pub(crate) prefetch: Prefetch,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -96,6 +98,7 @@ impl Vfs {
             figures: Figures::default(),
             troubles: Troubles::default(),
             offline: Offline::noted(store.notes("offline")),
+            prefetch: Prefetch::default(),
             store,
             namespace,
             options,

@@ -5,3 +5,4 @@ mod content;
 mod faults;
 mod names;
 mod verbs;
+mod walks;

@@ -1,0 +1,177 @@
+//! Fetching ahead of a walk: the siblings of files that are being used one after the other, before they are asked for.
+//!
+//! What is fetched ahead must pay: each fetch costs credit and each use of what it brought earns some, so that a guess
+//! that keeps being wrong ends by itself. It never has more than a few requests under way, is on behalf of the user
+//! whose walk it is, and leaves large files alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
+
+use tokio::sync::Semaphore;
+use weft_remote::{Call, Caller, FileKind};
+use weft_store::{DentryTarget, NodeId};
+
+use crate::Result;
+use crate::figures::count;
+use crate::inode::Inode;
+use crate::vfs::Vfs;
+use crate::walk::Sibling;
+
+/// What may be fetched ahead.
+pub(crate) struct Prefetch {
+    /// Requests at a time.
+    seats: Arc<Semaphore>,
+    /// Fetches under way or waiting for a seat.
+    queue: Arc<Semaphore>,
+    credit: AtomicI64,
+}
+
+/// What a walk uses of its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// What `stat` shows.
+    Attributes,
+    /// The bytes.
+    Content,
+}
+
+impl Default for Prefetch {
+    fn default() -> Prefetch {
+        Prefetch {
+            seats: Arc::new(Semaphore::new(SEATS)),
+            queue: Arc::new(Semaphore::new(QUEUE_MAX)),
+            credit: AtomicI64::new(CREDIT_START),
+        }
+    }
+}
+
+impl Prefetch {
+    fn spend(&self) -> bool {
+        let spent = |credit: i64| (credit >= COST).then_some(credit - COST);
+        self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok()
+    }
+
+    fn earn(&self, amount: i64) {
+        let earned = |credit: i64| Some((credit + amount).min(CREDIT_MAX));
+        // The closure never refuses.
+        let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earned);
+    }
+}
+
+impl Vfs {
+    /// A file is used: if it was fetched ahead, that has paid, and the walk goes on.
+    pub(crate) fn used(self: &Arc<Self>, call: &Call, inode: &Inode) {
+        let ahead = inode.content.lock().ahead.take();
+        if let Some(want) = ahead {
+            count(&self.figures.prefetches_used);
+            self.prefetch.earn(EARNED_BY_USE);
+            self.go_ahead(call, inode, want);
+        }
+    }
+
+    /// A file is used that was not here: a walk of its directory may have begun.
+    pub(crate) fn walked(self: &Arc<Self>, call: &Call, inode: &Inode, want: Want) {
+        self.prefetch.earn(EARNED_BY_MISS);
+        self.go_ahead(call, inode, want);
+    }
+
+    /// Fetches what the walk of this file's directory will come to.
+    fn go_ahead(self: &Arc<Self>, call: &Call, inode: &Inode, want: Want) {
+        if let Err(error) = self.fetch_ahead(call, inode, want) {
+            tracing::debug!(%error, "nothing was fetched ahead");
+        }
+    }
+
+    fn fetch_ahead(self: &Arc<Self>, call: &Call, inode: &Inode, want: Want) -> Result<()> {
+        let (parent, name) = {
+            let record = inode.record.read();
+            (record.parent, record.name.clone())
+        };
+        let dir = self.inode(parent)?;
+        let following = |after: Option<&weft_remote::Name>, limit: usize| -> Result<Vec<Sibling>> {
+            let names = self.store.dentries(dir.id, after, limit)?;
+            let leads = names.into_iter().filter_map(|(name, dentry)| match dentry.target {
+                DentryTarget::Node(node) => Some((name, node)),
+                DentryTarget::Absent => None,
+            });
+            Ok(leads.collect())
+        };
+        let next = dir.walk.lock().note(&name, following)?;
+        for (_, node) in next {
+            let Ok(place) = self.prefetch.queue.clone().try_acquire_owned() else { break };
+            let Some(wanted) = self.worth_fetching(node, want) else { continue };
+            if !self.prefetch.spend() {
+                break;
+            }
+            count(&self.figures.prefetches);
+            let (vfs, caller) = (self.clone(), call.caller);
+            self.runtime.spawn(async move {
+                if let Err(error) = vfs.prefetch_one(caller, wanted, want).await {
+                    tracing::debug!(%error, "a file was not fetched ahead");
+                }
+                drop(place);
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether such a use of this file would not ask the remote.
+    fn is_at_hand(&self, inode: &Arc<Inode>, want: Want) -> bool {
+        if want == Want::Attributes && inode.is_settled() {
+            return true;
+        }
+        if inode.arrival(|_| true).is_some() {
+            return true;
+        }
+        match self.held_content(inode) {
+            Ok(Some(held)) => inode.freshness.holds(&held.lease, held.checked, SystemTime::now()),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// The inode, if it is a file whose use would ask the remote, and not a large one.
+    fn worth_fetching(&self, node: NodeId, want: Want) -> Option<Arc<Inode>> {
+        let inode = self.inode(node).ok()?;
+        let attributes = inode.record.read().attributes;
+        let small = attributes.size.known().is_none_or(|size| size <= self.options.unclaimed_bytes_max);
+        let is_file = matches!(attributes.kind, FileKind::File | FileKind::Unknown);
+        (is_file && small && !self.is_at_hand(&inode, want)).then_some(inode)
+    }
+
+    async fn prefetch_one(self: &Arc<Self>, caller: Caller, inode: Arc<Inode>, want: Want) -> Result<()> {
+        let _seat = self.prefetch.seats.acquire().await;
+        // Whoever holds the gate asks already.
+        let Ok(_gate) = inode.gate.try_lock() else { return Ok(()) };
+        if self.is_at_hand(&inode, want) {
+            return Ok(());
+        }
+        let call = self.call(caller);
+        inode.content.lock().ahead = Some(want);
+        let outcome = if inode.is_settled() && self.held_content(&inode)?.is_none() {
+            self.fetch_whole(&call, &inode).await.map(|_| ())
+        } else {
+            self.check(&call, &inode).await.map(|_| ())
+        };
+        if outcome.is_err() {
+            inode.content.lock().ahead = None;
+        }
+        outcome
+    }
+}
+
+/// Requests under way at a time: fewer than a host has connections, so that whoever waits for an answer finds one.
+const SEATS: usize = 12;
+/// Fetches that may wait for that.
+const QUEUE_MAX: usize = 64;
+/// What a fetch costs.
+const COST: i64 = 4;
+/// What a use of something that was fetched ahead earns: half of what is fetched must be used.
+const EARNED_BY_USE: i64 = 2 * COST;
+/// What a use that was not foreseen earns: a guess that is always wrong adds a request to every fourth.
+const EARNED_BY_MISS: i64 = 1;
+/// Credit before anything has paid.
+const CREDIT_START: i64 = 64 * COST;
+/// Most credit.
+const CREDIT_MAX: i64 = 256 * COST;

@@ -1,0 +1,205 @@
+//! How a directory is being walked: which of its files will be wanted next.
+
+use weft_remote::Name;
+use weft_store::NodeId;
+
+use crate::Result;
+
+/// A name of the directory and what it leads to.
+pub(crate) type Sibling = (Name, NodeId);
+
+/// The walk of one directory, in the order in which listings give its names.
+///
+/// Files used in even steps (each, every fourth) are followed in those steps, files used in small uneven steps by all
+/// that come next. How many files ahead is worth it doubles with each file of the walk. A use that goes elsewhere ends
+/// the walk; several that follow no order have a small directory fetched as it is (the links of a page).
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// The file used last.
+    last: Option<Name>,
+    /// Names from one use to the next.
+    step: usize,
+    /// How many uses in a row kept to it.
+    streak: u32,
+    /// Steps are small and uneven: all names are taken.
+    uneven: bool,
+    /// How many files ahead are worth fetching.
+    window: usize,
+    /// How many of those fetched ahead are yet to be used.
+    ahead: usize,
+    /// The last of those.
+    ahead_to: Option<Name>,
+    /// Uses that followed no order.
+    strays: u32,
+}
+
+impl Walk {
+    /// Notes a use of the file `name` and returns what to fetch ahead. `following` gives the names after one (from the
+    /// first on for `None`), at most as many as asked for.
+    pub(crate) fn note(
+        &mut self,
+        name: &Name,
+        following: impl Fn(Option<&Name>, usize) -> Result<Vec<Sibling>>,
+    ) -> Result<Vec<Sibling>> {
+        if self.last.as_ref() == Some(name) {
+            return Ok(Vec::new());
+        }
+        let step = self.step_to(name, &following)?;
+        let last = self.last.replace(name.clone());
+        let Some(step) = step else { return self.stray(last.is_some(), &following) };
+        self.go_on(step);
+        if self.streak < STREAK_MIN {
+            return Ok(Vec::new());
+        }
+        self.extend(name, step, &following)
+    }
+
+    /// How many names it is from the last use to this one; none when it is not a little way on.
+    fn step_to(
+        &self,
+        name: &Name,
+        following: &impl Fn(Option<&Name>, usize) -> Result<Vec<Sibling>>,
+    ) -> Result<Option<usize>> {
+        let Some(last) = self.last.as_ref().filter(|last| *last < name) else { return Ok(None) };
+        let place = |names: Vec<Sibling>| names.iter().position(|(next, _)| next == name).map(|place| place + 1);
+        // Mostly it is where it is expected: then few names are read.
+        let expected = place(following(Some(last), self.step.max(1))?);
+        match expected {
+            Some(step) => Ok(Some(step)),
+            None => Ok(place(following(Some(last), STEP_MAX)?)),
+        }
+    }
+
+    fn go_on(&mut self, step: usize) {
+        let small = step <= UNEVEN_STEP_MAX;
+        if step == self.step || (self.uneven && small) {
+            self.streak += 1;
+        } else if small && self.step <= UNEVEN_STEP_MAX && self.streak > 0 {
+            self.streak += 1;
+            self.uneven = true;
+        } else {
+            let last = self.last.take();
+            *self = Walk { last, streak: 1, ..Walk::default() };
+        }
+        self.step = step;
+    }
+
+    fn extend(
+        &mut self,
+        name: &Name,
+        step: usize,
+        following: &impl Fn(Option<&Name>, usize) -> Result<Vec<Sibling>>,
+    ) -> Result<Vec<Sibling>> {
+        let stride = if self.uneven { 1 } else { step };
+        match &self.ahead_to {
+            Some(to) if to > name => self.ahead = self.ahead.saturating_sub(step / stride),
+            _ => (self.ahead, self.ahead_to) = (0, None),
+        }
+        self.window = (self.window * 2).clamp(WINDOW_MIN, WINDOW_MAX);
+        if self.ahead * 2 > self.window {
+            return Ok(Vec::new());
+        }
+        let from = self.ahead_to.as_ref().unwrap_or(name);
+        let names = following(Some(from), (self.window - self.ahead) * stride)?;
+        let chosen: Vec<Sibling> = names.into_iter().skip(stride - 1).step_by(stride).collect();
+        if let Some((to, _)) = chosen.last() {
+            self.ahead_to = Some(to.clone());
+            self.ahead += chosen.len();
+        }
+        Ok(chosen)
+    }
+
+    fn stray(
+        &mut self,
+        counts: bool,
+        following: &impl Fn(Option<&Name>, usize) -> Result<Vec<Sibling>>,
+    ) -> Result<Vec<Sibling>> {
+        let (last, strays) = (self.last.take(), self.strays + u32::from(counts));
+        *self = Walk { last, strays, ..Walk::default() };
+        if strays != STRAYS_MIN {
+            return Ok(Vec::new());
+        }
+        let all = following(None, SMALL_DIRECTORY_NAMES + 1)?;
+        Ok(if all.len() > SMALL_DIRECTORY_NAMES { Vec::new() } else { all })
+    }
+}
+
+/// Steps of one length in a row (two of them: three files) that make a walk.
+const STREAK_MIN: u32 = 2;
+/// Longest step.
+const STEP_MAX: usize = 16;
+/// Longest step of an uneven walk.
+const UNEVEN_STEP_MAX: usize = 4;
+/// Files ahead of a walk that has just begun.
+const WINDOW_MIN: usize = 4;
+/// Most files ahead.
+const WINDOW_MAX: usize = 32;
+/// Uses in no order after which a small directory is fetched as it is.
+const STRAYS_MIN: u32 = 3;
+/// Names that a small directory has at most.
+const SMALL_DIRECTORY_NAMES: usize = 48;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Names 000 to 099.
+    fn following(after: Option<&Name>, limit: usize) -> Result<Vec<Sibling>> {
+        let number = |name: &Name| name.to_string().parse::<u64>().expect("a number");
+        let first = after.map_or(0, |name| number(name) + 1);
+        Ok((first..100).take(limit).map(|n| (name(n), NodeId(n))).collect())
+    }
+
+    fn name(number: u64) -> Name {
+        Name::new(format!("{number:03}")).expect("a good name")
+    }
+
+    /// What is fetched ahead when these are used, in order.
+    fn ahead_of(used: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let mut walk = Walk::default();
+        let fetched = used.into_iter().flat_map(|n| walk.note(&name(n), following).expect("names"));
+        fetched.map(|(_, NodeId(n))| n).collect()
+    }
+
+    #[test]
+    fn a_walk_in_even_steps_is_followed_in_those_steps() {
+        assert_eq!(ahead_of([0, 1]), Vec::<u64>::new());
+        assert_eq!(ahead_of([0, 1, 2]), [3, 4, 5, 6]);
+        assert_eq!(ahead_of([0, 4, 8]), [12, 16, 20, 24]);
+        assert_eq!(ahead_of((0..100).step_by(4)), (12..100).step_by(4).collect::<Vec<_>>());
+        assert_eq!(ahead_of(0..100), (3..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_walk_in_small_uneven_steps_is_followed_by_all_and_none_twice() {
+        let used = [0, 2, 3, 6, 7, 9, 12, 13];
+        let fetched = ahead_of(used);
+        let distinct: BTreeSet<u64> = fetched.iter().copied().collect();
+        assert_eq!(distinct.len(), fetched.len(), "{fetched:?}");
+        assert!((14..20).all(|n| distinct.contains(&n)), "{fetched:?}");
+    }
+
+    #[test]
+    fn a_walk_backwards_or_in_leaps_fetches_nothing() {
+        assert_eq!(ahead_of((0..100).rev()), Vec::<u64>::new());
+        assert_eq!(ahead_of([0, 30, 60, 90, 1, 31, 61, 91]), Vec::<u64>::new());
+        assert_eq!(ahead_of([5, 5, 5, 5]), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn uses_in_no_order_have_a_small_directory_fetched_and_a_large_one_not() {
+        let few = |after: Option<&Name>, limit: usize| {
+            let names = following(after, limit)?;
+            Ok(names.into_iter().filter(|(_, NodeId(n))| *n < 40).collect())
+        };
+        let mut walk = Walk::default();
+        let mut fetched = Vec::new();
+        for n in [30, 10, 35, 2] {
+            fetched.extend(walk.note(&name(n), few).expect("names"));
+        }
+        assert_eq!(fetched.len(), 40);
+        assert_eq!(ahead_of([30, 10, 35, 2, 80, 7]), Vec::<u64>::new());
+    }
+}

@@ -1,0 +1,95 @@
+//! Fetching ahead of a walk.
+
+use weft_remote::fake::{Fault, Gate, Operation, Order, Quality};
+
+use crate::bench::Bench;
+
+/// A directory `d` of files `00`, `01`, ... of a few bytes each.
+fn files(bench: &Bench, count: usize) {
+    for n in 0..count {
+        bench.fake.file(format!("d/{n:02}"), format!("content {n}"));
+    }
+}
+
+async fn cat(bench: &Bench, n: usize) {
+    assert_eq!(bench.cat(&format!("fake/d/{n:02}")).await.expect("content"), format!("content {n}").into_bytes());
+}
+
+/// Lets the fetches that were begun come to their end.
+async fn until(mut reached: impl FnMut() -> bool) {
+    while !reached() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_read_one_after_the_other_are_there_before_they_are_asked_for() {
+    let bench = Bench::new();
+    files(&bench, 40);
+    bench.list("fake/d").await.expect("a listing");
+    for n in 0..3 {
+        cat(&bench, n).await;
+    }
+    until(|| bench.fake.counts().fetch >= 7).await;
+    for n in 3..40 {
+        cat(&bench, n).await;
+    }
+    assert_eq!(bench.fake.counts().fetch, 40, "each once");
+    let figures = bench.vfs.figures();
+    assert!(figures.prefetches_used >= 4, "{figures:?}");
+    assert!(figures.prefetches <= 37, "{figures:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sizes_asked_for_one_after_the_other_are_made_exact_ahead() {
+    let bench = Bench::new();
+    files(&bench, 20);
+    bench.fake.adjust(|terms| terms.listing = Quality::Rounded);
+    bench.list("fake/d").await.expect("a listing");
+    for n in 0..3 {
+        bench.walk(&format!("fake/d/{n:02}")).await.expect("a file");
+    }
+    until(|| bench.fake.counts().attributes >= 7).await;
+    for n in 3..20 {
+        let stat = bench.walk(&format!("fake/d/{n:02}")).await.expect("a file");
+        assert_eq!(stat.size, format!("content {n}").len() as u64);
+    }
+    assert_eq!(bench.fake.counts().attributes, 20, "each once");
+    assert!(bench.vfs.figures().prefetches_used >= 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_ahead_that_fails_or_is_slow_harms_nobody() {
+    let bench = Bench::new();
+    files(&bench, 12);
+    bench.list("fake/d").await.expect("a listing");
+    for n in 0..2 {
+        cat(&bench, n).await;
+    }
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::CutShort { after: 3 }).on(Operation::Fetch).at("d/04"));
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::Fetch).at("d/05"));
+    cat(&bench, 2).await;
+    cat(&bench, 3).await;
+    gate.arrived(1).await;
+    // The one that was cut short is an error of that file alone, the slow one is waited for by its reader alone.
+    bench.cat("fake/d/04").await.expect_err("cut short");
+    cat(&bench, 6).await;
+    bench.fake.heal();
+    gate.open();
+    for n in 4..12 {
+        cat(&bench, n).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaps_through_a_large_directory_fetch_nothing_ahead() {
+    let bench = Bench::new();
+    files(&bench, 90);
+    bench.list("fake/d").await.expect("a listing");
+    for n in [50, 10, 80, 30, 70, 5, 45, 20] {
+        cat(&bench, n).await;
+    }
+    assert_eq!(bench.vfs.figures().prefetches, 0);
+    assert_eq!(bench.fake.counts().fetch, 8);
+}
