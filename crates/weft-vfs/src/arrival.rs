@@ -5,6 +5,7 @@
 //! while, a body that can be resumed is dropped and its object stays as a part. Names that the body reveals are
 //! learnt on the way. The object is committed when every announced byte has come, never before.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,6 +29,12 @@ pub(crate) struct Arrival {
     start: u64,
     /// Next byte that it will bring.
     position: AtomicU64,
+    /// First byte that it will not bring; `u64::MAX` where that is not known.
+    end: u64,
+    /// Where it is cut short, for others bring what comes after.
+    cut: AtomicU64,
+    /// Whether it may be.
+    resumable: bool,
     /// Byte up to which somebody wants it.
     demand: watch::Sender<u64>,
     /// Whether somebody has the file open or needs all of it.
@@ -63,11 +70,15 @@ pub(crate) struct Delivery {
 }
 
 impl Arrival {
-    pub(crate) fn new(object: Arc<Object>, start: u64) -> Arc<Arrival> {
+    fn new(object: Arc<Object>, span: Range<u64>, resumable: bool) -> Arc<Arrival> {
+        let Range { start, end } = span;
         Arc::new(Arrival {
             object,
             start,
             position: AtomicU64::new(start),
+            end,
+            cut: AtomicU64::new(u64::MAX),
+            resumable,
             demand: watch::Sender::new(start),
             claimed: AtomicBool::new(false),
             wake_at: AtomicU64::new(u64::MAX),
@@ -81,8 +92,30 @@ impl Arrival {
 
     /// Whether this body will bring the byte at `offset` before long.
     pub(crate) fn will_bring(&self, offset: u64) -> bool {
-        let position = self.position.load(Ordering::SeqCst);
-        offset >= self.start && offset <= position.saturating_add(JUMP_BYTES)
+        let near = offset <= self.reached().saturating_add(JUMP_BYTES);
+        offset >= self.start && near && offset < self.until()
+    }
+
+    /// Whether this body will bring the byte at `offset` in the end.
+    pub(crate) fn covers(&self, offset: u64) -> bool {
+        offset >= self.start && offset < self.until()
+    }
+
+    /// First byte that it has not brought yet.
+    pub(crate) fn reached(&self) -> u64 {
+        self.position.load(Ordering::SeqCst)
+    }
+
+    /// First byte that it will not bring.
+    pub(crate) fn until(&self) -> u64 {
+        self.end.min(self.cut.load(Ordering::SeqCst))
+    }
+
+    /// Has a body that can be taken up again end there, if it would go on: others bring what comes after.
+    pub(crate) fn end_at(&self, cut: u64) {
+        if self.resumable {
+            self.cut.fetch_min(cut, Ordering::SeqCst);
+        }
     }
 
     /// Asks for the bytes up to `end`.
@@ -152,17 +185,23 @@ impl Vfs {
         };
         let object = self.store.create(delivery.node, new)?;
         let writer = object.writer(0)?;
-        let arrival = Arrival::new(object, 0);
+        let end = delivery.body.file_length.unwrap_or(u64::MAX);
+        let arrival = Arrival::new(object, 0..end, delivery.body.resumable && delivery.lists.is_none());
         register(&arrival);
         self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, true).run(writer));
         Ok(arrival)
     }
 
-    /// Has a body from the middle of a file delivered into the object that it belongs to.
-    pub(crate) fn receive_range(self: &Arc<Self>, object: &Arc<Object>, delivery: Delivery) -> Result<Arc<Arrival>> {
+    /// Has a body from the middle of a file delivered into the object that it belongs to; it is to end at `end`.
+    pub(crate) fn receive_range(
+        self: &Arc<Self>,
+        object: &Arc<Object>,
+        delivery: Delivery,
+        end: u64,
+    ) -> Result<Arc<Arrival>> {
         let start = delivery.body.start;
         let writer = object.writer(start)?;
-        let arrival = Arrival::new(object.clone(), start);
+        let arrival = Arrival::new(object.clone(), start..end, false);
         arrival.claim();
         arrival.want(u64::MAX);
         self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, false).run(writer));
@@ -237,6 +276,9 @@ impl Pump {
         let is_page = self.delivery.lists.is_some();
         loop {
             if !is_page && !Pump::wanted(&arrival, resumable, unclaimed_bytes_max).await {
+                return Ok(Ended::NobodyWants);
+            }
+            if arrival.reached() >= arrival.cut.load(Ordering::SeqCst) {
                 return Ok(Ended::NobodyWants);
             }
             let next = tokio::time::timeout(patience, self.delivery.body.stream.next());

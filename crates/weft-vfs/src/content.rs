@@ -1,7 +1,7 @@
 //! Which content an open gets: what is held, if it may be trusted; otherwise what the remote has now.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use weft_remote::{Along, Answer, Audience, Call, Checked, Fetched, FileKind, Found, Lease, Span, Version};
 use weft_store::{NodeId, Object};
@@ -197,7 +197,9 @@ impl Vfs {
     pub(crate) async fn fetch_whole(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Arrival>> {
         let record = inode.record();
         let remote = self.remote_of(inode)?.clone();
+        let since = Instant::now();
         let fetched = self.ask(call, remote.fetch(call, &record.file, &Version::None, Span::WHOLE)).await;
+        inode.content.lock().latency = since.elapsed();
         let answer = match fetched {
             Ok(answer) => answer,
             Err(error) => {

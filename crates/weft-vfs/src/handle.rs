@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use weft_store::Object;
 
 use crate::inode::Inode;
+use crate::lanes::Lanes;
 use crate::through::Through;
 
 /// Names an open file towards the kernel.
@@ -19,6 +20,7 @@ pub(crate) struct Handle {
     pub(crate) inode: Arc<Inode>,
     pub(crate) content: Mutex<Held>,
     pub(crate) pace: Mutex<Pace>,
+    pub(crate) lanes: Mutex<Lanes>,
     /// Whether the kernel was offered to read the content itself.
     pub(crate) offered: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use weft_remote::{FileKind, Lease};
@@ -47,6 +47,8 @@ pub(crate) struct Content {
     pub(crate) untold: bool,
     /// Whether ranges came that the object's record does not have yet.
     pub(crate) unrecorded: bool,
+    /// How long the source took to begin its last answer.
+    pub(crate) latency: Duration,
     /// What was fetched of it ahead of a walk, if it has not been used since.
     pub(crate) ahead: Option<Want>,
     /// The last thing that went wrong.

@@ -15,6 +15,7 @@ mod freshness;
 mod handle;
 mod inode;
 mod known;
+mod lanes;
 mod learn;
 mod listing;
 mod lookup;

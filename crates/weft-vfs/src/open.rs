@@ -97,6 +97,7 @@ impl Vfs {
             inode,
             content: Mutex::new(Held::Object(object)),
             pace: Mutex::default(),
+            lanes: Mutex::default(),
             offered: backing.is_some(),
         };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing }
@@ -104,7 +105,8 @@ impl Vfs {
 
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
         let held = Held::Through(Arc::new(Through::of_version(Version::None)));
-        let handle = Handle { inode, content: Mutex::new(held), pace: Mutex::default(), offered: false };
+        let (pace, lanes) = Default::default();
+        let handle = Handle { inode, content: Mutex::new(held), pace, lanes, offered: false };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None }
     }
 

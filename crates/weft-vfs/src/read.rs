@@ -1,6 +1,7 @@
 //! Reading open files.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weft_remote::{Answer, Call, RemoteError, Span, Version};
@@ -36,11 +37,12 @@ impl Vfs {
     async fn read_object(
         self: &Arc<Self>,
         call: &Call,
-        handle: &Handle,
+        handle: &Arc<Handle>,
         object: &Arc<Object>,
         offset: u64,
         size: usize,
     ) -> Result<Bytes> {
+        let mut waited = Duration::ZERO;
         let ahead = handle.pace.lock().note(offset, size as u64);
         for _ in 0..READ_ROUNDS_MAX {
             let wanted = match object.length() {
@@ -58,10 +60,15 @@ impl Vfs {
                         continue;
                     }
                     Err(StoreError::Missing { .. }) => continue,
-                    outcome => return Ok(outcome?),
+                    outcome => {
+                        self.keep_ahead(call, handle, object, offset + wanted, (wanted, waited));
+                        return Ok(outcome?);
+                    }
                 }
             }
+            let since = Instant::now();
             self.bring(call, handle, object, offset, wanted, ahead).await?;
+            waited += since.elapsed();
         }
         let detail = format!("{}: bytes at {offset} do not arrive", self.path_text(handle.inode.id));
         Err(RemoteError::Failed { detail }.into())
@@ -109,7 +116,7 @@ impl Vfs {
     }
 
     /// A body that was not what it announced is not pieced together from further answers.
-    fn refuse_spoilt(&self, handle: &Handle, object: &Object) -> Result<()> {
+    pub(crate) fn refuse_spoilt(&self, handle: &Handle, object: &Object) -> Result<()> {
         match &handle.inode.content.lock().spoilt {
             Some((generation, error)) if *generation == object.generation() => Err(match error {
                 VfsError::Remote(RemoteError::VersionChanged { .. }) => VfsError::Changed,
@@ -119,8 +126,8 @@ impl Vfs {
         }
     }
 
-    /// Fetches a range of the version that a handle has open.
-    async fn fetch_range(
+    /// Fetches a range of the version that a handle has open. The caller holds the inode's gate.
+    pub(crate) async fn fetch_range(
         self: &Arc<Self>,
         call: &Call,
         handle: &Handle,
@@ -140,7 +147,9 @@ impl Vfs {
         count(&self.figures.ranges_fetched);
         let remote = self.remote_of(inode)?.clone();
         let span = Span { start, length: Some(length) };
+        let since = Instant::now();
         let asked = self.ask(call, remote.fetch(call, &record.file, &version, span)).await;
+        inode.content.lock().latency = since.elapsed();
         let answer = asked.map_err(|error| match error {
             VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. }) => {
                 let text = "changed at its source while it was open".to_string();
@@ -169,7 +178,9 @@ impl Vfs {
             owner_uid: call.caller.uid,
             lists: None,
         };
-        let arrival = self.receive_range(object, delivery)?;
+        // A source without ranges begins at the beginning and is let go on to the end.
+        let end = if delivery.body.start == start { start + length } else { u64::MAX };
+        let arrival = self.receive_range(object, delivery, end)?;
         inode.content.lock().arrivals.push(arrival.clone());
         Ok(arrival)
     }
