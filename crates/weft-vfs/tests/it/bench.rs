@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use weft_remote::fake::{Fake, Promise};
-use weft_remote::{Call, Caller, Name};
+use weft_remote::{Call, Caller, Name, Remote};
 use weft_store::{Store, StoreOptions};
 use weft_vfs::{
     Binding, Freshness, HandleId, Looked, NodeId, Notices, Opened, Policies, Stat, Vfs, VfsError, VfsOptions,
@@ -35,8 +35,15 @@ impl Bench {
         fake.file("a/b/hello.txt", "hello");
         fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::from_secs(3600)));
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let vfs = build(&fake, &dir, freshness, true);
+        let vfs = build(Arc::new(fake.clone()), &dir, freshness, true);
         Bench { fake, vfs, dir, freshness }
+    }
+
+    /// A file system over a remote that stands before a fake.
+    pub fn over(fake: Fake, remote: Arc<dyn Remote>) -> Bench {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let vfs = build(remote, &dir, Freshness::Http, true);
+        Bench { fake, vfs, dir, freshness: Freshness::Http }
     }
 
     /// The same store and fake under a new file system, as after a remount.
@@ -44,7 +51,7 @@ impl Bench {
         let Bench { fake, vfs, dir, freshness } = self;
         vfs.store().flush().expect("the store flushes");
         wait_dropped(vfs);
-        let vfs = build(&fake, &dir, freshness, true);
+        let vfs = build(Arc::new(fake.clone()), &dir, freshness, true);
         Bench { fake, vfs, dir, freshness }
     }
 
@@ -113,10 +120,10 @@ pub fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-fn build(fake: &Fake, dir: &TempDir, freshness: Freshness, named: bool) -> Arc<Vfs> {
+fn build(remote: Arc<dyn Remote>, dir: &TempDir, freshness: Freshness, named: bool) -> Arc<Vfs> {
     let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
     let name = named.then(|| Name::new("fake").expect("a good name"));
-    let binding = Binding { name, source: "fake".to_string(), remote: Arc::new(fake.clone()) };
+    let binding = Binding { name, source: "fake".to_string(), remote };
     let options = VfsOptions { policies: Policies::new(freshness, Vec::new()), ..VfsOptions::default() };
     Vfs::new(store, vec![binding], options, Notices::nowhere(), Handle::current()).expect("a file system")
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod content;
 mod faults;
+mod lanes;
 mod names;
 mod verbs;
 mod walks;
