@@ -8,10 +8,12 @@
 mod access_log;
 mod book;
 mod contender;
+mod dead;
 mod figures;
 mod machine;
 mod process;
 mod reader;
+mod relay;
 mod report;
 mod sample;
 mod server;
@@ -40,6 +42,8 @@ enum Verb {
     Run(RunArgs),
     /// Read files as a program of a user would, and print `wall_ns cpu_ns bytes` (started by `run`)
     Read(reader::ReadArgs),
+    /// Read many files at once, a thread for each (started by `run`)
+    Crowd(reader::CrowdArgs),
 }
 
 /// What `run` takes.
@@ -68,6 +72,7 @@ const ROUNDS: usize = 5;
 fn main() -> Result<()> {
     match Cli::parse().verb {
         Verb::Read(args) => reader::run(&args),
+        Verb::Crowd(args) => reader::run_crowd(&args),
         Verb::Run(args) => run(&args),
     }
 }

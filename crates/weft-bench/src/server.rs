@@ -30,9 +30,19 @@ pub struct Site {
 pub struct Mark(u64);
 
 impl Site {
+    /// What listens at this port of 127.0.0.1.
+    pub fn at_port(port: u16) -> Site {
+        Site { port }
+    }
+
     /// `127.0.0.1:PORT`.
     pub fn authority(self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The same under another address: one of [`CROWD_HOSTS`] hosts.
+    pub fn authority_of(self, host: usize) -> String {
+        format!("127.0.1.{}:{}", host + 1, self.port)
     }
 
     /// `http://127.0.0.1:PORT`, without a slash.
@@ -127,20 +137,27 @@ fn configuration(dir: &Path, folders: &[&Path], ports: &[u16]) -> Result<String>
     write!(
         text,
         "daemon off;\nmaster_process off;\npid {dir}/nginx.pid;\nerror_log {dir}/error.log;\n\
-         events {{ worker_connections 1024; }}\n\
+         events {{ worker_connections 4096; }}\n\
          http {{\n  log_format sorted '$status\\t$request_method\\t$request_uri';\n  \
          access_log {dir}/access.log sorted;\n  sendfile on;\n  tcp_nopush on;\n  keepalive_requests 1000000;\n  \
          autoindex on;\n  autoindex_exact_size on;\n  client_body_temp_path {dir}/body;\n  \
          proxy_temp_path {dir}/proxy;\n  fastcgi_temp_path {dir}/fastcgi;\n  uwsgi_temp_path {dir}/uwsgi;\n  \
          scgi_temp_path {dir}/scgi;\n"
     )?;
-    for (folder, port) in folders.iter().zip(ports) {
+    for (number, (folder, port)) in folders.iter().zip(ports).enumerate() {
         let folder = folder.to_str().context("a folder in UTF-8")?;
-        writeln!(text, "  server {{ listen 127.0.0.1:{port}; root {folder}; }}")?;
+        write!(text, "  server {{ listen 127.0.0.1:{port}; root {folder};")?;
+        // The first is many hosts: each address is one.
+        for host in 0..if number == 0 { CROWD_HOSTS } else { 0 } {
+            write!(text, " listen 127.0.1.{}:{port};", host + 1)?;
+        }
+        text.push_str(" }\n");
     }
     text.push_str("}\n");
     Ok(text)
 }
 
+/// Hosts that the first folder is served by.
+pub const CROWD_HOSTS: usize = 90;
 /// Asked for by the bench itself; never counted.
 const MARK_PATH: &str = "/weft-bench-mark";

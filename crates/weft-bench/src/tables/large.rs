@@ -138,21 +138,21 @@ fn section(book: &Book, mut notes: Vec<String>) -> Section {
     // Passthrough needs CAP_SYS_ADMIN.
     let as_root = |value| if rustix::process::geteuid().is_root() { least(value) } else { None };
     let rows = [
-        book.compare("cold, rate", rate, "cold", ("curl", "nowhere"), least(0.5)),
+        book.compare("cold, rate", rate, "cold", ("curl", "nowhere"), least(0.8)),
         book.compare("cold, rate", rate, "cold", ("curl to disk", "disk"), None),
         book.compare("cold, rate", rate, "cold", ("rclone", "cold"), None),
         book.compare("cold, rate", rate, "cold", ("httpdirfs", "cold"), None),
         book.compare("cold, CPU of daemon and reader", seconds, "cold cpu", ("rclone", "cold cpu"), None),
-        book.compare("second reading, rate", rate, "warm", ("disk", "read"), as_root(0.9)),
+        book.compare("second reading, rate", rate, "warm", ("disk", "read"), as_root(0.95)),
         book.compare("second reading, rate", rate, "warm", ("rclone", "warm"), None),
         book.compare("second reading, rate", rate, "warm", ("httpdirfs", "warm"), None),
-        book.compare("third reading, rate", rate, "later", ("disk", "read"), as_root(0.9)),
+        book.compare("third reading, rate", rate, "later", ("disk", "read"), as_root(0.95)),
         book.alone("third reading, CPU of the daemon", seconds, "later cpu", None),
-        book.compare("remount, first reading, rate", rate, "remount", ("disk", "read"), as_root(0.9)),
+        book.compare("remount, first reading, rate", rate, "remount", ("disk", "read"), as_root(0.95)),
         book.compare("remount, first reading, rate", rate, "remount", ("rclone", "remount"), None),
         book.compare("remount, first reading, rate", rate, "remount", ("httpdirfs", "remount"), None),
-        book.compare("remount, second reading, rate", rate, "remount second", ("disk", "read"), as_root(0.9)),
-        book.compare("remount, third reading, rate", rate, "remount later", ("disk", "read"), as_root(0.9)),
+        book.compare("remount, second reading, rate", rate, "remount second", ("disk", "read"), as_root(0.95)),
+        book.compare("remount, third reading, rate", rate, "remount later", ("disk", "read"), as_root(0.95)),
         book.alone("memory of the daemon, peak", Unit::Megabytes, "memory", Some(Bound::AtMost(64.0))),
     ];
     notes.insert(

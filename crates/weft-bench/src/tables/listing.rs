@@ -33,7 +33,7 @@ pub fn measure(workshop: &Workshop, rounds: usize) -> Result<Section> {
     let seconds = Unit::Seconds;
     let folders = FOLDERS as f64 + 1.0;
     let rows = [
-        book.compare("time", seconds, "wall", ("rclone", "wall"), Some(Bound::AtMost(1.0))),
+        book.compare("time", seconds, "wall", ("rclone", "wall"), Some(Bound::AtMost(0.5))),
         book.compare("time", seconds, "wall", ("httpdirfs", "wall"), None),
         book.compare("CPU of the daemon", seconds, "cpu", ("rclone", "cpu"), None),
         book.alone("requests", Unit::Count, "requests", Some(Bound::AtMost(folders))),

@@ -1,8 +1,11 @@
 //! The tables of the report.
 
+mod crowd;
+mod far;
 mod large;
 mod listing;
 mod memory;
+mod random;
 mod small;
 
 use anyhow::Result;
@@ -20,6 +23,12 @@ pub enum Table {
     Listing,
     /// One large file.
     Large,
+    /// A host 20 ms away.
+    Far,
+    /// Many readers, and hosts that do not answer.
+    Crowd,
+    /// A huge file read here and there.
+    Random,
     /// Memory of the daemon with many names.
     Memory,
 }
@@ -27,7 +36,7 @@ pub enum Table {
 impl Table {
     /// Those that were asked for; all when none was.
     pub fn chosen(only: &[Table]) -> Vec<Table> {
-        let all = [Table::Small, Table::Listing, Table::Large, Table::Memory];
+        let all = [Table::Small, Table::Listing, Table::Large, Table::Far, Table::Crowd, Table::Random, Table::Memory];
         all.into_iter().filter(|table| only.is_empty() || only.contains(table)).collect()
     }
 
@@ -37,6 +46,9 @@ impl Table {
             Table::Small => "500 small files",
             Table::Listing => "`ls -lR` of 2,000 files in 20 folders, cold",
             Table::Large => "One file of 500 MiB",
+            Table::Far => "A host 20 ms away",
+            Table::Crowd => "1,000 readers on 100 hosts, of which 10 are dead",
+            Table::Random => "10 GB read here and there",
             Table::Memory => "Memory of the daemon",
         }
     }
@@ -47,6 +59,9 @@ impl Table {
             Table::Small => small::measure(workshop, rounds),
             Table::Listing => listing::measure(workshop, rounds),
             Table::Large => large::measure(workshop, rounds),
+            Table::Far => far::measure(workshop, rounds),
+            Table::Crowd => crowd::measure(workshop, rounds),
+            Table::Random => random::measure(workshop),
             Table::Memory => memory::measure(workshop),
         }
     }

@@ -12,6 +12,7 @@ use crate::book::Book;
 use crate::contender::{Contender, Mounted};
 use crate::report::{Bound, Section, Unit};
 use crate::sample::{FOLDERS, READ_PER_FOLDER, Sample, file_name, files_to_read, folder_name};
+use crate::server::Site;
 use crate::workshop::Workshop;
 use crate::{process, reader};
 
@@ -33,12 +34,12 @@ pub fn measure(workshop: &Workshop, rounds: usize) -> Result<Section> {
         turns.push(Turn::Mount(Contender::Rclone));
     }
     // Not measured: the server's files and the programs themselves are in memory after that.
-    curl(workshop)?;
+    curl(workshop, workshop.small)?;
     read(&workshop.sample.small, READ_PER_FOLDER)?;
     for round in 0..rounds {
         for turn in in_turn(&turns, round) {
             match turn {
-                Turn::Curl => book.note("curl", "wall", curl(workshop)?.as_secs_f64()),
+                Turn::Curl => book.note("curl", "wall", curl(workshop, workshop.small)?.as_secs_f64()),
                 Turn::Disk => {
                     let reading = read(&workshop.sample.small, READ_PER_FOLDER)?;
                     book.note("disk", "warm wall", reading.inner_wall.as_secs_f64());
@@ -122,11 +123,11 @@ fn read(root: &Path, per_folder: usize) -> Result<reader::Reading> {
 }
 
 /// The same files by name over one connection, to nowhere.
-fn curl(workshop: &Workshop) -> Result<Duration> {
+pub(super) fn curl(workshop: &Workshop, site: Site) -> Result<Duration> {
     let mut list = String::new();
     for folder in 0..FOLDERS {
         for file in files_to_read(READ_PER_FOLDER) {
-            let url = format!("{}/{}/{}", workshop.small.url(), folder_name(folder), file_name(file));
+            let url = format!("{}/{}/{}", site.url(), folder_name(folder), file_name(file));
             list.push_str(&format!("url = \"{url}\"\noutput = \"/dev/null\"\n"));
         }
     }
@@ -149,15 +150,15 @@ fn section(book: &Book, asked: &Asked) -> Section {
     let folders = FOLDERS as f64 + 1.0;
     let files = (FOLDERS * READ_PER_FOLDER) as f64;
     let rows = [
-        book.compare("cold, time", seconds, "cold wall", ("curl", "wall"), most(4.0)),
+        book.compare("cold, time", seconds, "cold wall", ("curl", "wall"), most(2.0)),
         book.compare("cold, time", seconds, "cold wall", ("rclone", "cold wall"), None),
-        book.compare("cold, CPU of daemon and reader", seconds, "cold cpu", ("rclone", "cold cpu"), most(0.5)),
+        book.compare("cold, CPU of daemon and reader", seconds, "cold cpu", ("rclone", "cold cpu"), most(0.35)),
         book.alone("cold, CPU of the daemon alone", seconds, "cold daemon cpu", None),
         book.alone("cold, requests for directories", count, "directories", most(folders)),
         book.alone("cold, requests for files", count, "files", most(files)),
         book.alone("cold, HEAD requests", count, "heads", most(0.0)),
         book.alone("cold, other requests", count, "others", most(0.0)),
-        book.compare("remount, time", seconds, "remount wall", ("rclone", "remount wall"), most(0.3)),
+        book.compare("remount, time", seconds, "remount wall", ("rclone", "remount wall"), most(0.15)),
         book.compare("remount, CPU of daemon and reader", seconds, "remount cpu", ("rclone", "remount cpu"), None),
         book.alone("remount, requests for files", count, "files again", most(0.0)),
         book.alone("remount, HEAD requests", count, "heads again", most(0.0)),
