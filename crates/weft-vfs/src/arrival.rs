@@ -90,10 +90,11 @@ impl Arrival {
         matches!(*self.state.borrow(), State::Running)
     }
 
-    /// Whether this body will bring the byte at `offset` before long.
+    /// Whether this body will bring the byte at `offset` before long. What it has passed already it does not bring:
+    /// another was bringing that, or it was given up since.
     pub(crate) fn will_bring(&self, offset: u64) -> bool {
-        let near = offset <= self.reached().saturating_add(JUMP_BYTES);
-        offset >= self.start && near && offset < self.until()
+        let reached = self.reached();
+        offset >= reached && offset <= reached.saturating_add(JUMP_BYTES) && offset < self.until()
     }
 
     /// Whether this body will bring the byte at `offset` in the end.
@@ -192,18 +193,20 @@ impl Vfs {
         Ok(arrival)
     }
 
-    /// Has a body from the middle of a file delivered into the object that it belongs to; it is to end at `end`.
+    /// Has a body from the middle of a file delivered into the object that it belongs to: all of it where it is to end
+    /// at `end`, otherwise as far as it is read.
     pub(crate) fn receive_range(
         self: &Arc<Self>,
         object: &Arc<Object>,
         delivery: Delivery,
-        end: u64,
+        end: Option<u64>,
     ) -> Result<Arc<Arrival>> {
         let start = delivery.body.start;
         let writer = object.writer(start)?;
-        let arrival = Arrival::new(object.clone(), start..end, false);
+        let resumable = end.is_none() && delivery.body.resumable;
+        let arrival = Arrival::new(object.clone(), start..end.unwrap_or(u64::MAX), resumable);
         arrival.claim();
-        arrival.want(u64::MAX);
+        arrival.want(if end.is_some() { u64::MAX } else { start + 1 });
         self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, false).run(writer));
         Ok(arrival)
     }
@@ -285,7 +288,10 @@ impl Pump {
             match next.await.map_err(|_| VfsError::TimedOut)? {
                 None => return Ok(Ended::AllCame),
                 Some(Err(error)) => return Err(error.into()),
-                Some(Ok(Piece::Bytes(bytes))) => {
+                Some(Ok(Piece::Bytes(mut bytes))) => {
+                    // Not a byte of what others bring: a piece begun here would be finished by nobody.
+                    let room = arrival.cut.load(Ordering::SeqCst).saturating_sub(arrival.reached());
+                    bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
                     self.check_bound(bytes.len())?;
                     writer.append(&bytes)?;
                     add(&self.vfs.figures.bytes_received, bytes.len() as u64);

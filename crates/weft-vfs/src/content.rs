@@ -240,7 +240,7 @@ impl Vfs {
             if inode.is_settled() {
                 continue;
             }
-            if let Some(arrival) = inode.arrival(|arrival| arrival.will_bring(0)) {
+            if let Some(arrival) = inode.arrival(|arrival| arrival.covers(0)) {
                 drop(gate);
                 arrival.claim();
                 arrival.want(u64::MAX);

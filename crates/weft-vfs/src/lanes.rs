@@ -23,6 +23,8 @@ pub(crate) struct Lanes {
     allowed: usize,
     /// Byte up to which ranges were asked for.
     planned_to: u64,
+    /// Bytes of one range: many times what is in flight, so that asking for it costs little beside it.
+    length: u64,
     /// Ranges that are being asked for.
     asking: usize,
     since: Option<Instant>,
@@ -39,6 +41,7 @@ impl Default for Lanes {
         Lanes {
             allowed: 1,
             planned_to: 0,
+            length: LANE_BYTES_MIN,
             asking: 0,
             since: None,
             bytes: 0,
@@ -63,6 +66,8 @@ impl Lanes {
         let elapsed = now.duration_since(since);
         let rate = self.bytes as f64 / elapsed.as_secs_f64().max(1e-9);
         let starved = self.waited * 2 > elapsed;
+        let in_flight = rate * latency.as_secs_f64();
+        self.length = ((in_flight * LANE_ROUND_TRIPS) as u64).clamp(LANE_BYTES_MIN, LANE_BYTES_MAX);
         (self.since, self.bytes, self.waited) = (Some(now), 0, Duration::ZERO);
         if std::mem::take(&mut self.changed) || self.settled {
             return self.allowed;
@@ -83,20 +88,22 @@ impl Lanes {
 
     /// A reader that went far back has nothing planned ahead of it.
     fn follow(&mut self, end: u64) {
-        if self.planned_to > end.saturating_add(LANE_BYTES * (LANES_MAX as u64 + 2)) {
+        if self.planned_to > end.saturating_add(LANE_BYTES_MAX * (LANES_MAX as u64 + 2)) {
             self.planned_to = 0;
         }
     }
 
-    /// Where the next range begins, if one may be asked for: not before `from`.
-    fn plan(&mut self, from: u64, under_way: usize) -> Option<u64> {
+    /// Where the next range begins and how long it is, if one may be asked for: not before `from`. A single one goes to
+    /// the end of the file, as far as it is read.
+    fn plan(&mut self, from: u64, under_way: usize) -> Option<(u64, Option<u64>)> {
         if under_way + self.asking >= self.allowed {
             return None;
         }
         let start = self.planned_to.max(from);
-        self.planned_to = start + LANE_BYTES;
+        let length = (self.allowed > 1).then(|| self.length.next_multiple_of(PIECE_BYTES));
+        self.planned_to = start + length.unwrap_or(0);
         self.asking += 1;
-        Some(start)
+        Some((start, length))
     }
 }
 
@@ -127,14 +134,18 @@ impl Vfs {
             let running: Vec<Arc<Arrival>> = content.arrivals.iter().filter(ours).cloned().collect();
             (running, content.latency)
         };
+        if let Some(arrival) = under_way.iter().find(|arrival| arrival.covers(end)) {
+            // It keeps its distance ahead also of a reader that never has to wait.
+            arrival.want(end);
+        }
         let (bytes, waited) = read;
         let mut lanes = handle.lanes.lock();
         lanes.follow(end);
         let allowed = lanes.note(bytes, waited, latency, Instant::now());
         if allowed > 1 {
-            make_room(inode, &under_way, end);
+            make_room(inode, &under_way, end, lanes.length);
         }
-        let horizon = end.saturating_add(LANE_BYTES * (allowed as u64 + 1)).min(length);
+        let horizon = end.saturating_add(lanes.length * (allowed as u64 + 1)).min(length);
         let mut from = end + object.available(end);
         while let Some(arrival) = under_way.iter().find(|arrival| arrival.covers(from)) {
             from = arrival.until();
@@ -144,12 +155,12 @@ impl Vfs {
         if from >= horizon {
             return;
         }
-        if let Some(start) = lanes.plan(from, under_way.len()) {
+        if let Some((start, length)) = lanes.plan(from, under_way.len()) {
             drop(lanes);
             let (vfs, call) = (self.clone(), self.call(call.caller));
             let (handle, object) = (handle.clone(), object.clone());
             self.runtime.spawn(async move {
-                if let Err(error) = vfs.open_lane(&call, &handle, &object, start).await {
+                if let Err(error) = vfs.open_lane(&call, &handle, &object, start, length).await {
                     tracing::debug!(%error, "nothing is fetched ahead of a reader");
                 }
                 handle.lanes.lock().asking -= 1;
@@ -157,30 +168,41 @@ impl Vfs {
         }
     }
 
-    async fn open_lane(self: &Arc<Self>, call: &Call, handle: &Handle, object: &Arc<Object>, start: u64) -> Result<()> {
+    async fn open_lane(
+        self: &Arc<Self>,
+        call: &Call,
+        handle: &Handle,
+        object: &Arc<Object>,
+        start: u64,
+        length: Option<u64>,
+    ) -> Result<()> {
         let _gate = handle.inode.gate.lock().await;
         self.refuse_spoilt(handle, object)?;
         if object.available(start) > 0 {
             return Ok(());
         }
-        self.fetch_range(call, handle, object, start, LANE_BYTES).await?;
+        self.fetch_range(call, handle, object, start, length).await?;
         Ok(())
     }
 }
 
 /// Has a body that would bring all the rest end after a while, so that others can go on from there.
-fn make_room(inode: &Inode, under_way: &[Arc<Arrival>], end: u64) {
+fn make_room(inode: &Inode, under_way: &[Arc<Arrival>], end: u64, length: u64) {
     for arrival in under_way {
-        let cut = arrival.reached().max(end).saturating_add(LANE_BYTES).next_multiple_of(PIECE_BYTES);
-        if arrival.until() > cut.saturating_add(LANE_BYTES) {
+        let cut = arrival.reached().max(end).saturating_add(length).next_multiple_of(PIECE_BYTES);
+        if arrival.until() > cut.saturating_add(length) {
             tracing::debug!(inode = inode.id.0, cut, "further ranges are fetched beside this body");
             arrival.end_at(cut);
         }
     }
 }
 
-/// Bytes of one range.
-const LANE_BYTES: u64 = 8 << 20;
+/// Bytes of one range, at least.
+const LANE_BYTES_MIN: u64 = 8 << 20;
+/// And at most: so much may come for a reader that has lost interest.
+const LANE_BYTES_MAX: u64 = 32 << 20;
+/// How many times what is in flight a range has.
+const LANE_ROUND_TRIPS: f64 = 8.0;
 /// Most bodies of one file at a time.
 const LANES_MAX: usize = 4;
 /// Bytes over which a rate is measured.
@@ -236,11 +258,14 @@ mod tests {
     #[test]
     fn ranges_are_planned_one_after_the_other_and_no_more_than_allowed() {
         let mut lanes = Lanes { allowed: 2, ..Lanes::default() };
-        assert_eq!(lanes.plan(5 << 20, 0), Some(5 << 20));
-        assert_eq!(lanes.plan(5 << 20, 0), Some(13 << 20));
+        let length = Some(8 << 20);
+        assert_eq!(lanes.plan(5 << 20, 0), Some((5 << 20, length)));
+        assert_eq!(lanes.plan(5 << 20, 0), Some((13 << 20, length)));
         assert_eq!(lanes.plan(5 << 20, 0), None);
         lanes.asking = 0;
-        assert_eq!(lanes.plan(40 << 20, 1), Some(40 << 20));
+        assert_eq!(lanes.plan(40 << 20, 1), Some((40 << 20, length)));
         assert_eq!(lanes.plan(40 << 20, 1), None);
+        // A single one goes on to the end.
+        assert_eq!(Lanes::default().plan(1 << 20, 0), Some((1 << 20, None)));
     }
 }

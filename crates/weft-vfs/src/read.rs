@@ -86,13 +86,13 @@ impl Vfs {
     ) -> Result<()> {
         let inode = &handle.inode;
         // The first byte that is not here decides: what lies before it was brought by another body.
-        let missing = offset + object.available(offset);
+        let mut missing = offset + object.available(offset);
         // Bytes without a validator cannot be fetched from the middle: their one body is waited for, however far.
         let only_whole = *object.version() == Version::None;
-        let bringing = |arrival: &crate::arrival::Arrival| {
+        let bringing = |arrival: &crate::arrival::Arrival, missing: u64| {
             Arc::ptr_eq(&arrival.object, object) && (only_whole || arrival.will_bring(missing))
         };
-        let arrival = match inode.arrival(bringing) {
+        let arrival = match inode.arrival(|arrival| bringing(arrival, missing)) {
             Some(arrival) => arrival,
             None => {
                 let _gate = inode.gate.lock().await;
@@ -100,9 +100,10 @@ impl Vfs {
                 if object.available(offset) >= wanted {
                     return Ok(());
                 }
-                match inode.arrival(bringing) {
+                missing = offset + object.available(offset);
+                match inode.arrival(|arrival| bringing(arrival, missing)) {
                     Some(arrival) => arrival,
-                    None => self.fetch_range(call, handle, object, missing, ahead).await?,
+                    None => self.fetch_range(call, handle, object, missing, Some(ahead)).await?,
                 }
             }
         };
@@ -126,18 +127,19 @@ impl Vfs {
         }
     }
 
-    /// Fetches a range of the version that a handle has open. The caller holds the inode's gate.
+    /// Fetches a range of the version that a handle has open: so many bytes, or to the end of the file as far as it is
+    /// read. The caller holds the inode's gate.
     pub(crate) async fn fetch_range(
         self: &Arc<Self>,
         call: &Call,
         handle: &Handle,
         object: &Arc<Object>,
         offset: u64,
-        ahead: u64,
+        length: Option<u64>,
     ) -> Result<Arc<crate::arrival::Arrival>> {
         let inode = &handle.inode;
         let start = offset - offset % PIECE_BYTES;
-        let length = ahead.max(PIECE_BYTES);
+        let length = length.map(|length| length.max(PIECE_BYTES));
         let record = inode.record();
         let version = object.version().clone();
         if version == Version::None {
@@ -146,7 +148,7 @@ impl Vfs {
         }
         count(&self.figures.ranges_fetched);
         let remote = self.remote_of(inode)?.clone();
-        let span = Span { start, length: Some(length) };
+        let span = Span { start, length };
         let since = Instant::now();
         let asked = self.ask(call, remote.fetch(call, &record.file, &version, span)).await;
         inode.content.lock().latency = since.elapsed();
@@ -179,7 +181,7 @@ impl Vfs {
             lists: None,
         };
         // A source without ranges begins at the beginning and is let go on to the end.
-        let end = if delivery.body.start == start { start + length } else { u64::MAX };
+        let end = length.filter(|_| delivery.body.start == start).map(|length| start + length);
         let arrival = self.receive_range(object, delivery, end)?;
         inode.content.lock().arrivals.push(arrival.clone());
         Ok(arrival)
