@@ -44,6 +44,8 @@ enum Verb {
     Read(reader::ReadArgs),
     /// Read many files at once, a thread for each (started by `run`)
     Crowd(reader::CrowdArgs),
+    /// Stand before a server on this machine as if it were far away, until ended: for tries by hand
+    Relay(relay::RelayArgs),
 }
 
 /// What `run` takes.
@@ -73,6 +75,7 @@ fn main() -> Result<()> {
     match Cli::parse().verb {
         Verb::Read(args) => reader::run(&args),
         Verb::Crowd(args) => reader::run_crowd(&args),
+        Verb::Relay(args) => relay::run(&args),
         Verb::Run(args) => run(&args),
     }
 }

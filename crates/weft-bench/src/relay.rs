@@ -29,6 +29,29 @@ pub struct Distance {
     pub in_flight: usize,
 }
 
+/// What `relay` takes.
+#[derive(clap::Args, Debug)]
+pub struct RelayArgs {
+    /// Port of 127.0.0.1 that the server listens at
+    port: u16,
+    /// Milliseconds of a round trip
+    #[arg(long, default_value_t = 20)]
+    round_trip: u64,
+    /// KiB that a connection may have on their way
+    #[arg(long, default_value_t = 16384)]
+    in_flight: usize,
+}
+
+/// Relays until it is ended.
+pub fn run(args: &RelayArgs) -> Result<()> {
+    let round_trip = Duration::from_millis(args.round_trip);
+    let relay = Relay::start(Site::at_port(args.port), Distance { round_trip, in_flight: args.in_flight << 10 })?;
+    println!("{}", relay.site().authority());
+    loop {
+        std::thread::park();
+    }
+}
+
 impl Relay {
     /// Stands before a site.
     pub fn start(site: Site, distance: Distance) -> Result<Relay> {
