@@ -149,6 +149,9 @@ impl Vfs {
         let mut from = end + object.available(end);
         while let Some(arrival) = under_way.iter().find(|arrival| arrival.covers(from)) {
             from = arrival.until();
+            if from >= length {
+                return;
+            }
             from += object.available(from);
         }
         from = from.next_multiple_of(PIECE_BYTES).max(lanes.planned_to.min(horizon));

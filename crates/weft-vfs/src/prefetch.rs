@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use tokio::sync::Semaphore;
 use weft_remote::{Call, Caller, FileKind};
@@ -105,9 +105,9 @@ impl Vfs {
                 break;
             }
             count(&self.figures.prefetches);
-            let (vfs, caller) = (self.clone(), call.caller);
+            let (vfs, caller, dir) = (self.clone(), call.caller, dir.clone());
             self.runtime.spawn(async move {
-                if let Err(error) = vfs.prefetch_one(caller, wanted, want).await {
+                if let Err(error) = vfs.prefetch_one(caller, &dir, wanted, want).await {
                     tracing::debug!(%error, "a file was not fetched ahead");
                 }
                 drop(place);
@@ -140,7 +140,7 @@ impl Vfs {
         (is_file && small && !self.is_at_hand(&inode, want)).then_some(inode)
     }
 
-    async fn prefetch_one(self: &Arc<Self>, caller: Caller, inode: Arc<Inode>, want: Want) -> Result<()> {
+    async fn prefetch_one(self: &Arc<Self>, caller: Caller, dir: &Inode, inode: Arc<Inode>, want: Want) -> Result<()> {
         let _seat = self.prefetch.seats.acquire().await;
         // Whoever holds the gate asks already.
         let Ok(_gate) = inode.gate.try_lock() else { return Ok(()) };
@@ -148,12 +148,14 @@ impl Vfs {
             return Ok(());
         }
         let call = self.call(caller);
+        let since = Instant::now();
         inode.content.lock().ahead = Some(want);
         let outcome = if inode.is_settled() && self.held_content(&inode)?.is_none() {
             self.fetch_whole(&call, &inode).await.map(|_| ())
         } else {
             self.check(&call, &inode).await.map(|_| ())
         };
+        dir.walk.lock().latency = since.elapsed();
         if outcome.is_err() {
             inode.content.lock().ahead = None;
         }

@@ -1,5 +1,7 @@
 //! How a directory is being walked: which of its files will be wanted next.
 
+use std::time::Duration;
+
 use weft_remote::Name;
 use weft_store::NodeId;
 
@@ -11,7 +13,8 @@ pub(crate) type Sibling = (Name, NodeId);
 /// The walk of one directory, in the order in which listings give its names.
 ///
 /// Files used in even steps (each, every fourth) are followed in those steps, files used in small uneven steps by all
-/// that come next. How many files ahead is worth it doubles with each file of the walk. A use that goes elsewhere ends
+/// that come next. How many files ahead is worth it grows with the walk, so that a walk that breaks off has never cost
+/// more than it was long, and is few where the source is near. A use that goes elsewhere ends
 /// the walk; several that follow no order have a small directory fetched as it is (the links of a page).
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
@@ -23,8 +26,8 @@ pub(crate) struct Walk {
     streak: u32,
     /// Steps are small and uneven: all names are taken.
     uneven: bool,
-    /// How many files ahead are worth fetching.
-    window: usize,
+    /// How long the source took to begin an answer about one of the files.
+    pub(crate) latency: Duration,
     /// How many of those fetched ahead are yet to be used.
     ahead: usize,
     /// The last of those.
@@ -79,7 +82,7 @@ impl Walk {
             self.uneven = true;
         } else {
             let last = self.last.take();
-            *self = Walk { last, streak: 1, ..Walk::default() };
+            *self = Walk { last, streak: 1, latency: self.latency, ..Walk::default() };
         }
         self.step = step;
     }
@@ -95,12 +98,13 @@ impl Walk {
             Some(to) if to > name => self.ahead = self.ahead.saturating_sub(step / stride),
             _ => (self.ahead, self.ahead_to) = (0, None),
         }
-        self.window = (self.window * 2).clamp(WINDOW_MIN, WINDOW_MAX);
-        if self.ahead * 2 > self.window {
+        let window_max = if self.latency < FAR { WINDOW_MAX_NEAR } else { WINDOW_MAX };
+        let window = (self.streak as usize).min(window_max);
+        if self.ahead * 2 > window {
             return Ok(Vec::new());
         }
         let from = self.ahead_to.as_ref().unwrap_or(name);
-        let names = following(Some(from), (self.window - self.ahead) * stride)?;
+        let names = following(Some(from), window.saturating_sub(self.ahead) * stride)?;
         let chosen: Vec<Sibling> = names.into_iter().skip(stride - 1).step_by(stride).collect();
         if let Some((to, _)) = chosen.last() {
             self.ahead_to = Some(to.clone());
@@ -115,7 +119,7 @@ impl Walk {
         following: &impl Fn(Option<&Name>, usize) -> Result<Vec<Sibling>>,
     ) -> Result<Vec<Sibling>> {
         let (last, strays) = (self.last.take(), self.strays + u32::from(counts));
-        *self = Walk { last, strays, ..Walk::default() };
+        *self = Walk { last, strays, latency: self.latency, ..Walk::default() };
         if strays != STRAYS_MIN {
             return Ok(Vec::new());
         }
@@ -130,10 +134,12 @@ const STREAK_MIN: u32 = 2;
 const STEP_MAX: usize = 16;
 /// Longest step of an uneven walk.
 const UNEVEN_STEP_MAX: usize = 4;
-/// Files ahead of a walk that has just begun.
-const WINDOW_MIN: usize = 4;
 /// Most files ahead.
-const WINDOW_MAX: usize = 32;
+const WINDOW_MAX: usize = 24;
+/// Most files ahead where answers begin at once: enough to keep everybody at work.
+const WINDOW_MAX_NEAR: usize = 4;
+/// A source that takes so long to begin an answer is far.
+const FAR: Duration = Duration::from_millis(3);
 /// Uses in no order after which a small directory is fetched as it is.
 const STRAYS_MIN: u32 = 3;
 /// Names that a small directory has at most.
@@ -158,7 +164,11 @@ mod tests {
 
     /// What is fetched ahead when these are used, in order.
     fn ahead_of(used: impl IntoIterator<Item = u64>) -> Vec<u64> {
-        let mut walk = Walk::default();
+        ahead_at(Duration::from_millis(20), used)
+    }
+
+    fn ahead_at(latency: Duration, used: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let mut walk = Walk { latency, ..Walk::default() };
         let fetched = used.into_iter().flat_map(|n| walk.note(&name(n), following).expect("names"));
         fetched.map(|(_, NodeId(n))| n).collect()
     }
@@ -166,10 +176,19 @@ mod tests {
     #[test]
     fn a_walk_in_even_steps_is_followed_in_those_steps() {
         assert_eq!(ahead_of([0, 1]), Vec::<u64>::new());
-        assert_eq!(ahead_of([0, 1, 2]), [3, 4, 5, 6]);
-        assert_eq!(ahead_of([0, 4, 8]), [12, 16, 20, 24]);
+        assert_eq!(ahead_of([0, 1, 2]), [3, 4]);
+        assert_eq!(ahead_of([0, 4, 8]), [12, 16]);
         assert_eq!(ahead_of((0..100).step_by(4)), (12..100).step_by(4).collect::<Vec<_>>());
         assert_eq!(ahead_of(0..100), (3..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_walk_that_breaks_off_has_cost_no_more_than_it_was_long_and_little_where_the_source_is_near() {
+        for length in 3..60 {
+            let ahead = ahead_of(0..length).len() as u64;
+            assert!(ahead - (length - 3).min(ahead) <= length.min(24), "{ahead} for {length}");
+        }
+        assert_eq!(ahead_at(Duration::ZERO, 0..25), (3..29).collect::<Vec<_>>());
     }
 
     #[test]
@@ -178,7 +197,7 @@ mod tests {
         let fetched = ahead_of(used);
         let distinct: BTreeSet<u64> = fetched.iter().copied().collect();
         assert_eq!(distinct.len(), fetched.len(), "{fetched:?}");
-        assert!((14..20).all(|n| distinct.contains(&n)), "{fetched:?}");
+        assert!((14..17).all(|n| distinct.contains(&n)), "{fetched:?}");
     }
 
     #[test]

@@ -30,13 +30,13 @@ async fn files_read_one_after_the_other_are_there_before_they_are_asked_for() {
     for n in 0..3 {
         cat(&bench, n).await;
     }
-    until(|| bench.fake.counts().fetch >= 7).await;
+    until(|| bench.fake.counts().fetch >= 5).await;
     for n in 3..40 {
         cat(&bench, n).await;
     }
     assert_eq!(bench.fake.counts().fetch, 40, "each once");
     let figures = bench.vfs.figures();
-    assert!(figures.prefetches_used >= 4, "{figures:?}");
+    assert!(figures.prefetches_used >= 2, "{figures:?}");
     assert!(figures.prefetches <= 37, "{figures:?}");
 }
 
@@ -49,13 +49,13 @@ async fn sizes_asked_for_one_after_the_other_are_made_exact_ahead() {
     for n in 0..3 {
         bench.walk(&format!("fake/d/{n:02}")).await.expect("a file");
     }
-    until(|| bench.fake.counts().attributes >= 7).await;
+    until(|| bench.fake.counts().attributes >= 5).await;
     for n in 3..20 {
         let stat = bench.walk(&format!("fake/d/{n:02}")).await.expect("a file");
         assert_eq!(stat.size, format!("content {n}").len() as u64);
     }
     assert_eq!(bench.fake.counts().attributes, 20, "each once");
-    assert!(bench.vfs.figures().prefetches_used >= 4);
+    assert!(bench.vfs.figures().prefetches_used >= 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,17 +67,16 @@ async fn a_fetch_ahead_that_fails_or_is_slow_harms_nobody() {
         cat(&bench, n).await;
     }
     let gate = Gate::new();
-    bench.fake.order(Order::of(Fault::CutShort { after: 3 }).on(Operation::Fetch).at("d/04"));
-    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::Fetch).at("d/05"));
+    bench.fake.order(Order::of(Fault::CutShort { after: 3 }).on(Operation::Fetch).at("d/03"));
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::Fetch).at("d/04"));
     cat(&bench, 2).await;
-    cat(&bench, 3).await;
     gate.arrived(1).await;
     // The one that was cut short is an error of that file alone, the slow one is waited for by its reader alone.
-    bench.cat("fake/d/04").await.expect_err("cut short");
+    bench.cat("fake/d/03").await.expect_err("cut short");
     cat(&bench, 6).await;
     bench.fake.heal();
     gate.open();
-    for n in 4..12 {
+    for n in 3..12 {
         cat(&bench, n).await;
     }
 }

@@ -1,5 +1,6 @@
 //! Trees behind real servers read like trees on disk.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::support::{
@@ -69,10 +70,14 @@ fn requests_are_one_per_directory_and_one_per_file() {
     let read = |top: &Path| files(top).iter().map(|file| std::fs::read(file).expect("read")).collect::<Vec<_>>();
     let (here, there) = (read(&server.root()), read(&site));
     assert!(here == there, "the bytes are those on disk");
-    let mut asked = server.asked_since(before);
-    asked.sort();
+    let asked = server.asked_since(before);
+    let distinct: BTreeSet<&String> = asked.iter().collect();
+    assert_eq!(distinct.len(), asked.len(), "no file is asked for twice");
     let expected: Vec<String> = files(Path::new("/")).iter().map(|file| format!("GET {}", file.display())).collect();
-    assert_eq!(asked, expected);
+    assert!(expected.iter().all(|file| distinct.contains(file)), "each file is asked for");
+    // Each folder is left half way: what was fetched ahead of the reader by then is little.
+    let surplus = asked.len() - expected.len();
+    assert!(surplus <= 20 * 24, "{surplus} files were fetched that nobody read");
 
     mount.remount();
     let before = server.hits().len();
