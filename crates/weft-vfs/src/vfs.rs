@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use weft_remote::{Call, Name, Remote, RemoteError};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
+use crate::changes::Changes;
 use crate::figures::{Figures, FiguresSnapshot};
 use crate::freshness::{Freshness, Policies};
 use crate::handle::Handles;
@@ -73,6 +74,7 @@ pub struct Vfs {
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
+    pub(crate) changes: Changes,
     pub(crate) offline: Offline,
     pub(crate) runtime: tokio::runtime::Handle,
 }
@@ -95,6 +97,7 @@ impl Vfs {
             handles: Handles::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
+            changes: Changes::default(),
             offline: Offline::noted(store.notes("offline")),
             store,
             namespace,
@@ -288,4 +291,4 @@ pub(crate) fn is_gone(error: &VfsError) -> bool {
 }
 
 /// Deepest path that is followed upwards; deeper ones get the policy of their upper part.
-const DEPTH_MAX: usize = 1024;
+pub(crate) const DEPTH_MAX: usize = 1024;

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use weft_control::{
-    BindingStatus, Cached, Code, Daemon, Depth, Fact, Figures, Hello, NameInfo, NameKind, PathBytes, Refusal, Reloaded,
-    Removed, Status, Trouble, Why,
+    BindingStatus, Cached, Code, Daemon, Depth, Fact, Figures, Hello, Lines, Measures, NameInfo, NameKind, PathBytes,
+    Refusal, Reloaded, Removed, Status, Trouble, Watched, Why,
 };
 use weft_remote::{Caller, FileKind, Name, RemoteError};
 use weft_vfs::{Vfs, VfsError};
 
 use crate::config::Resolved;
+use crate::watching;
 
 /// A mount's daemon.
 pub struct MountDaemon {
@@ -174,12 +175,25 @@ impl Daemon for MountDaemon {
             Refusal::new(Code::Failed, format!("{place}: {error}"))
         })
     }
+
+    async fn watch(
+        &self,
+        path: &[u8],
+        validate_every: Option<Duration>,
+        uid: u32,
+    ) -> Result<Lines<Watched>, Refusal> {
+        watching::watch(&self.vfs, names_of(path)?, validate_every, Caller { uid, gid: uid, pid: 0 })
+    }
+
+    async fn stats(&self, _uid: u32) -> Result<Measures, Refusal> {
+        Ok(Measures::default())
+    }
 }
 
 /// How long an answer waits for the disk.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 
-fn joined(path: &[Name]) -> PathBytes {
+pub(crate) fn joined(path: &[Name]) -> PathBytes {
     PathBytes(path.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/'))
 }
 

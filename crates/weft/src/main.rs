@@ -9,6 +9,7 @@ mod exit;
 mod output;
 mod ready;
 mod site;
+mod watching;
 mod wire_up;
 
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ fn run(cli: Cli) -> Outcome {
         Verb::Offline { paths } => cmd::offline::take_offline(&paths, json),
         Verb::Online { paths } => cmd::offline::bring_online(&paths, json),
         Verb::Why { path } => cmd::why::run(&path, json),
+        Verb::Watch { validate, path } => cmd::watch::run(&path, validate, json),
         Verb::Config { verb } => cmd::config::run(verb, json),
         Verb::Demo => cmd::demo::run(),
         Verb::Doctor => cmd::doctor::run(json),

@@ -11,6 +11,7 @@ pub mod reload;
 pub mod rm;
 pub mod status;
 pub mod umount;
+pub mod watch;
 pub mod why;
 
 use std::path::Path;
