@@ -176,12 +176,7 @@ impl Daemon for MountDaemon {
         })
     }
 
-    async fn watch(
-        &self,
-        path: &[u8],
-        validate_every: Option<Duration>,
-        uid: u32,
-    ) -> Result<Lines<Watched>, Refusal> {
+    async fn watch(&self, path: &[u8], validate_every: Option<Duration>, uid: u32) -> Result<Lines<Watched>, Refusal> {
         watching::watch(&self.vfs, names_of(path)?, validate_every, Caller { uid, gid: uid, pid: 0 })
     }
 

@@ -12,3 +12,4 @@ mod support;
 mod survival;
 mod tls;
 mod verbs;
+mod watch;
