@@ -141,6 +141,9 @@ pub struct Status {
     pub offline: Vec<PathBytes>,
     /// Counters and sizes.
     pub figures: Figures,
+    /// Where metrics are served over HTTP (`127.0.0.1:9469`), or why they are not; nothing where nobody asked for it.
+    #[serde(default)]
+    pub metrics: Option<String>,
     /// The latest troubles, newest first; at most [`Status::TROUBLES_MAX`].
     pub troubles: Vec<Trouble>,
 }

@@ -132,6 +132,12 @@ impl Vfs {
         self.namespace.all().iter().map(|bound| (bound.name.as_ref(), bound.source.as_str()))
     }
 
+    /// What was exchanged with the sources of each binding, by the binding's source in the words of the
+    /// configuration.
+    pub fn traffic(&self) -> Vec<(&str, Vec<weft_remote::Traffic>)> {
+        self.namespace.all().iter().map(|bound| (bound.source.as_str(), bound.remote.traffic())).collect()
+    }
+
     /// Handles open and inodes in memory.
     pub fn in_use(&self) -> (usize, usize) {
         (self.handles.count(), self.inodes.count())

@@ -9,6 +9,7 @@ pub mod mount;
 pub mod offline;
 pub mod reload;
 pub mod rm;
+pub mod stats;
 pub mod status;
 pub mod umount;
 pub mod watch;

@@ -8,6 +8,7 @@ mod logins;
 mod mounting;
 mod offline;
 mod reads;
+mod stats;
 mod support;
 mod survival;
 mod tls;
