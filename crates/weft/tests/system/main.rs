@@ -4,6 +4,7 @@ mod faults;
 mod freshness;
 mod full_disk;
 mod listings;
+mod log;
 mod logins;
 mod mounting;
 mod offline;
