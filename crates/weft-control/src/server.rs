@@ -315,7 +315,10 @@ mod tests {
             assert!(closed.permits(0, verb) && closed.permits(1000, verb));
             assert!(!closed.permits(1001, verb));
         }
-        assert!(open.permits(1001, &why));
+        assert!(open.permits(1001, &why) && open.permits(1001, &Verb::Stats));
+        let watch = |validate_every_ms| Verb::Watch { path: PathBytes::default(), validate_every_ms };
+        assert!(open.permits(1001, &watch(None)) && !open.permits(1001, &watch(Some(30_000))));
+        assert!(!closed.permits(1001, &watch(None)) && closed.permits(1000, &watch(Some(30_000))));
         assert!(!open.permits(1001, &remove) && !open.permits(1001, &unmount));
     }
 }

@@ -75,3 +75,64 @@ pub(crate) async fn pass_on(
 
 /// Longest time without a line.
 pub(crate) const BEAT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// The two ends of a connection, and the end of the daemon.
+    fn ends() -> (BufReader<UnixStream>, UnixStream, watch::Sender<bool>) {
+        let (server, client) = UnixStream::pair().expect("a pair");
+        (BufReader::new(server), client, watch::Sender::new(false))
+    }
+
+    async fn line(client: &mut UnixStream) -> String {
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            line.push(client.read_u8().await.expect("a byte"));
+        }
+        String::from_utf8(line).expect("ASCII")
+    }
+
+    /// Goal: a stream that has nothing to tell beats, and one that tells something beats only after silence.
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_filled_with_beats() {
+        let (mut server, mut client, end) = ends();
+        let mut ending = end.subscribe();
+        let began = tokio::time::Instant::now();
+        let passing = pass_on(&mut server, futures_util::stream::pending().boxed(), &mut ending);
+        let reading = async {
+            for _ in 0..4 {
+                assert!(line(&mut client).await.contains("\"ok\":\"beat\""));
+            }
+            assert_eq!(began.elapsed().as_secs(), 3 * BEAT.as_secs());
+            end.send_replace(true);
+            assert!(line(&mut client).await.contains("\"ok\":\"end\""));
+        };
+        let (passed, ()) = tokio::join!(passing, reading);
+        assert!(passed.expect("written"), "the client is still there");
+    }
+
+    /// Goal: a client that goes ends its stream at once; one that asks for something else ends it in good order; one
+    /// that takes nothing is cut off.
+    #[tokio::test(start_paused = true)]
+    async fn every_client_ends_its_stream() {
+        let (mut server, client, end) = ends();
+        let pending = || futures_util::stream::pending().boxed();
+        drop(client);
+        let gone = pass_on(&mut server, pending(), &mut end.subscribe()).await;
+        assert!(!gone.unwrap_or(false), "gone, or not to be written to");
+
+        let (mut server, mut client, end) = ends();
+        tokio::io::AsyncWriteExt::write_all(&mut client, b"{").await.expect("written");
+        assert!(pass_on(&mut server, pending(), &mut end.subscribe()).await.expect("written"));
+        assert!(line(&mut client).await.contains("beat") && line(&mut client).await.contains("end"));
+
+        let (mut server, _client, end) = ends();
+        let endless = futures_util::stream::repeat_with(|| Ok(Reply::Offline)).boxed();
+        let cut = pass_on(&mut server, endless, &mut end.subscribe()).await;
+        assert_eq!(cut.expect_err("cut off").kind(), io::ErrorKind::TimedOut);
+    }
+}

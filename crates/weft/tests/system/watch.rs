@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Liar, Mount, Running, Server, Setup, answer, page, write_aged};
+use crate::support::{Liar, Mount, Running, Server, Setup, answer, page, run, write_aged};
 
 /// Starts to watch, and returns when nothing more is missed.
 fn watch(mount: &Mount, words: &str, path: &std::path::Path) -> Running {
@@ -81,4 +81,29 @@ fn what_other_readers_find_is_told_in_words() {
     assert!(refused.err.contains("at least 1 s"), "{refused:?}");
     mount.kill9();
     assert_eq!(watching.end(), Some(1), "a daemon that dies is no good end");
+}
+
+/// Goal: stored bytes that do not match their checksum are told as damage, when they are found and fetched again.
+#[test]
+fn damage_on_this_machine_is_told() {
+    let liar = Liar::answering(|asked| match asked.path.as_str() {
+        "/a.txt" => answer("200 OK", &["etag: \"1\"", "cache-control: max-age=3600"], "t".repeat(5000)),
+        _ => page("<a href='a.txt'>a</a>"),
+    });
+    let Some(mount) = Mount::new() else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    assert_eq!(std::fs::read(&file).expect("read").len(), 5000);
+    mount.umount();
+    let objects = run("find", [mount.cache().join("objects").as_os_str(), "-type".as_ref(), "f".as_ref()]);
+    for object in objects.lines() {
+        let mut bytes = std::fs::read(object).expect("read");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x40;
+        std::fs::write(object, bytes).expect("written");
+    }
+    mount.mount();
+    let mut watching = watch(&mount, "watch --json", &mount.dir());
+    assert_eq!(std::fs::read(&file).expect("read"), "t".repeat(5000).into_bytes());
+    let damaged = line(&mut watching, "/a.txt", "damaged");
+    assert!(damaged["from"] == "\"1\"" && damaged["from"] == damaged["to"], "{damaged}");
 }
