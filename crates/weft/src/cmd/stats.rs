@@ -71,7 +71,10 @@ impl Source {
             (Some((client, hello)), 0) => {
                 Ok(Source { dir: hello.mountpoint.as_path().to_owned(), first: Some(client) })
             }
-            (Some(_), more) => Err(Failure::usage(format!("there are {} mounts: name one of them", more + 1))),
+            (Some(_), more) => Err(Failure::usage(format!(
+                "there are {} mounts: name one of them (`weft status` lists them)",
+                more + 1
+            ))),
         }
     }
 
