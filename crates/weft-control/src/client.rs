@@ -9,8 +9,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::protocol::{Outcome, Reply, Request, Response, Verb};
+use crate::stream::BEAT;
 use crate::{
-    ControlError, Depth, Hello, LINE_BYTES_MAX, NameInfo, PROTOCOL_VERSION, PathBytes, Reloaded, Removed, Status, Why,
+    ControlError, Depth, Hello, LINE_BYTES_MAX, Measures, NameInfo, PROTOCOL_VERSION, PathBytes, Reloaded, Removed,
+    Status, Watched, Why,
 };
 
 /// A connection to one daemon. Errors of every call: `Refused` when the daemon says no, `Io` when it cannot be
@@ -142,6 +144,38 @@ impl Client {
         }
     }
 
+    /// Everything that is counted.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn stats(&mut self) -> Result<Measures, ControlError> {
+        match self.ask(Verb::Stats, MIDDLE)? {
+            Reply::Stats(measures) => Ok(*measures),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The changes that are found at and below a path, from now on: when this returns, none is missed.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn watch(self, path: &[u8], validate_every: Option<Duration>) -> Result<Watching, ControlError> {
+        let validate_every_ms = validate_every.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+        let take = |reply| match reply {
+            Reply::Watched(watched) => Ok(watched),
+            other => Err(unexpected(&other)),
+        };
+        self.stream(Verb::Watch { path: path.into(), validate_every_ms }, take)
+    }
+
+    /// Asks for a stream and waits until it has begun.
+    fn stream<T>(mut self, verb: Verb, take: Take<T>) -> Result<Streamed<T>, ControlError> {
+        match self.ask(verb, STREAM_PATIENCE)? {
+            Reply::Beat => Ok(Streamed { client: self, take, over: false }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Takes the mount away and waits until the daemon has ended; with `lazy` only for a moment, since it lives on
     /// for as long as files are open.
     ///
@@ -211,6 +245,40 @@ impl Client {
     }
 }
 
+/// The lines of a stream as they come. `None` when the daemon has ended it. After an error there is nothing more.
+pub struct Streamed<T> {
+    client: Client,
+    take: Take<T>,
+    over: bool,
+}
+
+/// The lines of `weft watch`.
+pub type Watching = Streamed<Watched>;
+
+/// What a reply in a stream is.
+type Take<T> = fn(Reply) -> Result<T, ControlError>;
+
+impl<T> Iterator for Streamed<T> {
+    type Item = Result<T, ControlError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.over {
+            let line = match self.client.receive() {
+                Ok(Reply::Beat) => continue,
+                Ok(Reply::End) => {
+                    self.over = true;
+                    return None;
+                }
+                Ok(reply) => (self.take)(reply),
+                Err(error) => Err(error),
+            };
+            self.over = line.is_err();
+            return Some(line);
+        }
+        None
+    }
+}
+
 fn unexpected(reply: &Reply) -> ControlError {
     ControlError::Protocol { why: format!("another answer than asked for: {reply:?}") }
 }
@@ -219,5 +287,7 @@ fn unexpected(reply: &Reply) -> ControlError {
 const SHORT: Duration = Duration::from_secs(2);
 /// Patience with what it reads from its disk.
 const MIDDLE: Duration = Duration::from_secs(60);
+/// Patience with the next line of a stream: a few beats may come late on a busy machine.
+const STREAM_PATIENCE: Duration = Duration::from_secs(BEAT.as_secs() * 3);
 /// Patience with what it asks remotes, many times perhaps.
 const LONG: Duration = Duration::from_secs(3600);

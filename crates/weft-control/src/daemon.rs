@@ -1,8 +1,10 @@
 //! What the control socket needs of a daemon.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
-use crate::{Depth, Hello, NameInfo, Refusal, Reloaded, Removed, Status, Why};
+use crate::{Depth, Hello, Lines, Measures, NameInfo, Refusal, Reloaded, Removed, Status, Watched, Why};
 
 /// The daemon as the control socket sees it. Paths are bytes relative to the mount's root, without a leading or
 /// trailing slash and without `.` or `..`; the empty path is the root. `uid` is the user who asks, as the kernel
@@ -60,4 +62,17 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// `Busy` when files are open and `lazy` is not set.
     async fn unmount(&self, lazy: bool) -> Result<(), Refusal>;
+
+    /// Tells the changes that are found at and below `path` from now on; a path that is not known yet may become so.
+    /// With `validate_every` it asks about what is held there at that pace for as long as the stream lives.
+    ///
+    /// # Errors
+    /// `Invalid` for a pace that is too fast.
+    async fn watch(&self, path: &[u8], validate_every: Option<Duration>, uid: u32) -> Result<Lines<Watched>, Refusal>;
+
+    /// Everything that is counted. Never waits for a remote.
+    ///
+    /// # Errors
+    /// Any [`Refusal`].
+    async fn stats(&self, uid: u32) -> Result<Measures, Refusal>;
 }

@@ -5,19 +5,24 @@
 //! and knows no other room; the client half is synchronous, so that a verb needs no runtime.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod client;
 mod daemon;
 mod error;
 mod find;
+mod measures;
 mod path_bytes;
 mod protocol;
 mod server;
 mod socket_dir;
+mod stream;
 
-pub use client::Client;
+pub use changes::{Change, ChangeKind, Watched};
+pub use client::{Client, Streamed, Watching};
 pub use daemon::Daemon;
 pub use error::ControlError;
 pub use find::{Located, Mounts, daemons, find_for_path, resolve_without_entering};
+pub use measures::{Family, FamilyKind, Measures, Sample, Spread, Value};
 pub use path_bytes::PathBytes;
 pub use protocol::{
     BindingStatus, Cached, Code, Depth, Fact, Figures, Hello, LINE_BYTES_MAX, NameInfo, NameKind, PROTOCOL_VERSION,
@@ -25,3 +30,4 @@ pub use protocol::{
 };
 pub use server::{Access, Server};
 pub use socket_dir::socket_dir;
+pub use stream::Lines;

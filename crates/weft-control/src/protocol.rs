@@ -2,11 +2,12 @@
 //!
 //! A request is `{"v":1,"verb":"why","path":"web/example.org"}`, an answer `{"v":1,"ok":{...}}` or
 //! `{"v":1,"error":{"code":"not_found","sentence":"..."}}`. Names come in several lines, each but the last with
-//! `"more":true`. Paths are relative to the mount's root; the empty path is the root.
+//! `"more":true`. A stream (`watch`) is lines until `"ok":"end"` or an error, with `"ok":"beat"` between them (see
+//! `stream.rs`). Paths are relative to the mount's root; the empty path is the root.
 
 use serde::{Deserialize, Serialize};
 
-use crate::PathBytes;
+use crate::{Measures, PathBytes, Watched};
 
 /// The version of this protocol. Another version is refused with a sentence, never guessed at.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -35,13 +36,17 @@ pub(crate) enum Verb {
     Offline { path: PathBytes },
     Online { path: PathBytes },
     Unmount { lazy: bool },
+    Watch { path: PathBytes, validate_every_ms: Option<u64> },
+    Stats,
 }
 
 impl Verb {
     /// Whether it changes nothing, so that other users may ask it of a mount that is open to them.
     pub(crate) fn only_reads(&self) -> bool {
         match self {
-            Verb::Hello | Verb::Status | Verb::Names { .. } | Verb::Why { .. } => true,
+            Verb::Hello | Verb::Status | Verb::Names { .. } | Verb::Why { .. } | Verb::Stats => true,
+            // To validate is to ask remotes, again and again.
+            Verb::Watch { validate_every_ms, .. } => validate_every_ms.is_none(),
             Verb::Remove { .. }
             | Verb::Reload { .. }
             | Verb::Offline { .. }
@@ -71,13 +76,22 @@ pub(crate) enum Outcome {
 pub(crate) enum Reply {
     Hello(Hello),
     Status(Box<Status>),
-    Names { names: Vec<NameInfo>, more: bool },
+    Names {
+        names: Vec<NameInfo>,
+        more: bool,
+    },
     Removed(Removed),
     Reloaded(Reloaded),
     Why(Why),
     Offline,
     Online,
     Unmounted,
+    Watched(Watched),
+    Stats(Box<Measures>),
+    /// In a stream: nothing to tell, but alive. The first line of every stream is one.
+    Beat,
+    /// The end of a stream.
+    End,
 }
 
 /// Whether a directory is meant alone or with everything below it.
@@ -127,6 +141,9 @@ pub struct Status {
     pub offline: Vec<PathBytes>,
     /// Counters and sizes.
     pub figures: Figures,
+    /// Where metrics are served over HTTP (`127.0.0.1:9469`), or why they are not; nothing where nobody asked for it.
+    #[serde(default)]
+    pub metrics: Option<String>,
     /// The latest troubles, newest first; at most [`Status::TROUBLES_MAX`].
     pub troubles: Vec<Trouble>,
 }

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::protocol::{Outcome, Reply, Request, Response, Verb};
+use crate::stream::{Lines, pass_on};
 use crate::{Code, ControlError, Daemon, LINE_BYTES_MAX, PROTOCOL_VERSION, PathBytes, Refusal, socket_dir};
 
 /// Who may ask: the user who mounted and root everything; others nothing, or what only reads.
@@ -29,6 +31,25 @@ pub struct Server {
     listener: UnixListener,
     socket: PathBuf,
     access: Access,
+}
+
+/// What every connection is served with.
+#[derive(Clone)]
+struct House {
+    daemon: Arc<dyn Daemon>,
+    access: Access,
+    /// Seats of streams: of the owner and root, and of others, who can so never take the owner's.
+    streams: Arc<Semaphore>,
+    streams_of_others: Arc<Semaphore>,
+    /// Becomes true when the daemon ends.
+    ending: watch::Receiver<bool>,
+}
+
+/// What a verb is answered with.
+enum Answer {
+    Replies(Vec<Reply>),
+    /// With the seat that it takes.
+    Stream(Lines<Reply>, OwnedSemaphorePermit),
 }
 
 impl Server {
@@ -59,17 +80,26 @@ impl Server {
     /// Serves until `stop` is ready; then waits a little for the answers that are under way.
     pub async fn serve(self, daemon: Arc<dyn Daemon>, stop: impl Future<Output = ()> + Send) {
         let mut connections = JoinSet::new();
+        let (end, ending) = watch::channel(false);
+        let house = House {
+            daemon,
+            access: self.access,
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            streams_of_others: Arc::new(Semaphore::new(STREAMS_OF_OTHERS_MAX)),
+            ending,
+        };
         tokio::select! {
-            () = self.accept(&mut connections, daemon) => {}
+            () = self.accept(&mut connections, house) => {}
             () = stop => {}
         }
+        end.send_replace(true);
         let ended = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(LAST_WORDS, ended).await.is_err() {
             tracing::debug!("control connections were cut off");
         }
     }
 
-    async fn accept(&self, connections: &mut JoinSet<()>, daemon: Arc<dyn Daemon>) {
+    async fn accept(&self, connections: &mut JoinSet<()>, house: House) {
         let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let seat = Arc::clone(&seats).acquire_owned().await.expect("the semaphore is never closed");
@@ -82,10 +112,9 @@ impl Server {
                     continue;
                 }
             };
-            let daemon = Arc::clone(&daemon);
-            let access = self.access;
+            let house = house.clone();
             connections.spawn(async move {
-                if let Err(error) = converse(stream, access, &*daemon).await {
+                if let Err(error) = converse(stream, house).await {
                     tracing::debug!(%error, "a control connection ended");
                 }
                 drop(seat);
@@ -101,6 +130,18 @@ impl Drop for Server {
     }
 }
 
+impl House {
+    /// A seat for a stream.
+    fn seat(&self, uid: u32) -> Result<OwnedSemaphorePermit, Refusal> {
+        let own = uid == 0 || uid == self.access.owner_uid;
+        let seats = if own { &self.streams } else { &self.streams_of_others };
+        Arc::clone(seats).try_acquire_owned().map_err(|_| {
+            let sentence = "too many streams are open on this mount; end another `weft watch` first";
+            Refusal::new(Code::Busy, sentence)
+        })
+    }
+}
+
 impl Access {
     fn permits(&self, uid: u32, verb: &Verb) -> bool {
         uid == 0 || uid == self.owner_uid || (self.allow_other && verb.only_reads())
@@ -108,7 +149,7 @@ impl Access {
 }
 
 /// Answers one connection's requests until it ends or falls silent.
-async fn converse(stream: UnixStream, access: Access, daemon: &dyn Daemon) -> io::Result<()> {
+async fn converse(stream: UnixStream, mut house: House) -> io::Result<()> {
     let uid = stream.peer_cred()?.uid();
     let mut stream = BufReader::new(stream);
     loop {
@@ -126,8 +167,14 @@ async fn converse(stream: UnixStream, access: Access, daemon: &dyn Daemon) -> io
                 Refusal::new(Code::Invalid, format!("a request is one line of at most {LINE_BYTES_MAX} bytes"));
             return send(&mut stream, Outcome::Error(refusal)).await;
         }
-        match answer(&line, uid, access, daemon).await {
-            Ok(replies) => {
+        match answer(&line, uid, &house).await {
+            Ok(Answer::Stream(lines, seat)) => {
+                if !pass_on(&mut stream, lines, &mut house.ending).await? {
+                    return Ok(());
+                }
+                drop(seat);
+            }
+            Ok(Answer::Replies(replies)) => {
                 let last = replies.iter().any(|reply| matches!(reply, Reply::Unmounted));
                 for reply in replies {
                     send(&mut stream, Outcome::Ok(reply)).await?;
@@ -141,7 +188,7 @@ async fn converse(stream: UnixStream, access: Access, daemon: &dyn Daemon) -> io
     }
 }
 
-async fn send(stream: &mut BufReader<UnixStream>, outcome: Outcome) -> io::Result<()> {
+pub(crate) async fn send(stream: &mut BufReader<UnixStream>, outcome: Outcome) -> io::Result<()> {
     let response = Response { v: PROTOCOL_VERSION, outcome };
     let mut line = serde_json::to_vec(&response)?;
     line.push(b'\n');
@@ -154,7 +201,8 @@ async fn send(stream: &mut BufReader<UnixStream>, outcome: Outcome) -> io::Resul
     written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn answer(line: &[u8], uid: u32, access: Access, daemon: &dyn Daemon) -> Result<Vec<Reply>, Refusal> {
+async fn answer(line: &[u8], uid: u32, house: &House) -> Result<Answer, Refusal> {
+    let (access, daemon) = (house.access, &*house.daemon);
     let verb = parse(line)?;
     if !access.permits(uid, &verb) {
         let who = access.owner_uid;
@@ -167,7 +215,7 @@ async fn answer(line: &[u8], uid: u32, access: Access, daemon: &dyn Daemon) -> R
             status.troubles.truncate(crate::Status::TROUBLES_MAX);
             Reply::Status(Box::new(status))
         }
-        Verb::Names { path } => return Ok(in_lines(daemon.names(checked(&path)?, uid).await?)),
+        Verb::Names { path } => return Ok(Answer::Replies(in_lines(daemon.names(checked(&path)?, uid).await?))),
         Verb::Remove { path, depth } => Reply::Removed(daemon.remove(checked(&path)?, depth, uid).await?),
         Verb::Reload { path, depth } => Reply::Reloaded(daemon.reload(checked(&path)?, depth, uid).await?),
         Verb::Why { path } => Reply::Why(daemon.why(checked(&path)?, uid).await?),
@@ -183,8 +231,15 @@ async fn answer(line: &[u8], uid: u32, access: Access, daemon: &dyn Daemon) -> R
             daemon.unmount(lazy).await?;
             Reply::Unmounted
         }
+        Verb::Watch { path, validate_every_ms } => {
+            let seat = house.seat(uid)?;
+            let every = validate_every_ms.map(Duration::from_millis);
+            let lines = daemon.watch(checked(&path)?, every, uid).await?;
+            return Ok(Answer::Stream(lines.map(|line| line.map(Reply::Watched)).boxed(), seat));
+        }
+        Verb::Stats => Reply::Stats(Box::new(daemon.stats(uid).await?)),
     };
-    Ok(vec![reply])
+    Ok(Answer::Replies(vec![reply]))
 }
 
 fn parse(line: &[u8]) -> Result<Verb, Refusal> {
@@ -231,6 +286,10 @@ fn in_lines(names: Vec<crate::NameInfo>) -> Vec<Reply> {
 
 /// Most connections at one time; more wait.
 const CONNECTIONS_MAX: usize = 64;
+/// Of these, most that are streams, so that no number of them keeps a verb from its answer.
+const STREAMS_MAX: usize = 32;
+/// And most streams of all users who neither mounted nor are root.
+const STREAMS_OF_OTHERS_MAX: usize = 8;
 /// How long a connection may be silent, or not read what it asked for.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long answers under way may take when the server stops.
@@ -256,7 +315,10 @@ mod tests {
             assert!(closed.permits(0, verb) && closed.permits(1000, verb));
             assert!(!closed.permits(1001, verb));
         }
-        assert!(open.permits(1001, &why));
+        assert!(open.permits(1001, &why) && open.permits(1001, &Verb::Stats));
+        let watch = |validate_every_ms| Verb::Watch { path: PathBytes::default(), validate_every_ms };
+        assert!(open.permits(1001, &watch(None)) && !open.permits(1001, &watch(Some(30_000))));
+        assert!(!closed.permits(1001, &watch(None)) && closed.permits(1000, &watch(Some(30_000))));
         assert!(!open.permits(1001, &remove) && !open.permits(1001, &unmount));
     }
 }

@@ -5,16 +5,24 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::StreamExt;
 use weft_control::{
-    Access, Cached, Client, Code, ControlError, Daemon, Depth, Fact, Hello, LINE_BYTES_MAX, NameInfo, NameKind,
-    PathBytes, Refusal, Reloaded, Removed, Server, Status, Why, daemons, find_for_path,
+    Access, Cached, Change, ChangeKind, Client, Code, ControlError, Daemon, Depth, Fact, Family, FamilyKind, Hello,
+    LINE_BYTES_MAX, Lines, Measures, NameInfo, NameKind, PathBytes, Refusal, Reloaded, Removed, Sample, Server, Status,
+    Value, Watched, Why, daemons, find_for_path,
 };
 
 struct Answering {
     mountpoint: PathBuf,
+    /// What a watch of `told` is told.
+    told: Mutex<Option<Lines<Watched>>>,
+    /// Lines made for a watch of `full`.
+    made: Arc<AtomicU64>,
 }
 
 #[async_trait]
@@ -67,11 +75,37 @@ impl Daemon for Answering {
     async fn unmount(&self, _lazy: bool) -> Result<(), Refusal> {
         Ok(())
     }
+
+    async fn watch(&self, path: &[u8], every: Option<Duration>, _uid: u32) -> Result<Lines<Watched>, Refusal> {
+        match path {
+            b"told" => Ok(self.told.lock().expect("no panic").take().expect("watched once")),
+            b"full" => {
+                let lines = std::iter::repeat_with(|| Ok(Watched::Lost { lost: 1 }));
+                let made = self.made.clone();
+                let counted = lines.inspect(move |_| {
+                    made.fetch_add(1, Ordering::SeqCst);
+                });
+                Ok(futures_util::stream::iter(counted).boxed())
+            }
+            _ if every.is_some() => Err(Refusal::new(Code::Invalid, "too fast")),
+            _ => Ok(futures_util::stream::pending().boxed()),
+        }
+    }
+
+    async fn stats(&self, _uid: u32) -> Result<Measures, Refusal> {
+        let sample = Sample { labels: vec![("a".to_owned(), "b".to_owned())], value: Value::Number(7) };
+        let (name, help) = ("weft_x_total".to_owned(), "X.".to_owned());
+        Ok(Measures { families: vec![Family { name, help, kind: FamilyKind::Counter, samples: vec![sample] }] })
+    }
 }
 
 /// A served daemon; the runtime ends, and with it the connections, when this is dropped.
 struct Served {
     _runtime: tokio::runtime::Runtime,
+    /// Tells whoever watches `told`.
+    tell: tokio::sync::mpsc::Sender<Result<Watched, Refusal>>,
+    made: Arc<AtomicU64>,
+    stop: tokio::sync::oneshot::Sender<()>,
     socket: PathBuf,
     dir: tempfile::TempDir,
     mountpoint: PathBuf,
@@ -89,8 +123,17 @@ fn served(allow_other: bool) -> Served {
         Server::bind(&sockets, Access { owner_uid, allow_other }).expect("bound")
     };
     let socket = server.socket().to_owned();
-    runtime.spawn(server.serve(Arc::new(Answering { mountpoint: mountpoint.clone() }), std::future::pending()));
-    Served { _runtime: runtime, socket, dir, mountpoint }
+    let (tell, told) = tokio::sync::mpsc::channel(1);
+    let told = futures_util::stream::unfold(told, |mut told| async move { Some((told.recv().await?, told)) });
+    let made = Arc::<AtomicU64>::default();
+    let told = Mutex::new(Some(told.boxed()));
+    let answering = Answering { mountpoint: mountpoint.clone(), told, made: made.clone() };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let stopped = async {
+        let _ = stopped.await;
+    };
+    runtime.spawn(server.serve(Arc::new(answering), stopped));
+    Served { _runtime: runtime, tell, made, stop, socket, dir, mountpoint }
 }
 
 fn mode(path: &Path) -> u32 {
@@ -111,8 +154,60 @@ fn every_verb_is_answered() {
     client.take_offline(b"web/a").expect("answered");
     assert!(client.bring_online(b"web/a").is_err(), "refused");
     assert_eq!(client.why("\u{fc}".as_bytes()).expect("answered").facts[0].value, "\u{fc}");
+    assert_eq!(client.stats().expect("answered").sum("weft_x_total"), 7);
     let refused = client.remove(b"a", Depth::This).expect_err("refused");
     assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Busy, .. })), "{refused}");
+}
+
+/// Goal: a stream's lines come as they are told, in order; its error or its end ends it; a client that goes away ends
+/// it at once; a client that does not read holds no more than the socket's buffer; streams have their own limit.
+#[test]
+fn a_stream_is_told_line_by_line_and_ends_with_either_side() {
+    let served = served(false);
+    let watch = |path: &[u8], every| Client::connect(&served.socket).expect("connected").watch(path, every);
+    let mut watching = watch(b"told", None).expect("begun");
+    let change = |size| {
+        let (path, change) = (PathBytes::from(&b"told/\xff"[..]), ChangeKind::MovedToDirectory);
+        Watched::Change(Change { at: 1.25, path, change, from: None, to: Some("W/a".to_owned()), size: Some(size) })
+    };
+    for size in 0..3 {
+        served.tell.blocking_send(Ok(change(size))).expect("watched");
+        assert_eq!(watching.next().expect("a line").expect("good"), change(size));
+    }
+    served.tell.blocking_send(Ok(Watched::Lost { lost: 9 })).expect("watched");
+    assert_eq!(watching.next().expect("a line").expect("good"), Watched::Lost { lost: 9 });
+    drop(watching);
+    // The receiving half goes when the server has noticed; the channel holds one more until then.
+    while served.tell.blocking_send(Ok(change(0))).is_ok() {}
+
+    let refused = watch(b"x", Some(Duration::from_millis(1))).err().expect("refused");
+    assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Invalid, .. })), "{refused}");
+    let open: Vec<_> = (0..32).map(|_| watch(b"x", None).expect("begun")).collect();
+    let refused = watch(b"x", None).err().expect("one too many");
+    assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Busy, .. })), "{refused}");
+    Client::connect(&served.socket).expect("connected").hello().expect("verbs are answered all the same");
+    served.stop.send(()).expect("served");
+    for mut watching in open {
+        assert!(watching.next().is_none(), "the daemon's end is the end of the stream");
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_nothing() {
+    let served = served(false);
+    let watching = Client::connect(&served.socket).expect("connected").watch(b"full", None).expect("begun");
+    // The server has one worker: when no line is made while it answers others, it waits for this client.
+    let mut other = Client::connect(&served.socket).expect("connected");
+    let (mut before, mut still) = (0, 0);
+    while still < 100 {
+        other.hello().expect("answered");
+        let made = served.made.load(Ordering::SeqCst);
+        still = if made == before && made > 0 { still + 1 } else { 0 };
+        before = made;
+        assert!(made < 100_000, "{made} lines were made for a client that does not read");
+    }
+    drop(watching);
+    other.hello().expect("the daemon still answers");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::Errno;
 use crate::backing::{Backings, Mode};
 use crate::drive::Driver;
 use crate::handler::{EntryReply, Handler};
+use crate::meter::Operation;
 
 /// A file system on `/dev/fuse` by way of `fuser`.
 pub(crate) struct Door<H> {
@@ -64,8 +65,9 @@ impl<H: Handler> Filesystem for Door<H> {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let asked = self.driver.meter.begin(Operation::Lookup, parent.0, request);
         let found = self.handler.lookup(caller(request), NodeId(parent.0), name.as_bytes().to_vec());
-        self.driver.drive(found, move |answer| match answer {
+        self.driver.drive(asked, found, move |answer| match answer {
             Ok(EntryReply::Found { attributes, ttl }) => {
                 reply.entry_with_ttls(&attributes.ttl, &ttl, &file_attr(&attributes), GENERATION);
             }
@@ -77,19 +79,21 @@ impl<H: Handler> Filesystem for Door<H> {
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+        let asked = self.driver.meter.begin(Operation::Getattr, ino.0, request);
         let handle = fh.map(|fh| HandleId(fh.0));
         let attributes = self.handler.attributes(caller(request), NodeId(ino.0), handle);
-        self.driver.drive(attributes, move |answer| match answer {
+        self.driver.drive(asked, attributes, move |answer| match answer {
             Ok(attributes) => reply.attr(&attributes.ttl, &file_attr(&attributes)),
             Err(errno) => reply.error(errno.into()),
         });
     }
 
     fn open(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let asked = self.driver.meter.begin(Operation::Open, ino.0, request);
         let opened = self.handler.open(caller(request), NodeId(ino.0));
         let backings = self.backings.clone();
         let handler = self.handler.clone();
-        self.driver.drive(opened, move |answer| match answer {
+        self.driver.drive(asked, opened, move |answer| match answer {
             Ok(opened) => answer_open(&*handler, &backings, NodeId(ino.0), &opened, reply),
             Err(errno) => reply.error(errno.into()),
         });
@@ -98,7 +102,7 @@ impl<H: Handler> Filesystem for Door<H> {
     fn read(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
@@ -106,8 +110,9 @@ impl<H: Handler> Filesystem for Door<H> {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let asked = self.driver.meter.begin(Operation::Read, ino.0, request);
         let read = self.handler.read(caller(request), HandleId(fh.0), offset, size as usize);
-        self.driver.drive(read, move |answer| match answer {
+        self.driver.drive(asked, read, move |answer| match answer {
             Ok(bytes) => reply.data(&bytes),
             Err(errno) => reply.error(errno.into()),
         });
@@ -115,23 +120,26 @@ impl<H: Handler> Filesystem for Door<H> {
 
     fn release(
         &self,
-        _request: &Request,
-        _ino: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         fh: FileHandle,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        let asked = self.driver.meter.begin(Operation::Release, ino.0, request);
         self.backings.close(HandleId(fh.0));
         self.handler.close(HandleId(fh.0));
+        asked.answered(None);
         reply.ok();
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let asked = self.driver.meter.begin(Operation::Opendir, ino.0, request);
         let listed = self.handler.open_directory(caller(request), NodeId(ino.0));
         let directories = self.directories.clone();
-        self.driver.drive(listed, move |answer| match answer {
+        self.driver.drive(asked, listed, move |answer| match answer {
             Ok(snapshot) => {
                 let id = directories.last.fetch_add(1, Ordering::Relaxed) + 1;
                 directories.open.lock().insert(id, Arc::new(snapshot));
@@ -141,25 +149,27 @@ impl<H: Handler> Filesystem for Door<H> {
         });
     }
 
-    fn readdir(&self, _request: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let Some(snapshot) = self.directories.get(fh) else { return reply.error(fuser::Errno::EBADF) };
+    fn readdir(&self, request: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let asked = self.driver.meter.begin(Operation::Readdir, ino.0, request);
+        let Some(snapshot) = self.directories.get(fh) else {
+            asked.answered(Some(Errno(rustix::io::Errno::BADF)));
+            return reply.error(fuser::Errno::EBADF);
+        };
         for (next, row) in rows(&snapshot, NodeId(ino.0), offset) {
             if reply.add(INodeNo(row.node.0), next, file_type(row.kind), OsStr::from_bytes(row.name)) {
                 break;
             }
         }
+        asked.answered(None);
         reply.ok();
     }
 
-    fn readdirplus(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let Some(snapshot) = self.directories.get(fh) else { return reply.error(fuser::Errno::EBADF) };
+    fn readdirplus(&self, request: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let asked = self.driver.meter.begin(Operation::Readdirplus, ino.0, request);
+        let Some(snapshot) = self.directories.get(fh) else {
+            asked.answered(Some(Errno(rustix::io::Errno::BADF)));
+            return reply.error(fuser::Errno::EBADF);
+        };
         for (next, row) in rows(&snapshot, NodeId(ino.0), offset) {
             let dots = next <= DOTS;
             let known = if dots { None } else { self.handler.attributes_known(row.node) };
@@ -170,22 +180,35 @@ impl<H: Handler> Filesystem for Door<H> {
                 break;
             }
         }
+        asked.answered(None);
         reply.ok();
     }
 
-    fn releasedir(&self, _request: &Request, _ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(&self, request: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        let asked = self.driver.meter.begin(Operation::Releasedir, ino.0, request);
         self.directories.open.lock().remove(&fh.0);
+        asked.answered(None);
         reply.ok();
     }
 
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let asked = self.driver.meter.begin(Operation::Statfs, ino.0, request);
         let space = self.handler.space();
         let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
+        asked.answered(None);
         reply.statfs(blocks(space.total), blocks(space.free), blocks(space.free), 0, 0, BLOCK_BYTES, 255, BLOCK_BYTES);
     }
 
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        match self.handler.extended(NodeId(ino.0), name.as_bytes()) {
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let asked = self.driver.meter.begin(Operation::Getxattr, ino.0, request);
+        let found = self.handler.extended(NodeId(ino.0), name.as_bytes());
+        asked.answered(match &found {
+            Ok(Some(value)) if size > 0 && value.len() > size as usize => Some(Errno(rustix::io::Errno::RANGE)),
+            Ok(Some(_)) => None,
+            Ok(None) => Some(Errno(rustix::io::Errno::NODATA)),
+            Err(errno) => Some(*errno),
+        });
+        match found {
             Ok(Some(value)) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
             Ok(Some(value)) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
             Ok(Some(value)) => reply.data(&value),
@@ -194,7 +217,8 @@ impl<H: Handler> Filesystem for Door<H> {
         }
     }
 
-    fn listxattr(&self, _request: &Request, _ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.driver.meter.begin(Operation::Listxattr, ino.0, request).answered(None);
         // The attributes are there for who asks by name; listed, `cp -a` would copy them to other file systems.
         if size == 0 { reply.size(0) } else { reply.data(&[]) }
     }

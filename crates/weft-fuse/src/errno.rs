@@ -7,6 +7,36 @@ use weft_vfs::VfsError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub rustix::io::Errno);
 
+impl Errno {
+    /// Its name in C (`ENOENT`), for those that weft answers with; `other` for the rest.
+    pub fn name(self) -> &'static str {
+        use rustix::io::Errno as E;
+        match self.0 {
+            E::NOENT => "ENOENT",
+            E::IO => "EIO",
+            E::ACCESS => "EACCES",
+            E::STALE => "ESTALE",
+            E::NOTDIR => "ENOTDIR",
+            E::ISDIR => "EISDIR",
+            E::NAMETOOLONG => "ENAMETOOLONG",
+            E::TXTBSY => "ETXTBSY",
+            E::BADF => "EBADF",
+            E::TIMEDOUT => "ETIMEDOUT",
+            E::NETDOWN => "ENETDOWN",
+            E::ROFS => "EROFS",
+            E::OPNOTSUPP => "EOPNOTSUPP",
+            E::LOOP => "ELOOP",
+            E::HOSTUNREACH => "EHOSTUNREACH",
+            E::AGAIN => "EAGAIN",
+            E::NOSPC => "ENOSPC",
+            E::NODATA => "ENODATA",
+            E::RANGE => "ERANGE",
+            E::MFILE => "EMFILE",
+            _ => "other",
+        }
+    }
+}
+
 impl From<&VfsError> for Errno {
     fn from(error: &VfsError) -> Errno {
         use rustix::io::Errno as E;

@@ -11,10 +11,12 @@ mod door;
 mod drive;
 mod errno;
 mod handler;
+mod meter;
 mod mount;
 mod notify;
 
 pub use bridge::Bridge;
 pub use errno::Errno;
 pub use handler::{Attributes, EntryReply, Handler, OpenReply};
+pub use meter::{Meter, Operation, Requests};
 pub use mount::{MountError, MountOptions, Mounted, mount, unmount};

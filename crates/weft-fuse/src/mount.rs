@@ -11,6 +11,7 @@ use weft_vfs::NoticeReceivers;
 use crate::door::Door;
 use crate::drive::Driver;
 use crate::handler::Handler;
+use crate::meter::Meter;
 use crate::notify;
 
 /// How a mount is made.
@@ -54,9 +55,15 @@ pub enum MountError {
 /// A mount that is being served.
 pub struct Mounted {
     session: BackgroundSession,
+    meter: Arc<Meter>,
 }
 
 impl Mounted {
+    /// Counts the kernel's requests.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
     /// Waits until the mount is gone.
     ///
     /// # Errors
@@ -77,7 +84,8 @@ pub fn mount<H: Handler>(
     runtime: &tokio::runtime::Handle,
 ) -> Result<Mounted, MountError> {
     let privileged = rustix::process::geteuid().is_root();
-    let driver = Driver::new(runtime.clone(), handler.deadline());
+    let meter = Arc::<Meter>::default();
+    let driver = Driver::new(runtime.clone(), handler.deadline(), meter.clone());
     let door = Door::new(Arc::new(handler), driver, privileged);
     let refused = |source| MountError::Refused { mountpoint: options.mountpoint.clone(), source };
     let threads = |source| MountError::Threads { mountpoint: options.mountpoint.clone(), source };
@@ -92,7 +100,7 @@ pub fn mount<H: Handler>(
     if privileged {
         raise_read_ahead(&options.mountpoint);
     }
-    Ok(Mounted { session })
+    Ok(Mounted { session, meter })
 }
 
 fn config(options: &MountOptions) -> Config {

@@ -7,7 +7,7 @@ use futures_util::stream::BoxStream;
 
 use crate::{
     Answer, Attributes, Call, Checked, Cursor, Event, Fetched, FileId, Found, Lease, Listing, Mutation, Name, Outcome,
-    RemoteError, Result, Span, Version,
+    RemoteError, Result, Span, Traffic, Version,
 };
 
 /// What a kind can do. Declared, never guessed from errors; the conformance suite holds a kind to it.
@@ -160,6 +160,11 @@ pub trait Remote: Send + Sync {
 
     /// Facts about a file for people (`weft why`), from what the kind remembers: never asks anybody.
     fn about(&self, _file: &FileId) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// What was exchanged with each source that the tree is made of: never asks anybody.
+    fn traffic(&self) -> Vec<Traffic> {
         Vec::new()
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use weft_remote::{Along, Answer, Audience, Call, Checked, Fetched, FileKind, Found, Lease, Span, Version};
+use weft_remote::{Along, Answer, Audience, Call, Checked, Fetched, FileKind, Found, Lease, Sameness, Span, Version};
 use weft_store::{NodeId, Object};
 
 use crate::arrival::{Arrival, Delivery, State};
@@ -111,6 +111,7 @@ impl Vfs {
         let told = Told::by(&answer);
         match answer.value {
             Checked::Unchanged => {
+                count(&self.figures.checks_confirmed);
                 self.learn_unchanged(inode, &told)?;
                 Ok(Check::Unchanged)
             }
@@ -125,8 +126,12 @@ impl Vfs {
                 self.learn_attributes(inode, found.entry.attributes, &told)?;
                 let same = known.still_holds(&told.version) && self.held_content(inode)?.is_some();
                 if same {
+                    count(&self.figures.checks_confirmed);
                     self.learn_unchanged(inode, &told)?;
                     return Ok(Check::Unchanged);
+                }
+                if known.compare(&told.version) == Sameness::Different {
+                    count(&self.figures.checks_changed);
                 }
                 self.give_up_content(inode.id)?;
                 self.take_along(call, inode.id, record.binding, *found)?;

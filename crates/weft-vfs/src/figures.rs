@@ -37,6 +37,10 @@ figures! {
     listings_remote,
     /// Attribute checks that asked a remote.
     checks_remote,
+    /// Checks that confirmed what is held.
+    checks_confirmed,
+    /// Checks that found another version.
+    checks_changed,
     /// Bytes served to readers by the daemon (not those the kernel read itself).
     bytes_served,
     /// Bytes received from remotes.

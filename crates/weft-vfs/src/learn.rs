@@ -53,6 +53,7 @@ impl Vfs {
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);
         let known = self.store.dentry(dir, &entry.name)?;
+        self.tell_entry(known.as_ref(), id, old.as_ref(), &record);
         self.put_dentry(&mut changes, dir, &entry.name, dentry, known);
         self.put_node(&mut changes, id, old.as_ref(), record);
         self.store.apply(changes)?;
@@ -69,6 +70,7 @@ impl Vfs {
         };
         let mut changes = Vec::with_capacity(1);
         let known = self.store.dentry(dir, name)?;
+        self.tell_gone(known.as_ref());
         self.put_dentry(&mut changes, dir, name, dentry, known);
         self.store.apply(changes)?;
         Ok(())
@@ -91,6 +93,7 @@ impl Vfs {
             parent: old.parent,
             name: old.name,
         };
+        self.tell_difference(&old.version, &old.attributes, &record);
         if sizes_or_times_differ(&old.attributes, &record.attributes) {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
         } else if old.attributes != record.attributes {

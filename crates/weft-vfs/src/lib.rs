@@ -7,6 +7,7 @@
 
 mod agree;
 mod arrival;
+mod changes;
 mod content;
 mod directory;
 mod error;
@@ -30,10 +31,12 @@ mod remove;
 mod stat;
 mod through;
 mod trouble;
+mod validate;
 mod vfs;
 mod walk;
 mod why;
 
+pub use changes::{Change, ChangeKind, Watched, Watching};
 pub use directory::{DirectoryName, Snapshot};
 pub use error::VfsError;
 pub use figures::FiguresSnapshot;

@@ -7,11 +7,12 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
-use weft_remote::{Answer, Completeness, Entry, FileId, FileKind, Lease, Name, Page};
+use weft_remote::{Answer, Completeness, Entry, FileId, FileKind, Lease, Name, Page, Sameness, Version};
 use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
 use crate::Result;
 use crate::agree::{contradicts, finer, tells_attributes};
+use crate::changes::ChangeKind;
 use crate::learn::Told;
 use crate::notice::Notice;
 use crate::vfs::Vfs;
@@ -31,13 +32,17 @@ struct Rows {
     told: Told,
     /// The directory's own listing, not a page elsewhere that links into it.
     own_listing: bool,
+    /// It was listed before: a name that is not known is a new one.
+    listed_before: Option<Version>,
     learnt: SystemTime,
 }
 
 impl Vfs {
     /// Starts to learn a directory's listing.
     pub(crate) fn begin_listing(&self, dir: NodeId, binding: BindingId, told: Told) -> ListingMerge {
-        let rows = Rows { dir, binding, told, own_listing: true, learnt: SystemTime::now() };
+        // Only for those who watch; a store that cannot be read is found out by what follows.
+        let before = self.store.listing(dir).ok().flatten().map(|listing| listing.version);
+        let rows = Rows { dir, binding, told, own_listing: true, listed_before: before, learnt: SystemTime::now() };
         ListingMerge { rows, completeness: Completeness::Partial, names: HashSet::new() }
     }
 
@@ -50,9 +55,14 @@ impl Vfs {
 
     /// Ends a listing: names that it had before and has no more are dropped, and the listing counts from now on.
     pub(crate) fn finish_listing(&self, merge: ListingMerge) -> Result<()> {
-        let ListingMerge { rows: Rows { dir, told, learnt, .. }, completeness, names } = merge;
+        let ListingMerge { rows: Rows { dir, told, learnt, listed_before, .. }, completeness, names } = merge;
         if self.store.listing(dir)?.is_some() || completeness != Completeness::Partial {
             self.drop_vanished(dir, completeness, &names)?;
+        }
+        let other = listed_before.as_ref().is_none_or(|before| before.compare(&told.version) == Sameness::Different);
+        if other {
+            let from = listed_before.unwrap_or(Version::None);
+            self.tell_of_node(ChangeKind::Listed, dir, from, told.version.clone());
         }
         let record = ListingRecord {
             version: told.version,
@@ -82,7 +92,14 @@ impl Vfs {
         if self.store.node(dir)?.is_none() {
             return Ok(());
         }
-        let rows = Rows { dir, binding, told: Told::by(&page), own_listing: false, learnt: SystemTime::now() };
+        let rows = Rows {
+            dir,
+            binding,
+            told: Told::by(&page),
+            own_listing: false,
+            listed_before: None,
+            learnt: SystemTime::now(),
+        };
         self.learn_rows(&rows, page.value.entries)
     }
 
@@ -113,16 +130,40 @@ impl Vfs {
         }
         let id = self.store.identify(rows.binding, &entry.id)?;
         let target = DentryTarget::Node(id);
+        let old = self.store.node(id)?;
+        let merged = self.merge_row(id, rows, entry, old.as_ref())?;
+        self.tell_row(rows, source, known.as_ref(), id, old.as_ref(), merged.as_ref());
         // A link elsewhere says nothing new about a name that already leads there.
         if source != DentrySource::Linked || known.is_none_or(|known| known.target != target) {
             let dentry = DentryRecord { target, lease: rows.told.lease, source, learnt: rows.learnt };
             self.put_dentry(changes, rows.dir, &entry.name, dentry, known);
         }
-        let old = self.store.node(id)?;
-        if let Some(record) = self.merge_row(id, rows, entry, old.as_ref())? {
+        if let Some(record) = merged {
             self.put_node(changes, id, old.as_ref(), record);
         }
         Ok(())
+    }
+
+    /// Tells those who watch what a row means. A link says nothing of whether its end is there.
+    fn tell_row(
+        &self,
+        rows: &Rows,
+        source: DentrySource,
+        known: Option<&DentryRecord>,
+        id: NodeId,
+        old: Option<&NodeRecord>,
+        merged: Option<&NodeRecord>,
+    ) {
+        if !self.changes.watched() || source == DentrySource::Linked {
+            return;
+        }
+        let absent = known.is_some_and(|known| known.target == DentryTarget::Absent);
+        let Some(record) = merged.or(old) else { return };
+        if known.is_none() && rows.listed_before.is_some() {
+            self.tell_change(ChangeKind::New, record, Version::None, record.version.clone());
+        } else if source == DentrySource::Described || !absent {
+            self.tell_entry(known, id, old, record);
+        }
     }
 
     /// Whether a row without attributes would overwrite what a lookup found out: that the name leads to a directory
@@ -168,6 +209,7 @@ impl Vfs {
                 let listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
                 let falls = listed || completeness.denies(&name);
                 if falls && dentry.target != DentryTarget::Absent && !names.contains(&name_key(&name)) {
+                    self.tell_gone(Some(&dentry));
                     self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
                     changes.push(Record::Dentry(dir, name, None));
                 }

@@ -8,6 +8,7 @@ use weft_remote::{Answer, Call, RemoteError, Span, Version};
 use weft_store::{Object, PIECE_BYTES, StoreError};
 
 use crate::arrival::{Delivery, State};
+use crate::changes::ChangeKind;
 use crate::figures::{add, count};
 use crate::handle::{Handle, HandleId, Held};
 use crate::through::Through;
@@ -57,6 +58,8 @@ impl Vfs {
                     Err(error @ StoreError::Damaged { .. }) => {
                         let text = format!("{error}; fetched again");
                         self.troubles.tell(self.path_text(handle.inode.id), text);
+                        let version = object.version().clone();
+                        self.tell_of_node(ChangeKind::Damaged, handle.inode.id, version.clone(), version);
                         continue;
                     }
                     Err(StoreError::Missing { .. }) => continue,

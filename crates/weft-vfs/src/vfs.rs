@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use weft_remote::{Call, Name, Remote, RemoteError};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
+use crate::changes::Changes;
 use crate::figures::{Figures, FiguresSnapshot};
 use crate::freshness::{Freshness, Policies};
 use crate::handle::Handles;
@@ -74,6 +75,7 @@ pub struct Vfs {
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
+    pub(crate) changes: Changes,
     pub(crate) offline: Offline,
     pub(crate) prefetch: Prefetch,
     pub(crate) runtime: tokio::runtime::Handle,
@@ -97,6 +99,7 @@ impl Vfs {
             handles: Handles::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
+            changes: Changes::default(),
             offline: Offline::noted(store.notes("offline")),
             prefetch: Prefetch::default(),
             store,
@@ -130,6 +133,12 @@ impl Vfs {
     /// What is shown where: the name in the mount's root (none when it is the whole mount) and the source.
     pub fn bindings(&self) -> impl Iterator<Item = (Option<&Name>, &str)> {
         self.namespace.all().iter().map(|bound| (bound.name.as_ref(), bound.source.as_str()))
+    }
+
+    /// What was exchanged with the sources of each binding, by the binding's source in the words of the
+    /// configuration.
+    pub fn traffic(&self) -> Vec<(&str, Vec<weft_remote::Traffic>)> {
+        self.namespace.all().iter().map(|bound| (bound.source.as_str(), bound.remote.traffic())).collect()
     }
 
     /// Handles open and inodes in memory.
@@ -291,4 +300,4 @@ pub(crate) fn is_gone(error: &VfsError) -> bool {
 }
 
 /// Deepest path that is followed upwards; deeper ones get the policy of their upper part.
-const DEPTH_MAX: usize = 1024;
+pub(crate) const DEPTH_MAX: usize = 1024;

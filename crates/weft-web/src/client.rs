@@ -10,7 +10,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use parking_lot::Mutex;
 use url::Url;
-use weft_remote::{Audience, Call, Notes, RemoteError, Result};
+use weft_remote::{Audience, Call, Notes, RemoteError, Result, Traffic};
 
 use crate::WebOptions;
 use crate::authority::Authority;
@@ -20,6 +20,7 @@ use crate::flow::Flow;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
 use crate::target::{Target, place_of};
+use crate::traffic::shown;
 
 /// Sends requests; knows every host.
 pub(crate) struct Client {
@@ -103,6 +104,12 @@ impl Client {
         let host = Arc::new(Host::new(authority.clone(), builtin, connections_max, &*self.notes));
         hosts.insert(authority.clone(), host.clone());
         host
+    }
+
+    /// What was exchanged with each host that was talked to.
+    pub fn traffic(&self) -> Vec<Traffic> {
+        let hosts: Vec<_> = self.hosts.lock().values().cloned().collect();
+        hosts.iter().filter_map(|host| host.counts.traffic(host.authority.text())).collect()
     }
 
     /// GETs a place, following redirects and waiting as the server asks, within the call's deadline.
@@ -215,8 +222,10 @@ impl Client {
                 Err(error) => return Err(self.connect_failed(&host, target, error)),
             };
             let request = self.request(&target.authority, scheme, &target.path_and_query, &headers, lent.is_http2())?;
+            let sent = Instant::now();
             match lent.send(request).await {
                 Ok(response) => {
+                    host.counts.answered(sent.elapsed());
                     if scheme == Scheme::Https {
                         host.learn(scheme, "a redirect led to https");
                     }
@@ -224,13 +233,23 @@ impl Client {
                     let (parts, incoming) = response.into_parts();
                     check_headers(&url, &parts.headers)?;
                     let announced = announced_length(parts.status, &parts.headers);
+                    let (status, took_ms) = (parts.status.as_u16(), sent.elapsed().as_millis());
+                    tracing::debug!(method = "GET", url = shown(&url), status, announced, took_ms, "asked");
                     let flow = Flow::new(url, incoming, lent, announced, self.options.stall_timeout);
+                    let flow = flow.counted(host.counts.clone());
                     return Ok(Hop { scheme, status: parts.status, headers: parts.headers, body: flow, host });
                 }
                 // An idle connection may have been closed just then: a GET may be sent again.
                 Err(_) if lent.reused() && !fresh => fresh = true,
                 Err(error) => {
                     let error = request_error(&url, &error);
+                    host.counts.failed();
+                    tracing::debug!(
+                        method = "GET",
+                        url = shown(&url),
+                        took_ms = sent.elapsed().as_millis(),
+                        "no answer"
+                    );
                     host.failed(&error);
                     return Err(error.into());
                 }
@@ -245,6 +264,8 @@ impl Client {
         if no_such_host {
             return GetError::NoSuchHost(error.to_string());
         }
+        host.counts.failed();
+        tracing::debug!(host = host.authority.text(), "no connection");
         if error.is_silence() {
             host.down(Instant::now() + self.options.down_time, &error);
         }

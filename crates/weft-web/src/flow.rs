@@ -1,6 +1,7 @@
 //! The bytes of one answer, counted.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -9,6 +10,7 @@ use tokio::time::timeout;
 use weft_remote::{RemoteError, Result};
 
 use crate::pool::Lent;
+use crate::traffic::{Counts, shown};
 
 /// A body as it comes from the connection, held to its announced length.
 pub(crate) struct Flow {
@@ -17,17 +19,29 @@ pub(crate) struct Flow {
     announced: Option<u64>,
     delivered: u64,
     stall_timeout: Duration,
+    counts: Option<Arc<Counts>>,
+    started: Instant,
+    /// The kernel request that asked for it: the body comes in a task of its own.
+    span: tracing::Span,
 }
 
 impl Flow {
     pub fn new(url: String, incoming: Incoming, lent: Lent, announced: Option<u64>, stall_timeout: Duration) -> Flow {
-        let mut flow = Flow { url, incoming: None, announced, delivered: 0, stall_timeout };
+        let (started, span) = (Instant::now(), tracing::Span::current());
+        let mut flow =
+            Flow { url, incoming: None, announced, delivered: 0, stall_timeout, counts: None, started, span };
         if incoming.is_end_stream() {
             lent.give_back();
         } else {
             flow.incoming = Some((incoming, lent));
         }
         flow
+    }
+
+    /// The same body, whose bytes count for a host.
+    pub fn counted(mut self, counts: Arc<Counts>) -> Flow {
+        self.counts = Some(counts);
+        self
     }
 
     /// The next bytes; `None` after the last. After an error there is nothing more to ask.
@@ -58,6 +72,9 @@ impl Flow {
             // Trailers say nothing that is needed.
             let Ok(data) = frame.into_data() else { continue };
             self.delivered += data.len() as u64;
+            if let Some(counts) = &self.counts {
+                counts.received(data.len());
+            }
             if self.announced.is_some_and(|announced| self.delivered > announced) {
                 self.incoming = None;
                 return self.check_length().map(Err);
@@ -95,6 +112,13 @@ impl Flow {
         (announced != self.delivered).then(|| RemoteError::Damaged {
             detail: format!("{}: {announced} bytes were announced and {} came", self.url, self.delivered),
         })
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        let took_ms = self.started.elapsed().as_millis();
+        tracing::debug!(parent: &self.span, url = shown(&self.url), bytes = self.delivered, took_ms, "body ended");
     }
 }
 

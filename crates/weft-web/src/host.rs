@@ -10,6 +10,7 @@ use weft_remote::{Notes, RemoteError};
 use crate::authority::Authority;
 use crate::options::Connector;
 use crate::pool::Pool;
+use crate::traffic::Counts;
 
 /// How a host is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,6 +45,7 @@ pub(crate) struct Host {
     pub builtin: Option<Connector>,
     pub https: Arc<Pool>,
     pub http: Arc<Pool>,
+    pub counts: Arc<Counts>,
     /// Held while the first connection finds out which scheme the host speaks.
     pub deciding: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -88,7 +90,15 @@ impl Host {
             state.memory = Some(Memory { scheme: Scheme::Http, https_seen: false, why });
         }
         let (https, http) = (pool(), pool());
-        Host { authority, builtin, https, http, deciding: tokio::sync::Mutex::new(()), state: Mutex::new(state) }
+        Host {
+            authority,
+            builtin,
+            https,
+            http,
+            counts: Arc::default(),
+            deciding: tokio::sync::Mutex::new(()),
+            state: Mutex::new(state),
+        }
     }
 
     pub fn pool(&self, scheme: Scheme) -> &Arc<Pool> {

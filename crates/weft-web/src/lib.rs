@@ -24,6 +24,7 @@ mod pool;
 mod remote;
 mod tap;
 mod target;
+mod traffic;
 mod validator;
 
 pub use address::{AddressPolicy, PrivateAddresses};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hyper::StatusCode;
 use weft_remote::{
     Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Entry, Fetched, FileId, FileKind, Found,
-    Lease, Listing, Name, Notes, Origin, Page, Remote, RemoteError, Result, Span, Version,
+    Lease, Listing, Name, Notes, Origin, Page, Remote, RemoteError, Result, Span, Traffic, Version,
 };
 
 use crate::WebOptions;
@@ -267,6 +267,10 @@ impl Remote for Web {
 
     async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
         self.within(call, file, self.fetch_span(call, file, expected, span)).await
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        self.client.traffic()
     }
 
     fn about(&self, file: &FileId) -> Vec<(String, String)> {

@@ -102,6 +102,27 @@ pub enum Verb {
         /// A file or directory in a mount
         path: PathBuf,
     },
+    /// Show figures: what was answered from where, how long the kernel waited, what each host was asked for
+    #[command(after_help = STATS_EXAMPLES)]
+    Stats {
+        /// One line per interval with what has come in it, until interrupted
+        #[arg(long, value_name = "EVERY", value_parser = crate::config::parse_duration, conflicts_with = "prometheus")]
+        every: Option<std::time::Duration>,
+        /// As Prometheus reads them
+        #[arg(long, conflicts_with = "json")]
+        prometheus: bool,
+        /// A mount point, or anything in a mount; needed where there are several
+        dir: Option<PathBuf>,
+    },
+    /// Tell the changes that are found below a path, line by line, until interrupted
+    #[command(after_help = WATCH_EXAMPLES)]
+    Watch {
+        /// Ask the sources about what is held there at this pace, instead of waiting for other readers (at least 1s)
+        #[arg(long, value_name = "EVERY", value_parser = crate::config::parse_duration)]
+        validate: Option<std::time::Duration>,
+        /// A mount point, or a directory or file in a mount; it need not be known yet
+        path: PathBuf,
+    },
     /// Check or show the configuration
     Config {
         /// What to do
@@ -247,6 +268,18 @@ Options for -o:
   ro,nosuid,nodev      true in any case; what else fstab(5) knows is ignored
 
 Returns when the tree is usable, or fails and says why.";
+const STATS_EXAMPLES: &str = "\
+Examples:
+  weft stats ~/weft              since the mount
+  weft stats --every 1s ~/weft   live
+  weft stats --prometheus        for a collector; docs/metrics.md tells what each name means";
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  weft watch ~/weft                                            what other readers find
+  weft watch --validate 30s --json ~/weft/web/example.org      asks every 30 s
+
+With --json each line is {\"at\":SECONDS,\"path\":..,\"change\":..,\"from\":VERSION,\"to\":VERSION,\"size\":BYTES}; change is
+changed, gone, new, moved_to_directory, listed or damaged. {\"lost\":N}: the reader was too slow for N changes.";
 const LS_EXAMPLES: &str = "\
 Examples:
   lsw ~/weft/web/example.org        what is known to be there and not cached yet

@@ -6,13 +6,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use weft_control::{
-    BindingStatus, Cached, Code, Daemon, Depth, Fact, Figures, Hello, NameInfo, NameKind, PathBytes, Refusal, Reloaded,
-    Removed, Status, Trouble, Why,
+    BindingStatus, Cached, Code, Daemon, Depth, Fact, Figures, Hello, Lines, Measures, NameInfo, NameKind, PathBytes,
+    Refusal, Reloaded, Removed, Status, Trouble, Watched, Why,
 };
+use weft_fuse::Meter;
 use weft_remote::{Caller, FileKind, Name, RemoteError};
 use weft_vfs::{Vfs, VfsError};
 
 use crate::config::Resolved;
+use crate::metrics::measures;
+use crate::watching;
 
 /// A mount's daemon.
 pub struct MountDaemon {
@@ -22,6 +25,9 @@ pub struct MountDaemon {
     source: String,
     allow_other: bool,
     started: Instant,
+    meter: Arc<Meter>,
+    /// Where metrics are served over HTTP, or why not.
+    metrics: Option<String>,
 }
 
 impl MountDaemon {
@@ -34,7 +40,24 @@ impl MountDaemon {
             source: resolved.source.to_string(),
             allow_other: resolved.allow_other,
             started: Instant::now(),
+            meter: Arc::default(),
+            metrics: None,
         }
+    }
+
+    /// The same with the counters of the kernel's requests.
+    pub fn measured_by(self, meter: Arc<Meter>) -> MountDaemon {
+        MountDaemon { meter, ..self }
+    }
+
+    /// The same, telling where metrics are served, or why they are not.
+    pub fn serving_metrics(self, metrics: Option<String>) -> MountDaemon {
+        MountDaemon { metrics, ..self }
+    }
+
+    /// Everything that is counted.
+    pub fn measures(&self) -> Measures {
+        measures(&self.vfs, &self.meter, self.started.elapsed())
     }
 
     /// Makes durable what an answer is about to tell: what a verb calls cached is there after a crash. Where the disk
@@ -98,6 +121,7 @@ impl Daemon for MountDaemon {
             bindings: bindings.collect(),
             offline: self.vfs.offline_paths().iter().map(|path| joined(path)).collect(),
             figures: self.figures(),
+            metrics: self.metrics.clone(),
             troubles: troubles.collect(),
         })
     }
@@ -174,12 +198,20 @@ impl Daemon for MountDaemon {
             Refusal::new(Code::Failed, format!("{place}: {error}"))
         })
     }
+
+    async fn watch(&self, path: &[u8], validate_every: Option<Duration>, uid: u32) -> Result<Lines<Watched>, Refusal> {
+        watching::watch(&self.vfs, names_of(path)?, validate_every, Caller { uid, gid: uid, pid: 0 })
+    }
+
+    async fn stats(&self, _uid: u32) -> Result<Measures, Refusal> {
+        Ok(self.measures())
+    }
 }
 
 /// How long an answer waits for the disk.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 
-fn joined(path: &[Name]) -> PathBytes {
+pub(crate) fn joined(path: &[Name]) -> PathBytes {
     PathBytes(path.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/'))
 }
 

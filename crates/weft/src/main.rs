@@ -6,9 +6,11 @@ mod cmd;
 mod config;
 mod daemon;
 mod exit;
+mod metrics;
 mod output;
 mod ready;
 mod site;
+mod watching;
 mod wire_up;
 
 use std::process::ExitCode;
@@ -44,6 +46,10 @@ fn run(cli: Cli) -> Outcome {
         Verb::Offline { paths } => cmd::offline::take_offline(&paths, json),
         Verb::Online { paths } => cmd::offline::bring_online(&paths, json),
         Verb::Why { path } => cmd::why::run(&path, json),
+        Verb::Stats { every, prometheus, dir } => {
+            cmd::stats::run(dir.as_deref(), cmd::stats::Shown { json, prometheus, every })
+        }
+        Verb::Watch { validate, path } => cmd::watch::run(&path, validate, json),
         Verb::Config { verb } => cmd::config::run(verb, json),
         Verb::Demo => cmd::demo::run(),
         Verb::Doctor => cmd::doctor::run(json),

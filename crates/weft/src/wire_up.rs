@@ -16,6 +16,7 @@ use weft_web::{AddressPolicy, Connector, Credentials, HostPattern, Web, WebOptio
 
 use crate::config::{PrivateAddresses, Resolved, Source, WebSettings};
 use crate::daemon::MountDaemon;
+use crate::metrics::http::Metrics;
 use crate::ready::Ready;
 use crate::site::{self, Site};
 
@@ -47,7 +48,14 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
         receivers,
         runtime.handle(),
     )?;
-    let daemon = Arc::new(MountDaemon::new(vfs, &resolved));
+    let metrics = listen_for_metrics(&resolved, runtime.handle());
+    let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
+    let daemon = MountDaemon::new(vfs, &resolved).measured_by(mounted.meter().clone()).serving_metrics(told);
+    let daemon = Arc::new(daemon);
+    if let Some(Ok(metrics)) = metrics {
+        let daemon = daemon.clone();
+        runtime.spawn(metrics.serve(Arc::new(move || daemon.measures())));
+    }
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async {
         // An error means that the sender is gone, which is to stop as well.
@@ -65,6 +73,16 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
     flushed?;
     ended.context("the mount ended")
+}
+
+/// Binds what serves metrics, where somebody asked for it. An address that is taken keeps nothing from being mounted.
+fn listen_for_metrics(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> Option<Result<Metrics, String>> {
+    let _entered = runtime.enter();
+    let bound = Metrics::bind(resolved.metrics.listen?);
+    if let Err(why) = &bound {
+        tracing::warn!("metrics: {why}");
+    }
+    Some(bound)
 }
 
 /// Opens the cache. umount(8) does not wait for the daemon, so whoever mounts again at once finds it still closing.

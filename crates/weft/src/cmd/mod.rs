@@ -9,8 +9,10 @@ pub mod mount;
 pub mod offline;
 pub mod reload;
 pub mod rm;
+pub mod stats;
 pub mod status;
 pub mod umount;
+pub mod watch;
 pub mod why;
 
 use std::path::Path;

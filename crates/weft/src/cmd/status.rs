@@ -57,6 +57,9 @@ fn show(status: &Status) {
     );
     say!("  asked      {} requests, {} received", figures.requests, show_bytes(figures.received_bytes));
     say!("  served     {} hits, {} misses", figures.hits, figures.misses);
+    if let Some(metrics) = &status.metrics {
+        say!("  metrics    {metrics}");
+    }
     for path in &status.offline {
         let path = if path.0.is_empty() { "everything".to_owned() } else { path.to_string() };
         say!("  offline    {path}");

@@ -1,6 +1,7 @@
 //! Reading a configuration file. Every mistake is reported with its line, the value and what is allowed.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +10,9 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 use weft_web::HostPattern;
 
-use super::{Freshness, PrivateAddresses, Settings, TreeRule, nearest, parse_duration, parse_freshness};
+use super::{
+    Freshness, MetricsSettings, PrivateAddresses, Settings, TreeRule, nearest, parse_duration, parse_freshness,
+};
 
 /// What is wrong with a configuration file: all of it, in the order of the lines.
 #[derive(Debug)]
@@ -87,12 +90,41 @@ impl Reader<'_> {
                 "cache" => self.each(value, "cache", CACHE_KEYS, |reader, key, value| {
                     settings.cache_dir = reader.path(key, value);
                 }),
+                "metrics" => settings.metrics = self.metrics(value),
                 "web" => self.each(value, "web", WEB_KEYS, |reader, key, value| reader.web(&mut settings, key, value)),
                 "tree" => settings.trees = self.trees(value),
                 other => self.unknown(key, other, "", TABLES),
             }
         }
         settings
+    }
+
+    fn metrics(&mut self, value: &Value<'_>) -> MetricsSettings {
+        let mut metrics = MetricsSettings::default();
+        self.each(value, "metrics", METRICS_KEYS, |reader, key, value| match key {
+            "listen" => metrics.listen = reader.address(key, value),
+            _ => metrics.allow_remote = reader.boolean(key, value),
+        });
+        if let Some(listen) = metrics.listen
+            && !listen.ip().is_loopback()
+            && metrics.allow_remote != Some(true)
+        {
+            let sentence = format!(
+                "`listen` = \"{listen}\" is no loopback address: whoever reaches it sees the hosts that were visited; \
+                `allow_remote = true` beside it allows that"
+            );
+            self.mistake(value.span(), sentence);
+        }
+        metrics
+    }
+
+    fn address(&mut self, key: &str, value: &Value<'_>) -> Option<SocketAddr> {
+        const WANTED: &str = "an address and a port in quotes, as in \"127.0.0.1:9469\" or \"[::1]:9469\"";
+        let text = self.text_of(key, value, WANTED)?;
+        match text.parse() {
+            Ok(address) => Some(address),
+            Err(_) => self.refuse(value, format!("`{key}` = \"{text}\": {WANTED} is needed")),
+        }
     }
 
     fn web(&mut self, settings: &mut Settings, key: &str, value: &Value<'_>) {
@@ -301,7 +333,8 @@ impl Reader<'_> {
     }
 }
 
-const TABLES: &[&str] = &["mount", "cache", "web", "tree"];
+const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "tree"];
+const METRICS_KEYS: &[&str] = &["listen", "allow_remote"];
 const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "freshness"];
 const CACHE_KEYS: &[&str] = &["dir"];
 const WEB_KEYS: &[&str] = &[
@@ -386,6 +419,10 @@ mod tests {
             ("[web]\nallow_hosts = [\"a.org\", \"a.org:80\"]", 2, "`allow_hosts`: \"a.org:80\" has a port"),
             ("[web]\ndeny_hosts = [\"10.0.0.1/8\"]", 2, "bits set behind its prefix"),
             ("[web]\ndeny_hosts = \"a.org\"", 2, "a list of names"),
+            ("[metrics]\nlisten = \"localhost:1\"", 2, "an address and a port"),
+            ("[metrics]\nlisten = \"0.0.0.0:9469\"", 1, "`allow_remote = true` beside it"),
+            ("[metrics]\nlisten = \"[::]:1\"\nallow_remote = false", 1, "no loopback address"),
+            ("[metrics]\nlisen = \"127.0.0.1:1\"", 2, "did you mean `listen`?"),
             ("[mount\n", 1, "not TOML"),
         ];
         for (text, line, wanted) in cases {

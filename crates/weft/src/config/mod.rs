@@ -18,5 +18,5 @@ pub use freshness::{Freshness, parse_freshness, show_freshness};
 pub use nearest::nearest;
 pub use options::{MountOptions, parse_options};
 pub use resolved::{Environment, Given, Resolved, TreeRule, files_sought, resolve};
-pub use settings::{PrivateAddresses, Settings, WebSettings};
+pub use settings::{MetricsSettings, PrivateAddresses, Settings, WebSettings};
 pub use source::Source;

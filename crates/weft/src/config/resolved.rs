@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    FileError, Freshness, MountOptions, PrivateAddresses, Settings, Source, WebSettings, load_file, show_duration,
-    show_freshness,
+    FileError, Freshness, MetricsSettings, MountOptions, PrivateAddresses, Settings, Source, WebSettings, load_file,
+    show_duration, show_freshness,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -31,6 +31,8 @@ pub struct Resolved {
     pub threads: Option<usize>,
     /// The policy of trees without a rule.
     pub freshness: Freshness,
+    /// Where metrics are served over HTTP.
+    pub metrics: MetricsSettings,
     /// The settings of the web.
     pub web: WebSettings,
     /// Policies of trees; the longest path that fits decides, of equal ones the first.
@@ -152,6 +154,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         noexec: options.noexec,
         threads: settings.threads,
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
+        metrics: settings.metrics,
         web: settings.web,
         trees: settings.trees,
         files,
@@ -172,6 +175,7 @@ impl Resolved {
                 "freshness": show_freshness(self.freshness),
             },
             "cache": { "dir": self.cache_dir },
+            "metrics": { "listen": self.metrics.listen, "allow_remote": self.metrics.allow_remote },
             "web": {
                 "probe_names": web.probe_names,
                 "probe_names_extra": web.probe_names_extra,

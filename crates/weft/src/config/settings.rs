@@ -1,5 +1,6 @@
 //! What can be set, typed: nothing here is filled in, `None` means that nobody said.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub struct Settings {
     pub freshness: Option<Freshness>,
     /// `[cache] dir`: where the cache lies.
     pub cache_dir: Option<PathBuf>,
+    /// `[metrics]`.
+    pub metrics: MetricsSettings,
     /// `[web]`.
     pub web: WebSettings,
     /// `[[tree]]`, in the order of the file.
@@ -61,6 +64,15 @@ pub struct WebSettings {
     pub netrc: Option<PathBuf>,
     /// Whether logins go to this machine's loopback addresses in plain HTTP.
     pub insecure_credentials: Option<bool>,
+}
+
+/// The settings of metrics over HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// Where they are served; nowhere unless set.
+    pub listen: Option<SocketAddr>,
+    /// Whether that may be another address than a loopback one.
+    pub allow_remote: Option<bool>,
 }
 
 /// `[web] private_addresses`.
@@ -108,6 +120,8 @@ impl Settings {
             threads: self.threads.or(below.threads),
             freshness: self.freshness.or(below.freshness),
             cache_dir: self.cache_dir.or(below.cache_dir),
+            // The two keys belong together: one file's word on remote readers says nothing of another's address.
+            metrics: if self.metrics.listen.is_some() { self.metrics } else { below.metrics },
             web: self.web.over(below.web),
             trees: [self.trees, below.trees].concat(),
         }

@@ -4,6 +4,7 @@ mod certificate;
 mod liar;
 mod mount;
 mod process;
+mod running;
 mod server;
 mod tree;
 
@@ -11,6 +12,7 @@ pub use certificate::Certificate;
 pub use liar::{Asked, Liar, answer, page};
 pub use mount::{Mount, Setup, weft_program};
 pub use process::{Outcome, Program, find_program, is_root, run, without};
+pub use running::Running;
 pub use server::{Hit, Server, free_port};
 pub use tree::{big_tree, compare, folders_in, noise, odd_names, small_tree, write_aged};
 

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use super::Running;
+
 /// A program to run: it is ended when it takes longer than [`SECONDS_MAX`], so that a hanging mount fails one test
 /// and not the whole run.
 pub struct Program(Command);
@@ -56,6 +58,11 @@ impl Program {
         let Output { status, stdout, stderr } = self.0.output().expect("timeout(1) runs");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Outcome { code: status.code(), out: text(stdout), err: text(stderr) }
+    }
+
+    /// Starts it and leaves it running.
+    pub fn start(self) -> Running {
+        Running::of(self.0)
     }
 
     /// Runs it to its end, which must be a success; what it printed.

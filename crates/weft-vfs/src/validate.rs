@@ -1,0 +1,78 @@
+//! Asking about what is held, politely: for `weft watch --validate`.
+
+use std::sync::Arc;
+
+use weft_remote::{Caller, FileKind, Name, Version};
+use weft_store::NodeId;
+
+use crate::vfs::{Vfs, is_gone};
+use crate::{Result, VfsError};
+
+impl Vfs {
+    /// Asks the source once about every file held (or that told its version) and every listing known at and below a path that the caller may see.
+    /// Unlike `reload` it takes no trust away: where the source is silent all stays as it was.
+    ///
+    /// # Errors
+    /// When the store cannot be read. What the source says or does not say is learnt, not returned; a path that is not
+    /// known has nothing to ask about.
+    pub async fn validate(self: &Arc<Self>, path: &[Name], caller: Caller) -> Result<()> {
+        let mut waiting = match self.find(path) {
+            Err(VfsError::NotFound) => return Ok(()),
+            found => vec![found?],
+        };
+        while !waiting.is_empty() {
+            let some = waiting.split_off(waiting.len().saturating_sub(AT_ONCE));
+            let asked = some.iter().map(|node| self.validate_one(*node, caller));
+            for outcome in futures_util::future::join_all(asked).await {
+                outcome?;
+            }
+            for node in some {
+                if self.namespace.is_own_root(node) || self.is_directory(node) {
+                    waiting.extend(self.children(node)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_directory(&self, node: NodeId) -> bool {
+        self.inode(node).is_ok_and(|inode| inode.kind() == FileKind::Directory)
+    }
+
+    async fn validate_one(self: &Arc<Self>, node: NodeId, caller: Caller) -> Result<()> {
+        if self.namespace.is_own_root(node) {
+            return Ok(());
+        }
+        // A name may go while its neighbours are asked about.
+        let Ok(inode) = self.inode(node) else { return Ok(()) };
+        let call = self.call(caller);
+        if self.admit(&inode, &call).is_err() {
+            return Ok(());
+        }
+        let outcome = if inode.kind() == FileKind::Directory {
+            if self.store.listing(inode.id)?.is_none() {
+                return Ok(());
+            }
+            self.relist(&call, &inode).await
+        } else {
+            // A file that was found changed may not be held any more: it has told a version all the same.
+            let told = inode.record.read().version != Version::None;
+            if !told && self.store.object_record(inode.id)?.is_none() {
+                return Ok(());
+            }
+            let _gate = inode.gate.lock().await;
+            self.check(&call, &inode).await.map(drop)
+        };
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(error) if is_gone(&error) && inode.kind() != FileKind::Directory => self.learn_gone(&inode),
+            Err(error) => {
+                inode.note_error(&error);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Questions under way at one time.
+const AT_ONCE: usize = 4;

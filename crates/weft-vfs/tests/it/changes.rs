@@ -1,0 +1,151 @@
+//! What those who watch are told.
+
+use std::time::{Duration, SystemTime};
+
+use weft_remote::fake::{Fault, Operation, Order, Promise};
+use weft_remote::{Audience, Caller, RemoteError};
+use weft_vfs::{ChangeKind, Watched, Watching};
+
+use crate::bench::{Bench, USER, names};
+
+const OTHER: Caller = Caller { uid: 1001, gid: 1001, pid: 2 };
+
+/// What is told up to now: a marker change ends it, since what is told later comes later.
+async fn told(bench: &Bench, watching: &mut Watching) -> Vec<(ChangeKind, String, Option<u64>)> {
+    bench.fake.touch("marker");
+    let started = SystemTime::now();
+    bench.vfs.reload(&names("fake/marker"), false, USER).await.expect("a reload");
+    let mut told = Vec::new();
+    loop {
+        let line = tokio::time::timeout(Duration::from_secs(20), watching.next()).await.expect("the marker is told");
+        let Some(Watched::Change(change)) = line else { panic!("{line:?}") };
+        let path = change.path.iter().map(ToString::to_string).collect::<Vec<_>>().join("/");
+        if path == "fake/marker" {
+            assert!(change.at >= started && change.from != change.to, "{change:?}");
+            return told;
+        }
+        told.push((change.what, path, change.size));
+    }
+}
+
+async fn scene() -> (Bench, Watching) {
+    let bench = Bench::new();
+    bench.fake.file("marker", "m");
+    bench.fake.file("d/one", "1");
+    bench.fake.file("d/two", "22");
+    bench.cat("fake/marker").await.expect("content");
+    bench.cat("fake/d/one").await.expect("content");
+    let watching = bench.vfs.watch(names("fake"), USER);
+    (bench, watching)
+}
+
+/// Goal: each sort of change is told once, where it is found, and what is only learnt for the first time is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_change_is_told_once() {
+    let (bench, mut watching) = scene().await;
+    assert_eq!(bench.cat("fake/d/two").await.expect("content"), b"22");
+    assert_eq!(told(&bench, &mut watching).await, [], "what is learnt for the first time is no change");
+    bench.list("fake/d").await.expect("a listing");
+    assert_eq!(told(&bench, &mut watching).await, [(ChangeKind::Listed, "fake/d".to_owned(), None)]);
+
+    bench.vfs.validate(&names("fake/d"), USER).await.expect("validated");
+    assert_eq!(told(&bench, &mut watching).await, [], "nothing has changed");
+    bench.fake.set("d/one", "other");
+    bench.vfs.validate(&names("fake/d/one"), USER).await.expect("validated");
+    assert_eq!(told(&bench, &mut watching).await, [(ChangeKind::Changed, "fake/d/one".to_owned(), Some(5))]);
+
+    bench.fake.remove("d/two");
+    bench.fake.file("d/three", "333");
+    bench.vfs.validate(&names("fake"), USER).await.expect("validated");
+    let mut all = told(&bench, &mut watching).await;
+    all.sort_by(|a, b| a.1.cmp(&b.1));
+    let row = |what, path: &str, size| (what, path.to_owned(), size);
+    let wanted = [
+        row(ChangeKind::Listed, "fake/d", None),
+        row(ChangeKind::New, "fake/d/three", Some(3)),
+        row(ChangeKind::Gone, "fake/d/two", None),
+    ];
+    assert_eq!(all, wanted);
+
+    bench.fake.remove("d/one");
+    bench.vfs.validate(&names("fake/d/one"), USER).await.expect("validated");
+    assert_eq!(told(&bench, &mut watching).await, [row(ChangeKind::Gone, "fake/d/one", None)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_becomes_a_directory_is_told_so() {
+    let (bench, mut watching) = scene().await;
+    bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
+    bench.list("fake/d").await.expect("a listing");
+    told(&bench, &mut watching).await;
+    bench.fake.remove("d/one");
+    bench.fake.file("d/one/below", "x");
+    bench.vfs.validate(&names("fake"), USER).await.expect("validated");
+    let all = told(&bench, &mut watching).await;
+    assert!(all.contains(&(ChangeKind::MovedToDirectory, "fake/d/one".to_owned(), None)), "{all:?}");
+}
+
+/// Goal: a watch of a path tells that path alone, and no user learns of what another user's rights brought.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_tells_its_subtree_and_only_what_its_user_may_see() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.audience = Audience::Only { uid: USER.uid });
+    bench.fake.file("marker", "m");
+    bench.fake.file("d/one", "1");
+    bench.fake.file("e/one", "1");
+    for path in ["fake/marker", "fake/d/one", "fake/e/one"] {
+        bench.cat(path).await.expect("content");
+    }
+    let mut below = bench.vfs.watch(names("fake/e"), USER);
+    let mut own = bench.vfs.watch(Vec::new(), USER);
+    let mut of_other = bench.vfs.watch(Vec::new(), OTHER);
+    bench.fake.set("d/one", "other");
+    bench.fake.set("e/one", "other");
+    bench.vfs.validate(&[], OTHER).await.expect("validated");
+    assert_eq!(told(&bench, &mut own).await, [], "another user's questions leave these files alone");
+    bench.vfs.validate(&[], USER).await.expect("validated");
+    let mut all = told(&bench, &mut own).await;
+    all.sort_by(|a, b| a.1.cmp(&b.1));
+    assert_eq!(all.iter().map(|line| line.1.as_str()).collect::<Vec<_>>(), ["fake/d/one", "fake/e/one"]);
+    let Some(Watched::Change(change)) = below.next().await else { panic!("told") };
+    assert_eq!(change.path, names("fake/e/one"));
+    drop(bench);
+    assert!(below.next().await.is_none() && of_other.next().await.is_none(), "nothing more was told to either");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_lags_is_told_how_much_it_lost() {
+    let (bench, mut watching) = scene().await;
+    bench.list("fake/d").await.expect("a listing");
+    for number in 0..5000 {
+        bench.fake.file(format!("d/new{number}"), "x");
+    }
+    bench.vfs.validate(&names("fake/d"), USER).await.expect("validated");
+    let Some(Watched::Lost(lost)) = watching.next().await else { panic!("it lags") };
+    let mut rest = 0;
+    while let Ok(Some(Watched::Change(_))) = tokio::time::timeout(Duration::ZERO, watching.next()).await {
+        rest += 1;
+    }
+    assert_eq!(lost + rest, 5000 + 2, "all names, and two listings");
+}
+
+/// Goal: validating takes no trust away. A source that does not answer is asked about what is held, and what is held
+/// serves as before without another question.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn validating_a_silent_source_changes_nothing() {
+    let (bench, mut watching) = scene().await;
+    bench.list("fake/d").await.expect("a listing");
+    told(&bench, &mut watching).await;
+    let silent = || Fault::Error(RemoteError::Unreachable { detail: "x".to_owned() });
+    for operation in [Operation::Attributes, Operation::Entries] {
+        bench.fake.order(Order::of(silent()).on(operation).at("d"));
+        bench.fake.order(Order::of(silent()).on(operation).at("d/one"));
+    }
+    bench.vfs.validate(&names("fake/d"), USER).await.expect("validated as far as it goes");
+    bench.fake.reset_counts();
+    assert_eq!(bench.cat("fake/d/one").await.expect("held"), b"1");
+    bench.list("fake/d").await.expect("held");
+    assert_eq!(bench.fake.counts().calls(), 0);
+    bench.fake.heal();
+    assert_eq!(told(&bench, &mut watching).await, []);
+}

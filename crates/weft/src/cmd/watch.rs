@@ -1,0 +1,71 @@
+//! `weft watch`: changes as they are found.
+
+use std::path::Path;
+use std::time::Duration;
+
+use weft_control::{Change, Watched};
+
+use super::find;
+use crate::exit::Outcome;
+use crate::output::say;
+
+/// Prints what changes at and below a path, until interrupted or unmounted; has it asked about `every` so often.
+///
+/// # Errors
+/// When the path is in no mount; when the daemon goes without a word.
+pub fn run(path: &Path, every: Option<Duration>, json: bool) -> Outcome {
+    let located = find(path)?;
+    let watching = located.client.watch(&located.path.0, every)?;
+    // For people, and for scripts that must not change anything before: on standard error, which is not the stream.
+    eprintln!("weft: watching {}", path.display());
+    for line in watching {
+        match line? {
+            line if json => say!("{}", serde_json::to_string(&line).expect("plain data")),
+            Watched::Change(change) => say!("{}", words(&change)),
+            Watched::Lost { lost } => say!("too slow: {lost} changes of the mount are not told"),
+        }
+    }
+    eprintln!("weft: unmounted");
+    Ok(())
+}
+
+/// `10:40:37Z changed  web/example.org/a.txt  12 bytes  "1" -> "2"`.
+fn words(change: &Change) -> String {
+    let second = change.at as u64 % 86_400;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let mut line = format!("{hour:02}:{minute:02}:{second:02}Z {:<8} {}", change.change.words(), change.path);
+    if let Some(size) = change.size {
+        line.push_str(&format!("  {size} bytes"));
+    }
+    match (&change.from, &change.to) {
+        (None, None) => {}
+        (from, to) if from == to => {}
+        (from, to) => {
+            let shown = |version: &Option<String>| version.clone().unwrap_or_else(|| "unknown".to_owned());
+            line.push_str(&format!("  {} -> {}", shown(from), shown(to)));
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_control::{ChangeKind, PathBytes};
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_one_line() {
+        let change = Change {
+            at: 1_700_000_000.5,
+            path: PathBytes(b"web/a/b".to_vec()),
+            change: ChangeKind::Changed,
+            from: Some("\"1\"".to_owned()),
+            to: None,
+            size: Some(7),
+        };
+        assert_eq!(words(&change), "22:13:20Z changed  web/a/b  7 bytes  \"1\" -> unknown");
+        let gone = Change { change: ChangeKind::Gone, from: None, size: None, ..change };
+        assert_eq!(words(&gone), "22:13:20Z gone     web/a/b");
+    }
+}

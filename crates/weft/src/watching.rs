@@ -1,0 +1,84 @@
+//! The stream of `weft watch`: the file system's changes in the control socket's words.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use futures_util::StreamExt;
+use tokio::task::JoinSet;
+use weft_control::{Change, ChangeKind, Code, Lines, Refusal, Watched};
+use weft_remote::{Caller, Name, Version};
+use weft_vfs::Vfs;
+
+use crate::daemon::joined;
+
+/// The changes at and below a path as far as the caller may know of them. With `every` what is held there is asked
+/// about at that pace, first at once, until the stream is dropped.
+///
+/// # Errors
+/// `Invalid` for a pace faster than [`FASTEST`].
+pub fn watch(
+    vfs: &Arc<Vfs>,
+    path: Vec<Name>,
+    every: Option<Duration>,
+    caller: Caller,
+) -> Result<Lines<Watched>, Refusal> {
+    if every.is_some_and(|every| every < FASTEST) {
+        let sentence = format!("--validate takes at least {} s: servers are asked at that pace", FASTEST.as_secs());
+        return Err(Refusal::new(Code::Invalid, sentence));
+    }
+    let watching = vfs.watch(path.clone(), caller);
+    // Ends its task when it is dropped, which is with the stream.
+    let mut validating = JoinSet::new();
+    if let Some(every) = every {
+        let vfs = Arc::downgrade(vfs);
+        validating.spawn(async move {
+            // The file system may end; a watcher does not keep it.
+            while let Some(vfs) = vfs.upgrade() {
+                if let Err(error) = vfs.validate(&path, caller).await {
+                    tracing::warn!(%error, "what is watched could not be validated");
+                }
+                drop(vfs);
+                tokio::time::sleep(every).await;
+            }
+        });
+    }
+    let lines = futures_util::stream::unfold((watching, validating), |(mut watching, validating)| async {
+        let line = in_words(watching.next().await?);
+        Some((Ok(line), (watching, validating)))
+    });
+    Ok(lines.boxed())
+}
+
+fn in_words(watched: weft_vfs::Watched) -> Watched {
+    let change = match watched {
+        weft_vfs::Watched::Lost(lost) => return Watched::Lost { lost },
+        weft_vfs::Watched::Change(change) => change,
+    };
+    let at = change.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Watched::Change(Change {
+        at: at.as_millis() as f64 / 1000.0,
+        path: joined(&change.path),
+        change: match change.what {
+            weft_vfs::ChangeKind::Changed => ChangeKind::Changed,
+            weft_vfs::ChangeKind::Gone => ChangeKind::Gone,
+            weft_vfs::ChangeKind::New => ChangeKind::New,
+            weft_vfs::ChangeKind::MovedToDirectory => ChangeKind::MovedToDirectory,
+            weft_vfs::ChangeKind::Listed => ChangeKind::Listed,
+            weft_vfs::ChangeKind::Damaged => ChangeKind::Damaged,
+        },
+        from: version(&change.from),
+        to: version(&change.to),
+        size: change.size,
+    })
+}
+
+/// A version as text: the kind's token, `W/` before a weak one; bytes that are not printable ASCII are escaped.
+fn version(version: &Version) -> Option<String> {
+    let weak = matches!(version, Version::Weak(_));
+    let token = String::from_utf8_lossy(version.token()?).into_owned();
+    let shown = if token.chars().any(char::is_control) { token.escape_default().to_string() } else { token };
+    Some(if weak && !shown.starts_with("W/") { format!("W/{shown}") } else { shown })
+}
+
+/// Fastest pace of `--validate`.
+const FASTEST: Duration = Duration::from_secs(1);
