@@ -15,10 +15,11 @@ use weft_remote::{Audience, Call, Notes, RemoteError, Result};
 use crate::WebOptions;
 use crate::authority::Authority;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
-use crate::credentials::Pass;
 use crate::flow::Flow;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
+use crate::identity::Identity;
+use crate::pass::{HopLogin, Pass};
 use crate::target::{Target, place_of};
 
 /// Sends requests; knows every host.
@@ -116,10 +117,15 @@ impl Client {
         conditions: &[(HeaderName, HeaderValue)],
     ) -> std::result::Result<Reply, GetError> {
         let mut target = Target::of(place)?;
-        let mut pass = self.options.credentials.pass(&call.caller, &target.authority);
+        let builtin = self.options.builtin.contains_key(&target.authority.text());
+        let mut pass = match builtin {
+            true => None,
+            false => self.options.credentials.pass(&call.caller, &target.authority).await?,
+        };
         let mut redirects: Vec<String> = Vec::new();
         let mut slashed = false;
         let mut tries = 1;
+        let mut renewed = false;
         let mut asked = None;
         loop {
             let visited = redirects.is_empty();
@@ -139,6 +145,18 @@ impl Client {
                 body.drain().await;
                 self.wait_as_told(call, &url, status, &headers, &mut tries).await?;
                 continue;
+            }
+            if status == StatusCode::UNAUTHORIZED {
+                let denied = |why: String| RemoteError::Denied { detail: format!("{url}: {status}, and {why}") };
+                if let Some(pass) = pass.as_mut().filter(|_| !renewed)
+                    && pass.renew().await.map_err(denied)?
+                {
+                    renewed = true;
+                    body.drain().await;
+                    continue;
+                }
+            } else if let Some(pass) = &pass {
+                pass.worked();
             }
             let Some(next) = redirect_target(&url, status, &headers) else {
                 let audience = pass.as_ref().map_or(Audience::Everyone, Pass::audience);
@@ -193,24 +211,26 @@ impl Client {
         &self,
         target: &Target,
         conditions: &[(HeaderName, HeaderValue)],
-        pass: Option<&mut Pass>,
+        mut pass: Option<&mut Pass>,
         visited: bool,
     ) -> std::result::Result<Hop, GetError> {
         let host = self.host(&target.authority);
         if let Some(error) = host.is_down() {
             return Err(error.into());
         }
-        let scheme = match self.scheme(&host, target.scheme).await {
+        let identity = pass.as_ref().and_then(|pass| pass.identity_for(&target.authority)).cloned();
+        let scheme = match self.scheme(&host, target.scheme, identity).await {
             Ok(scheme) => scheme,
             Err(error) => return Err(self.connect_failed(&host, target, error)),
         };
         let url = target.url(scheme);
-        let login = pass.and_then(|pass| pass.header_for(&target.authority, scheme));
-        let login = login.map(|value| (header::AUTHORIZATION, value));
+        let login = pass.as_mut().map(|pass| pass.for_hop(&target.authority, scheme, &target.path_and_query));
+        let HopLogin { headers: login, identity } = login.unwrap_or_default();
         let headers: Vec<_> = conditions.iter().cloned().chain(login).collect();
+        let pool = host.pool(scheme, identity.as_deref());
         let mut fresh = false;
         loop {
-            let mut lent = match host.pool(scheme).lend(fresh, self.connect(&host, scheme, false)).await {
+            let mut lent = match pool.lend(fresh, self.connect(&host, scheme, false, identity.clone())).await {
                 Ok(lent) => lent,
                 Err(error) => return Err(self.connect_failed(&host, target, error)),
             };
@@ -252,7 +272,12 @@ impl Client {
     }
 
     /// The scheme to use: as remembered; as a redirect says, unless https was seen; else found out.
-    async fn scheme(&self, host: &Arc<Host>, asked: Option<Scheme>) -> Connecting<Scheme> {
+    async fn scheme(
+        &self,
+        host: &Arc<Host>,
+        asked: Option<Scheme>,
+        identity: Option<Arc<Identity>>,
+    ) -> Connecting<Scheme> {
         match (asked, host.memory()) {
             (Some(Scheme::Https), _) => return Ok(Scheme::Https),
             (Some(Scheme::Http), Some(memory)) if memory.https_seen => return Ok(Scheme::Https),
@@ -263,16 +288,17 @@ impl Client {
         let _deciding = host.deciding.lock().await;
         match host.memory() {
             Some(memory) => Ok(memory.scheme),
-            None => self.decide(host).await,
+            None => self.decide(host, identity).await,
         }
     }
 
     /// https where anything speaks TLS, else http.
-    async fn decide(&self, host: &Arc<Host>) -> Connecting<Scheme> {
-        let error = match self.connect(host, Scheme::Https, host.authority.port.is_some()).await {
+    async fn decide(&self, host: &Arc<Host>, identity: Option<Arc<Identity>>) -> Connecting<Scheme> {
+        let probing = host.authority.port.is_some();
+        let error = match self.connect(host, Scheme::Https, probing, identity.clone()).await {
             Ok(connected) => {
                 host.learn(Scheme::Https, "it speaks TLS");
-                host.https.add(connected).await?;
+                host.pool(Scheme::Https, identity.as_deref()).add(connected).await?;
                 return Ok(Scheme::Https);
             }
             Err(error) => error,
@@ -287,23 +313,29 @@ impl Client {
             ConnectError::TimedOut(why) if why.contains("TLS") => format!("its port does not speak TLS ({why})"),
             _ => return Err(error),
         };
-        match self.connect(host, Scheme::Http, false).await {
+        match self.connect(host, Scheme::Http, false, None).await {
             Ok(connected) => {
                 host.learn(Scheme::Http, &why);
-                host.http.add(connected).await?;
+                host.pool(Scheme::Http, None).add(connected).await?;
                 Ok(Scheme::Http)
             }
             Err(_) => Err(error),
         }
     }
 
-    async fn connect(&self, host: &Host, scheme: Scheme, probing: bool) -> Connecting<Connected> {
+    async fn connect(
+        &self,
+        host: &Host,
+        scheme: Scheme,
+        probing: bool,
+        identity: Option<Arc<Identity>>,
+    ) -> Connecting<Connected> {
         if let Some(connector) = &host.builtin {
             return Ok(Connected { wire: Box::new(connector.connect()), http2: false });
         }
         let port = host.port(scheme);
         match scheme {
-            Scheme::Https => self.dialer.tls(&host.authority, port, probing).await,
+            Scheme::Https => self.dialer.tls(&host.authority, port, probing, identity).await,
             Scheme::Http => self.dialer.plain(&host.authority, port).await,
         }
     }
@@ -413,11 +445,31 @@ fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
         source = inner.source();
     }
     let detail = format!("{url}: {why}");
+    if refused_in_tls(error) {
+        return RemoteError::Denied { detail };
+    }
     if error.is_parse() || error.is_parse_too_large() {
         RemoteError::Damaged { detail }
     } else {
         RemoteError::Unreachable { detail }
     }
+}
+
+/// Whether the other side ended TLS by refusing us, which under TLS 1.3 comes after its handshake: a certificate is
+/// missing or is not accepted.
+fn refused_in_tls(error: &hyper::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let io = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if io
+            .and_then(|io| io.downcast_ref::<rustls::Error>())
+            .is_some_and(|tls| matches!(tls, rustls::Error::AlertReceived(_)))
+        {
+            return true;
+        }
+        source = inner.source();
+    }
+    false
 }
 
 /// Hosts remembered in memory.

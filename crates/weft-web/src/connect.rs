@@ -16,6 +16,7 @@ use weft_remote::{RemoteError, Result};
 
 use crate::AddressPolicy;
 use crate::authority::Authority;
+use crate::identity::Identity;
 
 /// Any stream that HTTP can be spoken over.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -78,7 +79,8 @@ pub(crate) struct Dialer {
     lookups: Arc<Semaphore>,
 }
 
-struct TlsConfigs {
+/// How TLS is begun.
+pub(crate) struct TlsConfigs {
     usual: Arc<ClientConfig>,
     /// For ports that may speak plain HTTP; see [`LINE_BREAK_PROTOCOL`].
     probing: Arc<ClientConfig>,
@@ -114,14 +116,21 @@ impl Dialer {
         Ok(Connected { wire: Box::new(stream), http2: false })
     }
 
-    /// Connects in TLS. `probing` says that the port may as well speak plain HTTP.
-    pub async fn tls(self: &Arc<Self>, host: &Authority, port: u16, probing: bool) -> Connecting<Connected> {
+    /// Connects in TLS. `probing` says that the port may as well speak plain HTTP; `identity` is who we are.
+    pub async fn tls(
+        self: &Arc<Self>,
+        host: &Authority,
+        port: u16,
+        probing: bool,
+        identity: Option<Arc<Identity>>,
+    ) -> Connecting<Connected> {
         let name = ServerName::try_from(host.bare_host().to_owned())
             .map_err(|e| ConnectError::Tls(format!("{}: {e}", host.host)))?;
         let stream = self.tcp(host, port).await?;
         let dialer = self.clone();
         let config = tokio::task::spawn_blocking(move || {
-            let configs = dialer.tls.get_or_init(|| TlsConfigs::load(&dialer.extra_roots));
+            let load = || TlsConfigs::load(&dialer.extra_roots, identity.as_deref());
+            let configs = identity.as_ref().map_or(&dialer.tls, |identity| &identity.configs).get_or_init(load);
             if probing { configs.probing.clone() } else { configs.usual.clone() }
         })
         .await
@@ -192,7 +201,7 @@ impl Dialer {
 }
 
 impl TlsConfigs {
-    fn load(extra: &[CertificateDer<'static>]) -> TlsConfigs {
+    fn load(extra: &[CertificateDer<'static>], identity: Option<&Identity>) -> TlsConfigs {
         let mut roots = RootCertStore::empty();
         let system = rustls_native_certs::load_native_certs();
         for problem in &system.errors {
@@ -201,11 +210,14 @@ impl TlsConfigs {
         roots.add_parsable_certificates(system.certs);
         roots.add_parsable_certificates(extra.iter().cloned());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the ring provider has the default versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            Some(identity) => config.with_client_cert_resolver(identity.resolver.clone()),
+            None => config.with_no_client_auth(),
+        };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut probing = config.clone();
         probing.alpn_protocols.push(LINE_BREAK_PROTOCOL.to_vec());

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_remote::{Notes, RemoteError};
 
 use crate::authority::Authority;
+use crate::identity::Identity;
 use crate::options::Connector;
 use crate::pool::Pool;
 
@@ -42,8 +43,12 @@ pub(crate) struct Host {
     pub authority: Authority,
     /// Set for hosts that live inside this process.
     pub builtin: Option<Connector>,
-    pub https: Arc<Pool>,
-    pub http: Arc<Pool>,
+    https: Arc<Pool>,
+    http: Arc<Pool>,
+    /// Connections under https that a user's certificate made, by its number: never lent for anything else. The one
+    /// used last is at the end.
+    identified: Mutex<Vec<(u64, Arc<Pool>)>>,
+    connections_max: usize,
     /// Held while the first connection finds out which scheme the host speaks.
     pub deciding: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -88,14 +93,35 @@ impl Host {
             state.memory = Some(Memory { scheme: Scheme::Http, https_seen: false, why });
         }
         let (https, http) = (pool(), pool());
-        Host { authority, builtin, https, http, deciding: tokio::sync::Mutex::new(()), state: Mutex::new(state) }
+        Host {
+            authority,
+            builtin,
+            https,
+            http,
+            identified: Mutex::default(),
+            connections_max,
+            deciding: tokio::sync::Mutex::new(()),
+            state: Mutex::new(state),
+        }
     }
 
-    pub fn pool(&self, scheme: Scheme) -> &Arc<Pool> {
-        match scheme {
-            Scheme::Https => &self.https,
-            Scheme::Http => &self.http,
+    /// The connections for requests under this scheme by this identity.
+    pub fn pool(&self, scheme: Scheme, identity: Option<&Identity>) -> Arc<Pool> {
+        let number = match (scheme, identity) {
+            (Scheme::Http, _) => return self.http.clone(),
+            (Scheme::Https, None) => return self.https.clone(),
+            (Scheme::Https, Some(identity)) => identity.number,
+        };
+        let mut identified = self.identified.lock();
+        let pool = match identified.iter().position(|(known, _)| *known == number) {
+            Some(at) => identified.remove(at).1,
+            None => Arc::new(Pool::new(self.connections_max)),
+        };
+        if identified.len() >= IDENTITIES_MAX {
+            identified.remove(0);
         }
+        identified.push((number, pool.clone()));
+        pool
     }
 
     pub fn port(&self, scheme: Scheme) -> u16 {
@@ -190,6 +216,9 @@ impl Host {
         facts
     }
 }
+
+/// Certificates of users whose connections to one host are kept.
+const IDENTITIES_MAX: usize = 32;
 
 /// Where a host is noted.
 pub(crate) fn note_key(authority: &str) -> Vec<u8> {

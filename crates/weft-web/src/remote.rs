@@ -281,7 +281,8 @@ impl Remote for Web {
         let mut facts = vec![("url".to_owned(), url)];
         facts.extend(host.about());
         if host.builtin.is_none() {
-            facts.extend(self.options().credentials.about(&authority).map(|how| ("login".to_owned(), how)));
+            let logins = self.options().credentials.about(&authority);
+            facts.extend(logins.into_iter().map(|how| ("login".to_owned(), how)));
             facts.push(("addresses".to_owned(), self.options().addresses.about(&authority)));
         }
         facts
