@@ -12,10 +12,11 @@ use weft_fuse::Bridge;
 use weft_remote::{Name, Remote};
 use weft_store::{Store, StoreError, StoreOptions};
 use weft_vfs::{Binding, Notices, Policies, Vfs, VfsOptions};
-use weft_web::{AddressPolicy, Connector, Credentials, HostPattern, Web, WebOptions};
+use weft_web::{AddressPolicy, Connector, HostPattern, Web, WebOptions};
 
 use crate::config::{PrivateAddresses, Resolved, Source, WebSettings};
 use crate::daemon::MountDaemon;
+use crate::logins;
 use crate::ready::Ready;
 use crate::site::{self, Site};
 
@@ -115,22 +116,9 @@ fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow:
         extra_ca: settings.ca_file.clone(),
         user_agent: settings.user_agent.clone().unwrap_or(default.user_agent),
         addresses: address_policy(settings, resolved.allow_other)?,
-        credentials: credentials(settings),
+        credentials: logins::credentials(settings)?,
         builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
         ..default
-    })
-}
-
-/// The logins of the user whose daemon this is. A file that cannot be used keeps nothing from being mounted.
-fn credentials(settings: &WebSettings) -> Credentials {
-    let Some(path) = settings.netrc.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
-        return Credentials::default();
-    };
-    let uid = rustix::process::geteuid().as_raw();
-    let insecure = settings.insecure_credentials.unwrap_or(false);
-    Credentials::from_netrc(path, uid, insecure).unwrap_or_else(|why| {
-        tracing::warn!("logins: {why}");
-        Credentials::default()
     })
 }
 

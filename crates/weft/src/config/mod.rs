@@ -6,6 +6,7 @@
 mod duration;
 mod file;
 mod freshness;
+mod login;
 mod nearest;
 mod options;
 mod resolved;
@@ -15,6 +16,7 @@ mod source;
 pub use duration::{parse_duration, show_duration};
 pub use file::{FileError, load_file};
 pub use freshness::{Freshness, parse_freshness, show_freshness};
+pub use login::{LoginBy, LoginTable};
 pub use nearest::nearest;
 pub use options::{MountOptions, parse_options};
 pub use resolved::{Environment, Given, Resolved, TreeRule, files_sought, resolve};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    FileError, Freshness, MountOptions, PrivateAddresses, Settings, Source, WebSettings, load_file, show_duration,
-    show_freshness,
+    FileError, Freshness, LoginTable, MountOptions, PrivateAddresses, Settings, Source, WebSettings, load_file,
+    show_duration, show_freshness,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -190,6 +190,8 @@ impl Resolved {
                 "deny_hosts": web.deny_hosts,
                 "netrc": web.netrc,
                 "insecure_credentials": web.insecure_credentials,
+                "netrc_of_users": web.netrc_of_users,
+                "login": web.logins.iter().map(LoginTable::to_json).collect::<Vec<_>>(),
             },
             "tree": self.trees.iter().map(|rule| json!({
                 "path": rule.path,
