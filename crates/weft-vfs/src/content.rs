@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Along, Answer, Audience, Call, Checked, Fetched, FileKind, Found, Lease, Span, Version};
+use weft_remote::{Along, Answer, Call, Checked, Fetched, FileKind, Found, Lease, Span, Version};
 use weft_store::{NodeId, Object};
 
 use crate::arrival::{Arrival, Delivery, State};
@@ -53,12 +53,12 @@ impl Vfs {
     /// What is held and may be used without asking.
     fn trusted_content(&self, call: &Call, inode: &Arc<Inode>) -> Result<Option<Arc<Object>>> {
         let Some(current) = self.held_content(inode)? else { return Ok(None) };
-        if !inode.record.read().audience.includes(&call.caller) {
-            return Err(VfsError::Denied);
+        if !self.admits(inode, call) {
+            return Ok(None);
         }
         // The record may be newer than the content: a list that anyone may see tells of a file that one user's rights
         // brought here. Whether this caller may have it, the source says.
-        if !current.object.audience().includes(&call.caller) {
+        if !inode.shows(current.object.audience(), current.object.version(), &call.caller) {
             return Ok(None);
         }
         let trusted = inode.freshness.holds(&current.lease, current.checked, SystemTime::now());
@@ -102,9 +102,22 @@ impl Vfs {
         let known = held.unwrap_or(if inode.is_settled() { record.version.clone() } else { Version::None });
         let remote = self.remote_of(inode)?.clone();
         let answer = self.ask(call, remote.attributes(call, &record.file, &known)).await?;
+        self.learn_check(call, inode, &known, answer)
+    }
+
+    /// Learns what the remote said of a file that was asked about as `known`.
+    pub(crate) fn learn_check(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        known: &Version,
+        answer: Answer<Checked>,
+    ) -> Result<Check> {
+        let record = inode.record();
         let told = Told::by(&answer);
         match answer.value {
             Checked::Unchanged => {
+                inode.grant(known.clone(), &told);
                 self.learn_unchanged(inode, &told)?;
                 Ok(Check::Unchanged)
             }
@@ -119,6 +132,7 @@ impl Vfs {
                 self.learn_attributes(inode, found.entry.attributes, &told)?;
                 let same = known.still_holds(&told.version) && self.held_content(inode)?.is_some();
                 if same {
+                    inode.grant(known.clone(), &told);
                     self.learn_unchanged(inode, &told)?;
                     return Ok(Check::Unchanged);
                 }
@@ -263,14 +277,6 @@ impl Vfs {
             }
         }
         Err(VfsError::TimedOut)
-    }
-
-    /// Who may see what an inode holds.
-    pub(crate) fn admit(&self, inode: &Inode, call: &Call) -> Result<()> {
-        match inode.record.read().audience {
-            Audience::Everyone => Ok(()),
-            only => only.includes(&call.caller).then_some(()).ok_or(VfsError::Denied),
-        }
     }
 }
 

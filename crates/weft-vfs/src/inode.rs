@@ -9,6 +9,7 @@ use weft_remote::{FileKind, Lease};
 use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::VfsError;
+use crate::admit::Grants;
 use crate::arrival::Arrival;
 use crate::freshness::Freshness;
 
@@ -43,6 +44,8 @@ pub(crate) struct Content {
     pub(crate) untold: bool,
     /// Whether ranges came that the object's record does not have yet.
     pub(crate) unrecorded: bool,
+    /// Who else may have what is held.
+    pub(crate) grants: Grants,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<(SystemTime, String)>,
 }

@@ -45,6 +45,19 @@ impl MountDaemon {
         let _ = tokio::time::timeout(SETTLE_PATIENCE, flush).await;
     }
 
+    /// Whether a user sees here only what everyone may see: neither root, who may read the cache, nor its owner.
+    fn is_stranger(&self, uid: u32) -> bool {
+        uid != 0 && uid != rustix::process::geteuid().as_raw()
+    }
+
+    /// Refuses to tell a stranger of what another user's rights brought here.
+    fn check_known(&self, path: &[u8], names: &[Name], uid: u32) -> Result<(), Refusal> {
+        match self.is_stranger(uid) && !self.vfs.may_know(names, uid) {
+            true => Err(refusal(path, &VfsError::Denied)),
+            false => Ok(()),
+        }
+    }
+
     fn figures(&self) -> Figures {
         let figures = self.vfs.figures();
         let usage = self.vfs.store().usage();
@@ -102,8 +115,13 @@ impl Daemon for MountDaemon {
         })
     }
 
-    async fn names(&self, path: &[u8], _uid: u32) -> Result<Vec<NameInfo>, Refusal> {
-        let infos = self.vfs.names(&names_of(path)?).map_err(|error| refusal(path, &error))?;
+    async fn names(&self, path: &[u8], uid: u32) -> Result<Vec<NameInfo>, Refusal> {
+        let above = names_of(path)?;
+        self.check_known(path, &above, uid)?;
+        let mut infos = self.vfs.names(&above).map_err(|error| refusal(path, &error))?;
+        if self.is_stranger(uid) {
+            infos.retain(|info| self.vfs.may_know(&[above.as_slice(), std::slice::from_ref(&info.name)].concat(), uid));
+        }
         self.settle().await;
         Ok(infos.into_iter().map(name_info).collect())
     }
@@ -133,8 +151,9 @@ impl Daemon for MountDaemon {
         Ok(Reloaded { checked: done.checked, changed: done.changed + done.gone, failed: done.failed })
     }
 
-    async fn why(&self, path: &[u8], _uid: u32) -> Result<Why, Refusal> {
+    async fn why(&self, path: &[u8], uid: u32) -> Result<Why, Refusal> {
         let names = names_of(path)?;
+        self.check_known(path, &names, uid)?;
         let why = self.vfs.why(&names).map_err(|error| {
             let mut refusal = refusal(path, &error);
             if let (Code::NotFound, Some(error)) = (refusal.code, self.vfs.last_error_above(&names)) {

@@ -173,6 +173,7 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
     let privileged = rustix::process::geteuid().is_root();
     Ok(VfsOptions {
         passthrough_bytes_min: if privileged { default.passthrough_bytes_min } else { u64::MAX },
+        shared: resolved.allow_other,
         deadline: resolved.deadline,
         policies: Policies::new(resolved.freshness, rules),
         uid: rustix::process::geteuid().as_raw(),
