@@ -117,6 +117,9 @@ impl Vfs {
 
     /// Asks the source as this caller. The gate is held.
     async fn confirm(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        if inode.kind() == FileKind::Directory {
+            return self.confirm_directory(call, inode).await;
+        }
         count(&self.figures.checks_remote);
         let record = inode.record();
         let held = self.held_content(inode)?;
@@ -138,9 +141,7 @@ impl Vfs {
             inode.grant(known, &told);
             return if told.audience == Audience::Everyone { self.open_to_everyone(inode) } else { Ok(()) };
         }
-        // That a directory is there is no content; its list has an audience of its own.
-        let given_up = !inode.freshness.holds(&lease, learnt, SystemTime::now());
-        if inode.kind() == FileKind::Directory || given_up {
+        if !inode.freshness.holds(&lease, learnt, SystemTime::now()) {
             return match self.learn_check(call, inode, &known, answer)? {
                 Check::Elsewhere(_) => Err(VfsError::Stale),
                 Check::Unchanged | Check::Changed => Ok(()),
@@ -148,6 +149,28 @@ impl Vfs {
         }
         self.troubles.tell(self.path_text(inode.id), ANOTHER_VERSION.to_string());
         Err(VfsError::Denied)
+    }
+
+    /// The same of a directory: the caller may pass if the source shows the caller its name. What it tells of it to the
+    /// caller is no secret of anybody else's, so it is what is known from then on; the directory's list has an audience
+    /// of its own.
+    async fn confirm_directory(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        count(&self.figures.lookups_remote);
+        let record = inode.record();
+        let parent = self.inode(record.parent)?.record().file;
+        let remote = self.remote_of(inode)?.clone();
+        let answer = self.ask(call, remote.lookup(call, &parent, &record.name)).await?;
+        let told = Told::by(&answer);
+        if !told.audience.includes(&call.caller) {
+            return Err(VfsError::Denied);
+        }
+        let found = answer.value.filter(|found| found.entry.id == record.file).ok_or(VfsError::NotFound)?;
+        if told.audience != Audience::Everyone && record.version.still_holds(&told.version) {
+            inode.grant(record.version, &told);
+            return Ok(());
+        }
+        self.learn_attributes(inode, found.entry.attributes, &told)?;
+        self.take_along(call, inode.id, record.binding, found)
     }
 
     fn open_to_everyone(&self, inode: &Inode) -> Result<()> {

@@ -32,6 +32,9 @@ pub struct Credentials {
 /// Finds a user's home folder; may block.
 pub type HomeOf = Arc<dyn Fn(u32) -> Option<PathBuf> + Send + Sync>;
 
+/// A netrc file, read again from time to time.
+type NetrcFile = Arc<OwnFiles<Vec<netrc::Login>>>;
+
 struct Rule {
     login: Login,
     source: Source,
@@ -43,7 +46,7 @@ enum Source {
     Token(Arc<OwnFiles<HeaderValue>>),
     Certificate(Arc<OwnFiles<Identity>>),
     Cookies(Arc<OwnFiles<Jar>>),
-    Netrc(Arc<OwnFiles<Vec<netrc::Login>>>),
+    Netrc(NetrcFile),
 }
 
 /// The netrc files in the homes of all users.
@@ -51,7 +54,7 @@ enum Source {
 struct Users {
     home_of: HomeOf,
     /// Held for one look or one change.
-    files: Arc<Mutex<HashMap<u32, Arc<OwnFiles<Vec<netrc::Login>>>>>>,
+    files: Arc<Mutex<HashMap<u32, NetrcFile>>>,
 }
 
 /// Never shows what is in it: options are written to logs.
@@ -160,7 +163,7 @@ impl Rule {
             Source::Token(file) if free => {
                 pass.authorization = Some(Authorization::Written(file.get().await?, file.clone()));
             }
-            Source::Netrc(file) if free => pass.authorization = basic_of(&*file.get().await?, host),
+            Source::Netrc(file) if free => pass.authorization = basic_of(&file.get().await?, host),
             Source::Cookies(file) if pass.cookies.is_none() => pass.cookies = Some(file.get().await?),
             Source::Certificate(files) if pass.identity.is_none() => pass.identity = Some(files.get().await?),
             Source::Command(_) | Source::Token(_) | Source::Netrc(_) | Source::Cookies(_) | Source::Certificate(_) => {}
@@ -199,11 +202,11 @@ impl Users {
         }
     }
 
-    fn file(&self, uid: u32) -> Option<Arc<OwnFiles<Vec<netrc::Login>>>> {
+    fn file(&self, uid: u32) -> Option<NetrcFile> {
         self.files.lock().get(&uid).cloned()
     }
 
-    fn add(&self, uid: u32, home: &Path) -> Arc<OwnFiles<Vec<netrc::Login>>> {
+    fn add(&self, uid: u32, home: &Path) -> NetrcFile {
         let mut files = self.files.lock();
         if files.len() >= USERS_MAX {
             files.clear();

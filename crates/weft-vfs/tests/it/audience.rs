@@ -216,7 +216,7 @@ async fn another_login_that_gets_the_same_version_is_granted_it() {
     house.source.fake.reset_counts();
     assert_eq!(house.cat(BOB).await.expect("his as well"), b"hello");
     let asked = house.source.fake.counts();
-    assert_eq!((asked.fetch, asked.lookup), (0, 0), "the content is held: {asked:?}");
+    assert_eq!((asked.fetch, asked.attributes), (0, 1), "the content is held: {asked:?}");
     // The grant lasts as long as the source's word, and Alice is not asked about again.
     assert_eq!(house.cat(BOB).await.expect("granted"), b"hello");
     assert_eq!(house.cat(ALICE).await.expect("hers"), b"hello");
