@@ -20,6 +20,8 @@ use crate::host::{Host, Scheme};
 use crate::id::Place;
 use crate::identity::Identity;
 use crate::pass::{HopLogin, Pass};
+use crate::pool::Lent;
+use crate::proxy::Proxy;
 use crate::target::{Target, place_of};
 
 /// Sends requests; knows every host.
@@ -84,8 +86,7 @@ impl From<GetError> for RemoteError {
 
 impl Client {
     pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Client> {
-        let dialer =
-            Arc::new(Dialer::new(options.connect_timeout, options.addresses.clone(), options.extra_ca.as_deref())?);
+        let dialer = Arc::new(Dialer::new(&options)?);
         Ok(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()) })
     }
 
@@ -234,7 +235,7 @@ impl Client {
                 Ok(lent) => lent,
                 Err(error) => return Err(self.connect_failed(&host, target, error)),
             };
-            let request = self.request(&target.authority, scheme, &target.path_and_query, &headers, lent.is_http2())?;
+            let request = self.request(target, scheme, &headers, &lent)?;
             match lent.send(request).await {
                 Ok(response) => {
                     if scheme == Scheme::Https {
@@ -331,30 +332,34 @@ impl Client {
         identity: Option<Arc<Identity>>,
     ) -> Connecting<Connected> {
         if let Some(connector) = &host.builtin {
-            return Ok(Connected { wire: Box::new(connector.connect()), http2: false });
+            return Ok(Connected { wire: Box::new(connector.connect()), http2: false, proxy: None, via: None });
         }
         let port = host.port(scheme);
-        match scheme {
-            Scheme::Https => self.dialer.tls(&host.authority, port, probing, identity).await,
-            Scheme::Http => self.dialer.plain(&host.authority, port).await,
-        }
+        let connected = match scheme {
+            Scheme::Https => self.dialer.tls(&host.authority, port, probing, identity).await?,
+            Scheme::Http => self.dialer.plain(&host.authority, port).await?,
+        };
+        host.came_by(connected.via.clone());
+        Ok(connected)
     }
 
     fn request(
         &self,
-        authority: &Authority,
+        target: &Target,
         scheme: Scheme,
-        path_and_query: &str,
         headers: &[(HeaderName, HeaderValue)],
-        http2: bool,
+        lent: &Lent,
     ) -> Result<Request<Empty<Bytes>>> {
-        let authority = authority.text();
+        let url = target.url(scheme);
         let mut request = Request::builder().method(Method::GET);
-        request = if http2 {
-            request.uri(format!("{}://{authority}{path_and_query}", scheme.as_str()))
-        } else {
-            request.uri(path_and_query).header(header::HOST, &authority)
+        request = match (lent.is_http2(), lent.proxy()) {
+            (true, _) => request.uri(&url),
+            (false, Some(_)) => request.uri(&url).header(header::HOST, target.authority.text()),
+            (false, None) => request.uri(&target.path_and_query).header(header::HOST, target.authority.text()),
         };
+        if let Some(login) = lent.proxy().and_then(Proxy::authorization) {
+            request = request.header(header::PROXY_AUTHORIZATION, login);
+        }
         request = request
             .header(header::USER_AGENT, &self.options.user_agent)
             .header(header::ACCEPT, "*/*")
@@ -362,9 +367,9 @@ impl Client {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        request.body(Empty::new()).map_err(|e| RemoteError::Failed {
-            detail: format!("{}://{authority}{path_and_query}: no such request can be made: {e}", scheme.as_str()),
-        })
+        request
+            .body(Empty::new())
+            .map_err(|e| RemoteError::Failed { detail: format!("{url}: no such request can be made: {e}") })
     }
 }
 

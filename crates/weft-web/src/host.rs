@@ -65,6 +65,8 @@ struct State {
     down: Option<(Instant, RemoteError)>,
     /// A 206 was seen.
     ranges: bool,
+    /// The proxy that the last connection went through.
+    via: Option<String>,
 }
 
 /// What is noted of a host, as JSON under `host/<authority>`.
@@ -189,6 +191,11 @@ impl Host {
         }
     }
 
+    /// A connection was made, through a proxy or not.
+    pub fn came_by(&self, via: Option<String>) {
+        self.state.lock().via = via;
+    }
+
     pub fn saw_ranges(&self) {
         self.state.lock().ranges = true;
     }
@@ -210,6 +217,9 @@ impl Host {
         }
         let time = |at: SystemTime| httpdate::fmt_http_date(at);
         facts.push(("last contact".to_owned(), state.last_contact.map_or("none by this process".to_owned(), time)));
+        if let Some(via) = &state.via {
+            facts.push(("served through".to_owned(), via.clone()));
+        }
         if let Some((at, error)) = &state.last_error {
             facts.push(("last error of the host".to_owned(), format!("{}: {error}", time(*at))));
         }

@@ -27,9 +27,11 @@ mod own_file;
 mod pass;
 mod pattern;
 mod pool;
+mod proxy;
 mod remote;
 mod tap;
 mod target;
+mod tunnel;
 mod validator;
 
 pub use address::{AddressPolicy, PrivateAddresses};
@@ -38,4 +40,5 @@ pub use credentials::{Credentials, HomeOf};
 pub use login::{Login, LoginHost, LoginMeans};
 pub use options::{Connector, WebOptions};
 pub use pattern::{HostPattern, Network};
+pub use proxy::{NoProxy, Proxies, Proxy, ProxyRule, UsualProxies, Via};
 pub use remote::Web;

@@ -283,6 +283,8 @@ impl Remote for Web {
         if host.builtin.is_none() {
             let logins = self.options().credentials.about(&authority);
             facts.extend(logins.into_iter().map(|how| ("login".to_owned(), how)));
+            let proxies = self.options().proxies.about(&authority, scheme);
+            facts.extend(proxies.map(|ways| ("proxies".to_owned(), ways)));
             facts.push(("addresses".to_owned(), self.options().addresses.about(&authority)));
         }
         facts

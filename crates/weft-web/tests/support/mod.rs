@@ -120,7 +120,7 @@ impl Server {
                 let service = service_fn(move |request: Request<Incoming>| {
                     let mut seen = Seen {
                         method: request.method().clone(),
-                        path: request.uri().path_and_query().unwrap().to_string(),
+                        path: request.uri().path_and_query().map_or(String::new(), ToString::to_string),
                         headers: request.headers().clone(),
                         version: request.version(),
                     };
