@@ -12,9 +12,9 @@ use weft_fuse::Bridge;
 use weft_remote::{Name, Remote};
 use weft_store::{Store, StoreError, StoreOptions};
 use weft_vfs::{Binding, Notices, Policies, Vfs, VfsOptions};
-use weft_web::{AddressPolicy, Connector, HostPattern, Web, WebOptions};
+use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, WebOptions};
 
-use crate::config::{PrivateAddresses, Resolved, Source, WebSettings};
+use crate::config::{PrivateAddresses, ProxyTable, Resolved, Source, WebSettings, patterns};
 use crate::daemon::MountDaemon;
 use crate::logins;
 use crate::ready::Ready;
@@ -116,10 +116,18 @@ fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow:
         extra_ca: settings.ca_file.clone(),
         user_agent: settings.user_agent.clone().unwrap_or(default.user_agent),
         addresses: address_policy(settings, resolved.allow_other)?,
+        proxies: proxies(settings, resolved.usual_proxies.clone())?,
         credentials: logins::credentials(settings)?,
         builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
         ..default
     })
+}
+
+/// The configuration's proxies, and for all other hosts those of the environment.
+fn proxies(settings: &WebSettings, usual: UsualProxies) -> anyhow::Result<Proxies> {
+    let rule = |table: &ProxyTable| Ok(ProxyRule { hosts: patterns(&table.hosts)?, via: table.via.clone() });
+    let rules = settings.proxies.iter().map(rule).collect::<anyhow::Result<_>>()?;
+    Ok(Proxies { rules, usual })
 }
 
 /// Whoever may use a mount reaches what its daemon reaches. So a mount that others may use leads to public addresses
@@ -134,10 +142,8 @@ fn address_policy(settings: &WebSettings, allow_other: bool) -> anyhow::Result<A
     };
     let private = rule
         .map_or(weft_web::PrivateAddresses::Allow, |rule| weft_web::PrivateAddresses::Deny { rule: rule.to_owned() });
-    let patterns = |texts: &Option<Vec<String>>| -> anyhow::Result<Vec<HostPattern>> {
-        texts.iter().flatten().map(|text| HostPattern::parse(text).map_err(anyhow::Error::msg)).collect()
-    };
-    Ok(AddressPolicy { private, allow: patterns(&settings.allow_hosts)?, deny: patterns(&settings.deny_hosts)? })
+    let list = |texts: &Option<Vec<String>>| patterns(texts.as_deref().unwrap_or_default());
+    Ok(AddressPolicy { private, allow: list(&settings.allow_hosts)?, deny: list(&settings.deny_hosts)? })
 }
 
 /// The sample site, served in process under its reserved name.

@@ -115,6 +115,7 @@ impl Reader<'_> {
             "netrc" => web.netrc = self.netrc(value),
             "insecure_credentials" => web.insecure_credentials = self.boolean(key, value),
             "netrc_of_users" => web.netrc_of_users = self.boolean(key, value),
+            "proxy" => web.proxies = self.proxies(value),
             "login" => web.logins = self.logins(value),
             _ => web.down_time = self.time(key, value, Duration::ZERO),
         }
@@ -274,7 +275,7 @@ impl Reader<'_> {
         }
     }
 
-    fn hosts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
+    pub(super) fn hosts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
         let texts = self.texts(key, value)?;
         for text in &texts {
             if let Err(sentence) = HostPattern::parse(text) {
@@ -338,6 +339,7 @@ const WEB_KEYS: &[&str] = &[
     "insecure_credentials",
     "netrc_of_users",
     "login",
+    "proxy",
 ];
 const TREE_KEYS: &[&str] = &["path", "freshness"];
 /// Longest configuration file.

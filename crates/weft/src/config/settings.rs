@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Freshness, LoginTable, TreeRule};
+use super::{Freshness, LoginTable, ProxyTable, TreeRule};
 
 /// The settings of one file, or of several laid over each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub struct WebSettings {
     pub insecure_credentials: Option<bool>,
     /// Whether every user's own netrc file counts for that user's calls.
     pub netrc_of_users: Option<bool>,
+    /// `[[web.proxy]]`, in the order of the file.
+    pub proxies: Vec<ProxyTable>,
     /// `[[web.login]]`, in the order of the file.
     pub logins: Vec<LoginTable>,
 }
@@ -138,6 +140,7 @@ impl WebSettings {
             netrc: self.netrc.or(below.netrc),
             insecure_credentials: self.insecure_credentials.or(below.insecure_credentials),
             netrc_of_users: self.netrc_of_users.or(below.netrc_of_users),
+            proxies: [self.proxies, below.proxies].concat(),
             logins: [self.logins, below.logins].concat(),
             deny_hosts: joined(self.deny_hosts, below.deny_hosts),
         }
