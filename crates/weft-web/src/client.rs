@@ -15,6 +15,7 @@ use weft_remote::{Audience, Call, Notes, RemoteError, Result};
 use crate::WebOptions;
 use crate::authority::Authority;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
+use crate::digest::Announced;
 use crate::flow::Flow;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
@@ -245,7 +246,9 @@ impl Client {
                     let (parts, incoming) = response.into_parts();
                     check_headers(&url, &parts.headers)?;
                     let announced = announced_length(parts.status, &parts.headers);
-                    let flow = Flow::new(url, incoming, lent, announced, self.options.stall_timeout);
+                    let digest = Announced::read(parts.status, &parts.headers);
+                    let flow =
+                        Flow::new(url, incoming, lent, announced, self.options.stall_timeout).with_digest(digest);
                     return Ok(Hop { scheme, status: parts.status, headers: parts.headers, body: flow, host });
                 }
                 // An idle connection may have been closed just then: a GET may be sent again.

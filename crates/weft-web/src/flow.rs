@@ -8,6 +8,7 @@ use hyper::body::{Body, Incoming};
 use tokio::time::timeout;
 use weft_remote::{RemoteError, Result};
 
+use crate::digest::Announced;
 use crate::pool::Lent;
 
 /// A body as it comes from the connection, held to its announced length.
@@ -15,13 +16,16 @@ pub(crate) struct Flow {
     url: String,
     incoming: Option<(Incoming, Lent)>,
     announced: Option<u64>,
+    digest: Option<Announced>,
+    /// Where a digest is announced, the last bytes so far: nobody gets the end of a body that is another one.
+    held: Option<Bytes>,
     delivered: u64,
     stall_timeout: Duration,
 }
 
 impl Flow {
     pub fn new(url: String, incoming: Incoming, lent: Lent, announced: Option<u64>, stall_timeout: Duration) -> Flow {
-        let mut flow = Flow { url, incoming: None, announced, delivered: 0, stall_timeout };
+        let mut flow = Flow { url, incoming: None, announced, digest: None, held: None, delivered: 0, stall_timeout };
         if incoming.is_end_stream() {
             lent.give_back();
         } else {
@@ -30,22 +34,25 @@ impl Flow {
         flow
     }
 
+    /// The same flow, held to a digest as well.
+    pub fn with_digest(self, digest: Option<Announced>) -> Flow {
+        Flow { digest, ..self }
+    }
+
     /// The next bytes; `None` after the last. After an error there is nothing more to ask.
     ///
     /// # Errors
-    /// `Damaged` when more or fewer bytes come than were announced, `TimedOut` when none come.
+    /// `Damaged` when more, fewer or other bytes come than were announced, `TimedOut` when none come.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         loop {
-            let Some((incoming, _)) = &mut self.incoming else { return self.check_length().map(Err) };
+            let Some((incoming, _)) = &mut self.incoming else { return self.end() };
             let frame = match timeout(self.stall_timeout, incoming.frame()).await {
                 Err(_) => {
-                    self.incoming = None;
-                    self.announced = None;
+                    self.give_up();
                     return Some(Err(RemoteError::TimedOut { detail: format!("{}: the body stalled", self.url) }));
                 }
                 Ok(Some(Err(e))) => {
-                    self.incoming = None;
-                    self.announced = None;
+                    self.give_up();
                     let detail = format!("{}: the body broke off after {} bytes: {e}", self.url, self.delivered);
                     return Some(Err(RemoteError::Damaged { detail }));
                 }
@@ -60,13 +67,22 @@ impl Flow {
             self.delivered += data.len() as u64;
             if self.announced.is_some_and(|announced| self.delivered > announced) {
                 self.incoming = None;
-                return self.check_length().map(Err);
+                return self.end();
+            }
+            if let Some(digest) = &mut self.digest {
+                digest.update(&data);
             }
             if incoming.is_end_stream() {
                 self.finish();
             }
-            if !data.is_empty() {
+            if data.is_empty() {
+                continue;
+            }
+            if self.digest.is_none() {
                 return Some(Ok(data));
+            }
+            if let Some(earlier) = self.held.replace(data) {
+                return Some(Ok(earlier));
             }
         }
     }
@@ -90,11 +106,29 @@ impl Flow {
         }
     }
 
-    fn check_length(&mut self) -> Option<RemoteError> {
-        let announced = self.announced.take()?;
-        (announced != self.delivered).then(|| RemoteError::Damaged {
-            detail: format!("{}: {announced} bytes were announced and {} came", self.url, self.delivered),
-        })
+    /// Nothing that was announced is asked about after an error.
+    fn give_up(&mut self) {
+        self.incoming = None;
+        self.announced = None;
+        self.digest = None;
+        self.held = None;
+    }
+
+    fn end(&mut self) -> Option<Result<Bytes>> {
+        let held = self.held.take();
+        match self.check_end() {
+            Some(error) => Some(Err(error)),
+            None => held.map(Ok),
+        }
+    }
+
+    fn check_end(&mut self) -> Option<RemoteError> {
+        let digest = self.digest.take();
+        let damaged = |why: String| RemoteError::Damaged { detail: format!("{}: {why}", self.url) };
+        if let Some(announced) = self.announced.take().filter(|announced| *announced != self.delivered) {
+            return Some(damaged(format!("{announced} bytes were announced and {} came", self.delivered)));
+        }
+        digest?.check().err().map(damaged)
     }
 }
 

@@ -3,12 +3,14 @@
 
 mod address;
 mod authority;
+mod base64;
 mod bearer;
 mod client;
 mod connect;
 mod content;
 mod cookies;
 mod credentials;
+mod digest;
 mod fetch;
 mod flow;
 mod freshness;
