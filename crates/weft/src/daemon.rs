@@ -85,14 +85,18 @@ impl Daemon for MountDaemon {
         }
     }
 
-    async fn status(&self, _uid: u32) -> Result<Status, Refusal> {
+    async fn status(&self, uid: u32) -> Result<Status, Refusal> {
+        let stranger = self.is_stranger(uid);
         self.settle().await;
         let bindings = self.vfs.bindings().map(|(name, source)| BindingStatus {
             path: PathBytes(name.map(|name| name.as_bytes().to_vec()).unwrap_or_default()),
             kind: source.split(':').next().unwrap_or_default().to_owned(),
             state: "bound; each host is reached when it is used".to_owned(),
         });
-        let troubles = self.vfs.troubles().into_iter().rev().take(Status::TROUBLES_MAX).map(|trouble| Trouble {
+        let troubles = self.vfs.troubles().into_iter().rev();
+        // A path that something went wrong at may be known to one user alone.
+        let troubles = troubles.filter(|trouble| !stranger || trouble.about.is_empty());
+        let troubles = troubles.take(Status::TROUBLES_MAX).map(|trouble| Trouble {
             at_unix_s: trouble.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             sentence: match trouble.about.as_str() {
                 "" => trouble.text,

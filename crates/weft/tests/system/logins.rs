@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 
-use crate::support::{Liar, Mount, Program, Setup, answer, fails_with, is_root, without};
+use crate::support::{Certificate, Liar, Mount, Program, Server, Setup, answer, fails_with, is_root, without};
 
 /// `me:word` in Basic.
 const HEADER: &str = "Basic bWU6d29yZA==";
@@ -228,4 +228,40 @@ fn a_second_user_logs_in_with_a_token_of_their_own() {
     let tokens = asked.iter().filter(|asked| asked.header("authorization") != Some(HEADER)).count();
     assert!(tokens > 0 && tokens <= 4, "a grant lasts: {tokens} requests of the second user");
     assert_eq!(liar.times("/shared.txt"), 2, "one body, one confirmation");
+}
+
+/// Goal: a certificate opens what nginx shows to those alone who have it, to its user alone. Method: nginx asks for one
+/// and refuses whoever shows none.
+#[test]
+fn a_certificate_opens_what_a_real_server_guards() {
+    let (certificate, mine) = (Certificate::of("127.0.0.1"), Certificate::of("me"));
+    std::fs::set_permissions(&mine.key, PermissionsExt::from_mode(0o600)).expect("set");
+    let guard = format!(
+        "ssl_client_certificate {}; ssl_verify_client optional; if ($ssl_client_verify != SUCCESS) {{ return 403; }}",
+        mine.chain.display()
+    );
+    let Some(server) = Server::nginx_tls(&certificate, &guard) else { return };
+    std::fs::write(server.root().join("a.txt"), "for those who are known").expect("written");
+    let login = format!(
+        "[[web.login]]\nhosts = [\"127.0.0.1\"]\ncertificate = \"{}\"\nkey = \"{}\"\n",
+        mine.chain.display(),
+        mine.key.display()
+    );
+    let trusted = certificate.trusted();
+    let config = format!("{trusted}allow_hosts = [\"127.0.0.1\"]\n");
+    let Some(stranger) = Mount::with(Setup::default().config(&config)) else { return };
+    fails_with(std::fs::read(stranger.at(server.site()).join("a.txt")), Errno::ACCESS);
+    let mut setup = Setup::default().config(&format!("{config}{login}"));
+    if is_root() {
+        setup = setup.option("allow_other");
+    }
+    let Some(mount) = Mount::with(setup) else { return };
+    let file = mount.at(server.site()).join("a.txt");
+    assert_eq!(std::fs::read(&file).expect("read"), b"for those who are known");
+    assert!(mount.why(&file, "login").contains("the certificate in"), "{}", mount.why(&file, "login"));
+    if is_root() {
+        let seen = as_other("cat", &[&file]);
+        assert!(seen.code != Some(0) && seen.out.is_empty(), "{seen:?}");
+        assert_eq!(std::fs::read(&file).expect("read on"), b"for those who are known");
+    }
 }

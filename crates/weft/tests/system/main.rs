@@ -7,6 +7,7 @@ mod listings;
 mod logins;
 mod mounting;
 mod offline;
+mod proxies;
 mod reads;
 mod support;
 mod survival;
