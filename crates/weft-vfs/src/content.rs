@@ -254,7 +254,9 @@ impl Vfs {
                 continue;
             }
             if inode.kind() == FileKind::File
-                && let Some(length) = self.held_content(&inode)?.and_then(|current| current.object.length())
+                && let Some(object) = self.held_content(&inode)?.map(|current| current.object)
+                && inode.shows(object.audience(), object.version(), &call.caller)
+                && let Some(length) = object.length()
             {
                 self.learn_length(inode.id, length)?;
                 continue;

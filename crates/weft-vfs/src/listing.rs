@@ -157,6 +157,10 @@ impl Vfs {
             let keep = rows.new_node(entry);
             return Ok(Some(NodeRecord { origin: old.origin.clone(), ..keep }));
         }
+        if self.is_private(rows.told.audience) && rows.told.audience != old.audience {
+            // What a list told one user alone is not to be shown with what others may see.
+            return Ok(None);
+        }
         let attributes = finer(&old.attributes, &entry.attributes);
         let moved = old.parent != rows.dir || old.name != entry.name;
         if attributes == old.attributes && !moved {

@@ -1,5 +1,6 @@
 //! The bytes of one answer, counted.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,15 +18,26 @@ pub(crate) struct Flow {
     incoming: Option<(Incoming, Lent)>,
     announced: Option<u64>,
     digest: Option<Announced>,
-    /// Where a digest is announced, the last bytes so far: nobody gets the end of a body that is another one.
-    held: Option<Bytes>,
+    /// Where a digest is announced, the last bytes so far: nobody gets the end of a body that is another one, nor
+    /// anything of a short one.
+    held: VecDeque<Bytes>,
+    held_bytes: usize,
     delivered: u64,
     stall_timeout: Duration,
 }
 
 impl Flow {
     pub fn new(url: String, incoming: Incoming, lent: Lent, announced: Option<u64>, stall_timeout: Duration) -> Flow {
-        let mut flow = Flow { url, incoming: None, announced, digest: None, held: None, delivered: 0, stall_timeout };
+        let mut flow = Flow {
+            url,
+            incoming: None,
+            announced,
+            digest: None,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            delivered: 0,
+            stall_timeout,
+        };
         if incoming.is_end_stream() {
             lent.give_back();
         } else {
@@ -81,8 +93,10 @@ impl Flow {
             if self.digest.is_none() {
                 return Some(Ok(data));
             }
-            if let Some(earlier) = self.held.replace(data) {
-                return Some(Ok(earlier));
+            self.held_bytes += data.len();
+            self.held.push_back(data);
+            if self.held_bytes > HELD_BYTES && self.held.len() > 1 {
+                return self.release().map(Ok);
             }
         }
     }
@@ -111,15 +125,21 @@ impl Flow {
         self.incoming = None;
         self.announced = None;
         self.digest = None;
-        self.held = None;
+        self.held.clear();
     }
 
     fn end(&mut self) -> Option<Result<Bytes>> {
-        let held = self.held.take();
-        match self.check_end() {
-            Some(error) => Some(Err(error)),
-            None => held.map(Ok),
+        if let Some(error) = self.check_end() {
+            self.held.clear();
+            return Some(Err(error));
         }
+        self.release().map(Ok)
+    }
+
+    fn release(&mut self) -> Option<Bytes> {
+        let first = self.held.pop_front()?;
+        self.held_bytes -= first.len();
+        Some(first)
     }
 
     fn check_end(&mut self) -> Option<RemoteError> {
@@ -132,5 +152,7 @@ impl Flow {
     }
 }
 
+/// How much of the end of a body waits for its digest.
+const HELD_BYTES: usize = 1 << 20;
 const DRAIN_BYTES_MAX: u64 = 64 << 10;
 const DRAIN_TIME_MAX: Duration = Duration::from_millis(500);

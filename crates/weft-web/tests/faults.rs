@@ -331,3 +331,23 @@ async fn a_body_is_held_to_its_digest() {
         assert_eq!((failed, seen == b"0123456789"), (!right, right));
     }
 }
+
+#[tokio::test]
+async fn the_end_of_a_long_body_waits_for_its_digest() {
+    const LENGTH: usize = 3 << 20;
+    for (digest, right) in [("O+qKmgfB6NyqTBuBaBXDWim0+1hbpuzHDqRIQKeUz7M=", true), (OTHER_SHA256, false)] {
+        let value = format!("sha-256=:{digest}:");
+        let server = Server::start(move |_| answer(200, &[("repr-digest", value.as_str())], vec![b'x'; LENGTH])).await;
+        let mut stream = find(&web(), &server.dir("/"), "d").await.value.along.unwrap().body.stream;
+        let (mut seen, mut failed) = (0, false);
+        while let Some(piece) = futures_util::StreamExt::next(&mut stream).await {
+            match piece {
+                Ok(weft_remote::Piece::Bytes(bytes)) => seen += bytes.len(),
+                Ok(_) => {}
+                Err(_) => failed = true,
+            }
+        }
+        assert_eq!(failed, !right);
+        assert!(if right { seen == LENGTH } else { seen < LENGTH }, "{seen}");
+    }
+}

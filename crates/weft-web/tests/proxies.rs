@@ -102,7 +102,7 @@ async fn an_http_proxy_serves_plain_and_tls() {
     let Some(proxy) = Program::tinyproxy("").await else { return };
     let url = format!("http://{}", proxy.address);
     let plain = Server::start(|_| answer(200, &[], "plain")).await;
-    let web = web_with(options(&[url.clone()]));
+    let web = web_with(options(std::slice::from_ref(&url)));
     for _ in 0..2 {
         assert_eq!(get(&web, &plain.address.to_string()).await, b"plain");
     }
@@ -113,7 +113,8 @@ async fn an_http_proxy_serves_plain_and_tls() {
         let (server, pem) = Server::start_tls(|_| answer(200, &[], "safe"), &[protocol]).await;
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), pem).unwrap();
-        let web = web_with(WebOptions { extra_ca: Some(file.path().to_owned()), ..options(&[url.clone()]) });
+        let web =
+            web_with(WebOptions { extra_ca: Some(file.path().to_owned()), ..options(std::slice::from_ref(&url)) });
         for _ in 0..2 {
             assert_eq!(get(&web, &server.address.to_string()).await, b"safe");
         }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
-use weft_remote::fake::{Fake, Promise};
+use weft_remote::fake::{Fake, Promise, Quality};
 use weft_remote::{
     Answer, Audience, Call, Caller, Capabilities, Checked, Cursor, Fetched, FileId, Found, Listing, Name, Remote,
     RemoteError, Result, Span, Version,
@@ -252,4 +252,24 @@ async fn one_path_has_one_content_at_a_time() {
         assert_eq!(house.cat(ALICE).await.expect("hers"), b"hello");
         assert_eq!(house.cat(BOB).await.expect("his"), b"his own and longer");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_size_that_one_users_list_told_is_not_shown_with_a_name_that_all_may_see() {
+    let house = House::new(Freshness::Always);
+    let terse = tree("hello");
+    terse.adjust(|terms| terms.listing = Quality::Unknown);
+    house.give(BOB, Right::Anybody(terse));
+    let told = |house: &House| house.vfs.names(&names("x/a")).expect("known")[0].size;
+    assert_eq!(house.list(BOB, "x/a").await.expect("everyone's"), ["secret.txt"]);
+    assert_eq!(told(&house), None);
+    // One more name, so that hers is another list.
+    house.source.fake.file("a/zebra", "hers");
+    assert_eq!(house.list(ALICE, "x/a").await.expect("hers"), ["secret.txt", "zebra"]);
+    assert_eq!(told(&house), None);
+    // The same list for everyone tells it to everyone.
+    house.source.fake.file("a/zebu", "anybody's");
+    house.give(BOB, Right::Anybody(house.source.fake.clone()));
+    assert_eq!(house.list(BOB, "x/a").await.expect("everyone's"), ["secret.txt", "zebra", "zebu"]);
+    assert_eq!(told(&house), Some(5));
 }
