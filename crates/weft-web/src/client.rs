@@ -453,7 +453,9 @@ fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
         source = inner.source();
     }
     let detail = format!("{url}: {why}");
-    if refused_in_tls(error) {
+    // Under TLS 1.3 a server that misses or does not accept a certificate says so after its handshake. HTTP/2 passes on
+    // the text alone.
+    if why.contains(TLS_REFUSAL) {
         return RemoteError::Denied { detail };
     }
     if error.is_parse() || error.is_parse_too_large() {
@@ -463,23 +465,8 @@ fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
     }
 }
 
-/// Whether the other side ended TLS by refusing us, which under TLS 1.3 comes after its handshake: a certificate is
-/// missing or is not accepted.
-fn refused_in_tls(error: &hyper::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        let io = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        if io
-            .and_then(|io| io.downcast_ref::<rustls::Error>())
-            .is_some_and(|tls| matches!(tls, rustls::Error::AlertReceived(_)))
-        {
-            return true;
-        }
-        source = inner.source();
-    }
-    false
-}
-
+/// How rustls begins to tell of what the other side ended TLS with.
+const TLS_REFUSAL: &str = "received fatal alert";
 /// Hosts remembered in memory.
 const HOSTS_MAX: usize = 1024;
 /// Tries of one request at a server that asks to come back later.

@@ -22,6 +22,8 @@ pub(crate) struct Pass {
     insecure: bool,
     uid: u32,
     used: bool,
+    /// The last hop was asked with the header: what it answered is about that.
+    sent: bool,
     pub authorization: Option<Authorization>,
     pub cookies: Option<Arc<Jar>>,
     pub identity: Option<Arc<Identity>>,
@@ -53,6 +55,7 @@ impl Pass {
             insecure: insecure && is_loopback(host),
             uid,
             used: false,
+            sent: false,
             authorization: None,
             cookies: None,
             identity: None,
@@ -64,9 +67,11 @@ impl Pass {
         // A first hop in plain HTTP leaves the login for the same host under https, where it may be sent to.
         let first = if self.insecure { scheme } else { Scheme::Https };
         self.scheme.get_or_insert(first);
+        self.sent = false;
         if !self.is_origin(host, scheme) {
             return HopLogin::default();
         }
+        self.sent = self.authorization.is_some();
         let authorization = self.authorization.as_ref().map(|held| (header::AUTHORIZATION, held.header().clone()));
         let jar = self.cookies.as_ref();
         let cookies = jar.and_then(|jar| jar.header(host, scheme, path_and_query, SystemTime::now()));
@@ -84,7 +89,9 @@ impl Pass {
 
     /// The server took what was sent.
     pub fn worked(&self) {
-        if let Some(Authorization::Printed(token, command)) = &self.authorization {
+        if let Some(Authorization::Printed(token, command)) = &self.authorization
+            && self.sent
+        {
             command.worked(token);
         }
     }
@@ -94,7 +101,7 @@ impl Pass {
     /// # Errors
     /// Why a program gives no other, as a sentence.
     pub async fn renew(&mut self) -> Result<bool, String> {
-        match self.authorization.as_mut().filter(|_| self.used) {
+        match self.authorization.as_mut().filter(|_| self.sent) {
             None | Some(Authorization::Fixed(_)) => Ok(false),
             Some(Authorization::Printed(token, command)) => {
                 if !command.refused(token) {

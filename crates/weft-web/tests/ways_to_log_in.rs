@@ -185,6 +185,27 @@ async fn nothing_is_carried_to_another_origin() {
     assert!(!format!("{origin:?} {:?}", web.about(&server.file("/here"))).contains("word"));
 }
 
+/// Goal: somebody else's 401 is not about our token. Method: a redirect leads to one; the program runs once.
+#[tokio::test]
+async fn a_refusal_elsewhere_costs_no_token() {
+    let other = Server::start(|_| answer(401, &[], "who are you?")).await;
+    let elsewhere = other.address;
+    let server = Server::start(move |seen| match seen.path.as_str() {
+        "/away" => answer(302, &[("location", &format!("http://{elsewhere}/x"))], ""),
+        _ => answer(200, &[], "here"),
+    })
+    .await;
+    let secrets = Secrets::new();
+    let runs = secrets.put("runs", "");
+    let script = format!("echo x >> {}; echo token", runs.display());
+    let home = format!("127.0.0.1:{}", server.address.port());
+    let web = web(vec![login(&home, command(script, Duration::from_secs(3600)))]);
+    look(&web, uid(), &server, "here").await.unwrap();
+    look(&web, uid(), &server, "away").await.unwrap_err();
+    assert_eq!(std::fs::read_to_string(&runs).unwrap().lines().count(), 1);
+    assert_eq!(sent(&other, "authorization"), [None]);
+}
+
 #[tokio::test]
 async fn https_alone_carries_a_login() {
     let server = Server::start(|_| answer(200, &[], "here")).await;
@@ -197,6 +218,48 @@ async fn https_alone_carries_a_login() {
     let web = web_with(WebOptions { credentials, ..WebOptions::default() });
     assert_eq!(look(&web, uid(), &server, "x").await.unwrap().audience, Audience::Everyone);
     assert_eq!((sent(&server, "cookie"), sent(&server, "authorization")), (vec![None], vec![None]));
+}
+
+/// What a server makes of those who show no certificate.
+#[derive(PartialEq)]
+enum Strangers {
+    MayCome,
+    AreRefused,
+}
+
+fn verifier(
+    client: &rustls::pki_types::CertificateDer<'static>,
+    strangers: Strangers,
+) -> Arc<dyn rustls::server::danger::ClientCertVerifier> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(client.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let builder = if strangers == Strangers::MayCome { builder.allow_unauthenticated() } else { builder };
+    builder.build().unwrap()
+}
+
+/// Goal: a server that refuses us in TLS denies, and does not count as silent: what is held would serve in its place.
+#[tokio::test]
+async fn a_server_that_wants_a_certificate_denies_those_without() {
+    let client = rcgen::generate_simple_self_signed(vec!["me".to_owned()]).unwrap();
+    let secrets = Secrets::new();
+    let means = LoginMeans::Certificate {
+        certificate: secrets.put("cert.pem", &client.cert.pem()),
+        key: secrets.put("key.pem", &client.signing_key.serialize_pem()),
+    };
+    for protocol in [&b"h2"[..], b"http/1.1"] {
+        let clients = verifier(client.cert.der(), Strangers::AreRefused);
+        let (server, pem) = Server::start_mutual(|_| answer(200, &[], "known"), &[protocol], Some(clients)).await;
+        let extra_ca = Some(secrets.put("ca.pem", &pem));
+        let credentials = credentials(vec![login("127.0.0.1", means.clone())]);
+        let web = web_with(WebOptions { credentials, extra_ca, ..WebOptions::default() });
+        let error = look(&web, uid() + 1, &server, "x").await.unwrap_err();
+        assert!(matches!(error, RemoteError::Denied { .. }), "{error:?}");
+        look(&web, uid(), &server, "x").await.unwrap();
+        let error = look(&web, uid() + 1, &server, "x").await.unwrap_err();
+        assert!(matches!(error, RemoteError::Denied { .. }), "{error:?}");
+    }
 }
 
 /// Goal: a connection that a user's certificate made is that user's alone. Method: a server that knows clients by
@@ -214,7 +277,8 @@ async fn a_certificate_makes_connections_that_are_not_shared() {
             let known = if seen.headers.contains_key("x-client") { "known" } else { "stranger" };
             answer(200, &[], known)
         };
-        let (server, pem) = Server::start_mutual(script, &[protocol], Some(client.cert.der())).await;
+        let (server, pem) =
+            Server::start_mutual(script, &[protocol], Some(verifier(client.cert.der(), Strangers::MayCome))).await;
         let extra_ca = Some(secrets.put("ca.pem", &pem));
         let credentials = credentials(vec![login("127.0.0.1", means.clone())]);
         let web = web_with(WebOptions { credentials, extra_ca, ..WebOptions::default() });

@@ -76,26 +76,20 @@ impl Server {
         Server::start_mutual(script, alpn, None).await
     }
 
-    /// The same; clients may show the certificate given here, and what they ask then has the header `x-client`.
+    /// The same; what clients ask that have shown a certificate has the header `x-client`.
     pub async fn start_mutual(
         script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
         alpn: &[&[u8]],
-        client: Option<&rustls::pki_types::CertificateDer<'static>>,
+        clients: Option<Arc<dyn rustls::server::danger::ClientCertVerifier>>,
     ) -> (Server, String) {
         let signed = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let key = rustls::pki_types::PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .unwrap();
-        let config = match client {
+        let config =
+            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = match clients {
             None => config.with_no_client_auth(),
-            Some(client) => {
-                let mut roots = rustls::RootCertStore::empty();
-                roots.add(client.clone()).unwrap();
-                let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                config.with_client_cert_verifier(verifier.allow_unauthenticated().build().unwrap())
-            }
+            Some(clients) => config.with_client_cert_verifier(clients),
         };
         let mut config = config.with_single_cert(vec![signed.cert.der().clone()], key).unwrap();
         config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
