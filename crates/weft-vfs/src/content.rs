@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use weft_remote::{Along, Answer, Audience, Call, Checked, Fetched, FileKind, Found, Lease, Sameness, Span, Version};
+use weft_remote::{Along, Answer, Call, Checked, Fetched, FileKind, Found, Lease, Sameness, Span, Version};
 use weft_store::{NodeId, Object};
 
 use crate::arrival::{Arrival, Delivery, State};
@@ -59,12 +59,12 @@ impl Vfs {
     /// What is held and may be used without asking.
     fn trusted_content(&self, call: &Call, inode: &Arc<Inode>) -> Result<Option<Arc<Object>>> {
         let Some(current) = self.held_content(inode)? else { return Ok(None) };
-        if !inode.record.read().audience.includes(&call.caller) {
-            return Err(VfsError::Denied);
+        if !self.admits(inode, call) {
+            return Ok(None);
         }
         // The record may be newer than the content: a list that anyone may see tells of a file that one user's rights
         // brought here. Whether this caller may have it, the source says.
-        if !current.object.audience().includes(&call.caller) {
+        if !inode.shows(current.object.audience(), current.object.version(), &call.caller) {
             return Ok(None);
         }
         let trusted = inode.freshness.holds(&current.lease, current.checked, SystemTime::now());
@@ -108,10 +108,23 @@ impl Vfs {
         let known = held.unwrap_or(if inode.is_settled() { record.version.clone() } else { Version::None });
         let remote = self.remote_of(inode)?.clone();
         let answer = self.ask(call, remote.attributes(call, &record.file, &known)).await?;
+        self.learn_check(call, inode, &known, answer)
+    }
+
+    /// Learns what the remote said of a file that was asked about as `known`.
+    pub(crate) fn learn_check(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        known: &Version,
+        answer: Answer<Checked>,
+    ) -> Result<Check> {
+        let record = inode.record();
         let told = Told::by(&answer);
         match answer.value {
             Checked::Unchanged => {
                 count(&self.figures.checks_confirmed);
+                inode.grant(known.clone(), &told);
                 self.learn_unchanged(inode, &told)?;
                 Ok(Check::Unchanged)
             }
@@ -127,6 +140,7 @@ impl Vfs {
                 let same = known.still_holds(&told.version) && self.held_content(inode)?.is_some();
                 if same {
                     count(&self.figures.checks_confirmed);
+                    inode.grant(known.clone(), &told);
                     self.learn_unchanged(inode, &told)?;
                     return Ok(Check::Unchanged);
                 }
@@ -255,7 +269,9 @@ impl Vfs {
                 continue;
             }
             if inode.kind() == FileKind::File
-                && let Some(length) = self.held_content(&inode)?.and_then(|current| current.object.length())
+                && let Some(object) = self.held_content(&inode)?.map(|current| current.object)
+                && inode.shows(object.audience(), object.version(), &call.caller)
+                && let Some(length) = object.length()
             {
                 self.learn_length(inode.id, length)?;
                 continue;
@@ -278,14 +294,6 @@ impl Vfs {
             }
         }
         Err(VfsError::TimedOut)
-    }
-
-    /// Who may see what an inode holds.
-    pub(crate) fn admit(&self, inode: &Inode, call: &Call) -> Result<()> {
-        match inode.record.read().audience {
-            Audience::Everyone => Ok(()),
-            only => only.includes(&call.caller).then_some(()).ok_or(VfsError::Denied),
-        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Call, FileKind, Listing, Name, Version};
-use weft_store::{DentryTarget, NodeId};
+use weft_remote::{Call, Caller, FileKind, Listing, Name, Version};
+use weft_store::{DentrySource, DentryTarget, ListingRecord, NodeId};
 
 use crate::arrival::State;
 use crate::figures::count;
@@ -80,15 +80,15 @@ impl Vfs {
         if dir.kind() != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        self.admit(&dir, &call)?;
+        self.admit(&call, &dir).await?;
         self.list(&call, &dir).await?;
         self.notices.settled().await;
-        self.snapshot(&dir)
+        self.snapshot(&dir, &call.caller)
     }
 
     /// Sees to it that a directory's listing is known and trusted.
     pub(crate) async fn list(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
-        if self.listing_holds(dir)? {
+        if self.listing_holds(dir, &call.caller)? {
             count(&self.figures.listings_local);
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Vfs {
         {
             return self.stale_listing(dir, error);
         }
-        if self.listing_holds(dir)? {
+        if self.listing_holds(dir, &call.caller)? {
             count(&self.figures.listings_local);
             return Ok(());
         }
@@ -126,10 +126,11 @@ impl Vfs {
         self.list_remote(call, dir).await
     }
 
-    fn listing_holds(&self, dir: &Inode) -> Result<bool> {
+    fn listing_holds(&self, dir: &Inode, caller: &Caller) -> Result<bool> {
         let listing = self.store.listing(dir.id)?;
         let now = SystemTime::now();
-        Ok(listing.is_some_and(|listing| dir.freshness.holds(&listing.lease, listing.learnt, now)))
+        let holds = |listing: &ListingRecord| dir.freshness.holds(&listing.lease, listing.learnt, now);
+        Ok(listing.is_some_and(|listing| holds(&listing) && self.shows_listing(dir, &listing, caller)))
     }
 
     async fn list_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
@@ -143,7 +144,7 @@ impl Vfs {
             let answer = self.ask(call, asked).await?;
             let told = Told::by(&answer);
             let (page, along) = match answer.value {
-                Listing::Unchanged => return self.renew_listing(dir.id, told.lease),
+                Listing::Unchanged => return self.renew_listing(dir, &told),
                 Listing::Page(page, along) => (page, along),
             };
             let along = along.and_then(|along| {
@@ -192,7 +193,11 @@ impl Vfs {
         snapshot
     }
 
-    fn snapshot(&self, dir: &Inode) -> Result<Snapshot> {
+    /// The names in a directory that a caller may see: those of a listing, if that may be shown, and those of files
+    /// that may be.
+    fn snapshot(&self, dir: &Inode, caller: &Caller) -> Result<Snapshot> {
+        let listing = self.store.listing(dir.id)?;
+        let listed = listing.is_some_and(|listing| self.shows_listing(dir, &listing, caller));
         let mut snapshot = Snapshot::default();
         let mut after: Option<Name> = None;
         loop {
@@ -201,8 +206,12 @@ impl Vfs {
             after = Some(last.clone());
             for (name, dentry) in &names {
                 if let DentryTarget::Node(node) = dentry.target {
-                    let kind = self.store.node(node)?.map_or(FileKind::Unknown, |record| record.attributes.kind);
-                    snapshot.push(name, node, kind);
+                    let record = self.store.node(node)?;
+                    let by_list = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
+                    if (listed && by_list) || record.as_ref().is_none_or(|record| record.audience.includes(caller)) {
+                        let kind = record.map_or(FileKind::Unknown, |record| record.attributes.kind);
+                        snapshot.push(name, node, kind);
+                    }
                 }
             }
         }

@@ -9,6 +9,7 @@ use weft_remote::{FileKind, Lease};
 use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::VfsError;
+use crate::admit::Grants;
 use crate::arrival::Arrival;
 use crate::freshness::Freshness;
 use crate::prefetch::Want;
@@ -51,6 +52,8 @@ pub(crate) struct Content {
     pub(crate) latency: Duration,
     /// What was fetched of it ahead of a walk, if it has not been used since.
     pub(crate) ahead: Option<Want>,
+    /// Who else may have what is held.
+    pub(crate) grants: Grants,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<(SystemTime, String)>,
 }

@@ -5,6 +5,7 @@
 //! says is learnt by the store on the way back. This room knows no kind and no kernel.
 #![forbid(unsafe_code)]
 
+mod admit;
 mod agree;
 mod arrival;
 mod changes;

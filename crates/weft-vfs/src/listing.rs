@@ -7,12 +7,13 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::SystemTime;
 
-use weft_remote::{Answer, Completeness, Entry, FileId, FileKind, Lease, Name, Page, Sameness, Version};
+use weft_remote::{Answer, Audience, Completeness, Entry, FileId, FileKind, Name, Page, Sameness, Version};
 use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
 use crate::Result;
 use crate::agree::{contradicts, finer, tells_attributes};
 use crate::changes::ChangeKind;
+use crate::inode::Inode;
 use crate::learn::Told;
 use crate::notice::Notice;
 use crate::vfs::Vfs;
@@ -77,12 +78,19 @@ impl Vfs {
     }
 
     /// Learns that a directory's listing was confirmed.
-    pub(crate) fn renew_listing(&self, dir: NodeId, lease: Lease) -> Result<()> {
-        if let Some(mut listing) = self.store.listing(dir)? {
-            listing.lease = lease;
-            listing.learnt = SystemTime::now();
-            self.store.apply(vec![Record::Listing(dir, Some(listing))])?;
+    pub(crate) fn renew_listing(&self, dir: &Inode, told: &Told) -> Result<()> {
+        let Some(mut listing) = self.store.listing(dir.id)? else { return Ok(()) };
+        let now = SystemTime::now();
+        let trusted = dir.freshness.holds(&listing.lease, listing.learnt, now);
+        if trusted && told.audience != listing.audience && told.audience != Audience::Everyone {
+            // It stays the other user's, to whom it is still good, and this one may see it as well.
+            dir.grant(listing.version, told);
+            return Ok(());
         }
+        listing.lease = told.lease;
+        listing.audience = told.audience;
+        listing.learnt = now;
+        self.store.apply(vec![Record::Listing(dir.id, Some(listing))])?;
         Ok(())
     }
 
@@ -189,6 +197,10 @@ impl Vfs {
             self.distrust_content(id)?;
             let keep = rows.new_node(entry);
             return Ok(Some(NodeRecord { origin: old.origin.clone(), ..keep }));
+        }
+        if self.is_private(rows.told.audience) && rows.told.audience != old.audience {
+            // What a list told one user alone is not to be shown with what others may see.
+            return Ok(None);
         }
         let attributes = finer(&old.attributes, &entry.attributes);
         let moved = old.parent != rows.dir || old.name != entry.name;

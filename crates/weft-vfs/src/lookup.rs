@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{BadName, Call, FileKind, Name};
+use weft_remote::{BadName, Call, Caller, FileKind, Name};
 use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord};
 
 use crate::content::Check;
@@ -67,9 +67,9 @@ impl Vfs {
         if dir.kind() != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        self.admit(&dir, &call)?;
+        self.admit(&call, &dir).await?;
         self.await_listing(&call, &dir).await;
-        match self.knowledge(&dir, &name)? {
+        match self.knowledge(&dir, &name, &call.caller)? {
             Knowledge::Node(id, ttl) => {
                 count(&self.figures.lookups_local);
                 self.entry(&call, id, ttl).await
@@ -104,7 +104,9 @@ impl Vfs {
                 Ok(Looked::Absent { ttl: Duration::ZERO })
             }
             None if matches!(error, VfsError::Offline)
-                && listing.is_some_and(|listing| listing.completeness.denies(name)) =>
+                && listing.is_some_and(|listing| {
+                    listing.completeness.denies(name) && self.shows_listing(dir, &listing, &call.caller)
+                }) =>
             {
                 Ok(Looked::Absent { ttl: Duration::ZERO })
             }
@@ -126,6 +128,7 @@ impl Vfs {
             return Ok(stat);
         }
         let inode = self.inode(node)?;
+        self.admit(&call, &inode).await?;
         let remaining = self.attributes_remaining(&inode)?;
         if inode.is_settled() && !remaining.is_zero() {
             return Ok(self.show(&inode, remaining));
@@ -163,7 +166,7 @@ impl Vfs {
 
     fn known(&self, inode: &Inode) -> Result<Option<Stat>> {
         let remaining = self.attributes_remaining(inode)?;
-        let usable = inode.is_settled() && !remaining.is_zero();
+        let usable = inode.is_settled() && !remaining.is_zero() && !self.is_private(inode.record.read().audience);
         Ok(usable.then(|| self.show(inode, remaining)))
     }
 
@@ -204,10 +207,22 @@ impl Vfs {
                 Err(error) => return Err(error),
             }
         };
-        self.admit(&inode, call)?;
+        match self.admit(call, &inode).await {
+            Ok(()) => {}
+            // For this caller there is nothing, whatever there is for others.
+            Err(error) if is_gone(&error) => return Ok(Looked::Absent { ttl: Duration::ZERO }),
+            Err(error) => return Err(error),
+        }
         self.used(call, &inode);
         let remaining = self.attributes_remaining(&inode)?;
-        let ttl = if inode.kind() == FileKind::Directory { ttl.max(PASSED_TTL) } else { ttl };
+        let private = self.is_private(inode.record.read().audience);
+        let ttl = if private {
+            Duration::ZERO
+        } else if inode.kind() == FileKind::Directory {
+            ttl.max(PASSED_TTL)
+        } else {
+            ttl
+        };
         Ok(Looked::Entry { stat: self.show(&inode, remaining), ttl: cap(ttl) })
     }
 
@@ -220,6 +235,10 @@ impl Vfs {
         let remaining =
             |freshness: &crate::Freshness| freshness.remaining(&told.lease, SystemTime::now(), SystemTime::now());
         let Some(found) = answer.value else {
+            if self.is_private(told.audience) {
+                // A name has one record, for everyone: that it is absent for this caller tells others nothing.
+                return Ok(Looked::Absent { ttl: Duration::ZERO });
+            }
             self.learn_absence(dir.id, name, told.lease)?;
             return Ok(Looked::Absent { ttl: cap(remaining(&dir.freshness)) });
         };
@@ -240,7 +259,7 @@ impl Vfs {
         }
     }
 
-    fn knowledge(&self, dir: &Inode, name: &Name) -> Result<Knowledge> {
+    fn knowledge(&self, dir: &Inode, name: &Name, caller: &Caller) -> Result<Knowledge> {
         let now = SystemTime::now();
         if let Some(dentry) = self.store.dentry(dir.id, name)? {
             let remaining = self.dentry_remaining(dir, &dentry, now)?;
@@ -256,10 +275,12 @@ impl Vfs {
         }
         if let Some(listing) = self.store.listing(dir.id)?
             && listing.completeness.denies(name)
+            && self.shows_listing(dir, &listing, caller)
         {
             let remaining = dir.freshness.remaining(&listing.lease, listing.learnt, now);
             if !remaining.is_zero() {
-                return Ok(Knowledge::Absent(remaining));
+                let private = self.is_private(listing.audience);
+                return Ok(Knowledge::Absent(if private { Duration::ZERO } else { remaining }));
             }
         }
         Ok(Knowledge::Nothing)
@@ -342,7 +363,9 @@ impl Vfs {
 
     pub(crate) fn show(&self, inode: &Inode, ttl: Duration) -> Stat {
         let node = self.namespace.shown(inode.id);
-        self.default_owner().stat(node, &inode.record.read(), cap(ttl))
+        let record = inode.record.read();
+        let ttl = if self.is_private(record.audience) { Duration::ZERO } else { cap(ttl) };
+        self.default_owner().stat(node, &record, ttl)
     }
 }
 

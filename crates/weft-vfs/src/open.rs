@@ -36,7 +36,7 @@ impl Vfs {
         if inode.kind() == FileKind::Directory {
             return Err(VfsError::IsADirectory);
         }
-        self.admit(&inode, &call)?;
+        self.admit(&call, &inode).await?;
         let content = self.content(&call, &inode).await;
         if let Ok(object) = &content
             && let Some(length) = object.length()

@@ -46,7 +46,7 @@ impl Vfs {
         // A name may go while its neighbours are asked about.
         let Ok(inode) = self.inode(node) else { return Ok(()) };
         let call = self.call(caller);
-        if self.admit(&inode, &call).is_err() {
+        if self.admit(&call, &inode).await.is_err() {
             return Ok(());
         }
         let outcome = if inode.kind() == FileKind::Directory {

@@ -43,6 +43,8 @@ pub struct VfsOptions {
     pub inodes_max: usize,
     /// What is fetched of a large body when nobody has opened it.
     pub unclaimed_bytes_max: u64,
+    /// Whether users other than the one who mounted may use the mount.
+    pub shared: bool,
     /// Files at least this long are read by the kernel itself when they are complete; `u64::MAX` where it may not.
     pub passthrough_bytes_min: u64,
 }
@@ -56,6 +58,7 @@ impl Default for VfsOptions {
             gid: 0,
             inodes_max: 4096,
             unclaimed_bytes_max: 256 << 10,
+            shared: false,
             passthrough_bytes_min: 128 << 10,
         }
     }

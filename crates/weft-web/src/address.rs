@@ -72,6 +72,11 @@ impl AddressPolicy {
         ))
     }
 
+    /// Whether a name is not enough to say that a host may be connected to.
+    pub(crate) fn judges_addresses(&self) -> bool {
+        self.private != PrivateAddresses::Allow || self.deny.iter().any(HostPattern::is_network)
+    }
+
     /// What holds for a host, for people. Nobody is asked, so that of its addresses only a rule can be told.
     pub(crate) fn about(&self, host: &Authority) -> String {
         if let Err(why) = self.check_host(host) {

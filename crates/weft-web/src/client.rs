@@ -15,10 +15,14 @@ use weft_remote::{Audience, Call, Notes, RemoteError, Result, Traffic};
 use crate::WebOptions;
 use crate::authority::Authority;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
-use crate::credentials::Pass;
+use crate::digest::Announced;
 use crate::flow::Flow;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
+use crate::identity::Identity;
+use crate::pass::{HopLogin, Pass};
+use crate::pool::Lent;
+use crate::proxy::Proxy;
 use crate::target::{Target, place_of};
 use crate::traffic::shown;
 
@@ -84,8 +88,7 @@ impl From<GetError> for RemoteError {
 
 impl Client {
     pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Client> {
-        let dialer =
-            Arc::new(Dialer::new(options.connect_timeout, options.addresses.clone(), options.extra_ca.as_deref())?);
+        let dialer = Arc::new(Dialer::new(&options)?);
         Ok(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()) })
     }
 
@@ -123,10 +126,15 @@ impl Client {
         conditions: &[(HeaderName, HeaderValue)],
     ) -> std::result::Result<Reply, GetError> {
         let mut target = Target::of(place)?;
-        let mut pass = self.options.credentials.pass(&call.caller, &target.authority);
+        let builtin = self.options.builtin.contains_key(&target.authority.text());
+        let mut pass = match builtin {
+            true => None,
+            false => self.options.credentials.pass(&call.caller, &target.authority).await?,
+        };
         let mut redirects: Vec<String> = Vec::new();
         let mut slashed = false;
         let mut tries = 1;
+        let mut renewed = false;
         let mut asked = None;
         loop {
             let visited = redirects.is_empty();
@@ -146,6 +154,18 @@ impl Client {
                 body.drain().await;
                 self.wait_as_told(call, &url, status, &headers, &mut tries).await?;
                 continue;
+            }
+            if status == StatusCode::UNAUTHORIZED {
+                let denied = |why: String| RemoteError::Denied { detail: format!("{url}: {status}, and {why}") };
+                if let Some(pass) = pass.as_mut().filter(|_| !renewed)
+                    && pass.renew().await.map_err(denied)?
+                {
+                    renewed = true;
+                    body.drain().await;
+                    continue;
+                }
+            } else if let Some(pass) = &pass {
+                pass.worked();
             }
             let Some(next) = redirect_target(&url, status, &headers) else {
                 let audience = pass.as_ref().map_or(Audience::Everyone, Pass::audience);
@@ -200,28 +220,30 @@ impl Client {
         &self,
         target: &Target,
         conditions: &[(HeaderName, HeaderValue)],
-        pass: Option<&mut Pass>,
+        mut pass: Option<&mut Pass>,
         visited: bool,
     ) -> std::result::Result<Hop, GetError> {
         let host = self.host(&target.authority);
         if let Some(error) = host.is_down() {
             return Err(error.into());
         }
-        let scheme = match self.scheme(&host, target.scheme).await {
+        let identity = pass.as_ref().and_then(|pass| pass.identity_for(&target.authority)).cloned();
+        let scheme = match self.scheme(&host, target.scheme, identity).await {
             Ok(scheme) => scheme,
             Err(error) => return Err(self.connect_failed(&host, target, error)),
         };
         let url = target.url(scheme);
-        let login = pass.and_then(|pass| pass.header_for(&target.authority, scheme));
-        let login = login.map(|value| (header::AUTHORIZATION, value));
+        let login = pass.as_mut().map(|pass| pass.for_hop(&target.authority, scheme, &target.path_and_query));
+        let HopLogin { headers: login, identity } = login.unwrap_or_default();
         let headers: Vec<_> = conditions.iter().cloned().chain(login).collect();
+        let pool = host.pool(scheme, identity.as_deref());
         let mut fresh = false;
         loop {
-            let mut lent = match host.pool(scheme).lend(fresh, self.connect(&host, scheme, false)).await {
+            let mut lent = match pool.lend(fresh, self.connect(&host, scheme, false, identity.clone())).await {
                 Ok(lent) => lent,
                 Err(error) => return Err(self.connect_failed(&host, target, error)),
             };
-            let request = self.request(&target.authority, scheme, &target.path_and_query, &headers, lent.is_http2())?;
+            let request = self.request(target, scheme, &headers, &lent)?;
             let sent = Instant::now();
             match lent.send(request).await {
                 Ok(response) => {
@@ -235,8 +257,9 @@ impl Client {
                     let announced = announced_length(parts.status, &parts.headers);
                     let (status, took_ms) = (parts.status.as_u16(), sent.elapsed().as_millis());
                     tracing::debug!(method = "GET", url = shown(&url), status, announced, took_ms, "asked");
+                    let digest = Announced::read(parts.status, &parts.headers);
                     let flow = Flow::new(url, incoming, lent, announced, self.options.stall_timeout);
-                    let flow = flow.counted(host.counts.clone());
+                    let flow = flow.counted(host.counts.clone()).with_digest(digest);
                     return Ok(Hop { scheme, status: parts.status, headers: parts.headers, body: flow, host });
                 }
                 // An idle connection may have been closed just then: a GET may be sent again.
@@ -273,7 +296,12 @@ impl Client {
     }
 
     /// The scheme to use: as remembered; as a redirect says, unless https was seen; else found out.
-    async fn scheme(&self, host: &Arc<Host>, asked: Option<Scheme>) -> Connecting<Scheme> {
+    async fn scheme(
+        &self,
+        host: &Arc<Host>,
+        asked: Option<Scheme>,
+        identity: Option<Arc<Identity>>,
+    ) -> Connecting<Scheme> {
         match (asked, host.memory()) {
             (Some(Scheme::Https), _) => return Ok(Scheme::Https),
             (Some(Scheme::Http), Some(memory)) if memory.https_seen => return Ok(Scheme::Https),
@@ -284,16 +312,17 @@ impl Client {
         let _deciding = host.deciding.lock().await;
         match host.memory() {
             Some(memory) => Ok(memory.scheme),
-            None => self.decide(host).await,
+            None => self.decide(host, identity).await,
         }
     }
 
     /// https where anything speaks TLS, else http.
-    async fn decide(&self, host: &Arc<Host>) -> Connecting<Scheme> {
-        let error = match self.connect(host, Scheme::Https, host.authority.port.is_some()).await {
+    async fn decide(&self, host: &Arc<Host>, identity: Option<Arc<Identity>>) -> Connecting<Scheme> {
+        let probing = host.authority.port.is_some();
+        let error = match self.connect(host, Scheme::Https, probing, identity.clone()).await {
             Ok(connected) => {
                 host.learn(Scheme::Https, "it speaks TLS");
-                host.https.add(connected).await?;
+                host.pool(Scheme::Https, identity.as_deref()).add(connected).await?;
                 return Ok(Scheme::Https);
             }
             Err(error) => error,
@@ -308,42 +337,52 @@ impl Client {
             ConnectError::TimedOut(why) if why.contains("TLS") => format!("its port does not speak TLS ({why})"),
             _ => return Err(error),
         };
-        match self.connect(host, Scheme::Http, false).await {
+        match self.connect(host, Scheme::Http, false, None).await {
             Ok(connected) => {
                 host.learn(Scheme::Http, &why);
-                host.http.add(connected).await?;
+                host.pool(Scheme::Http, None).add(connected).await?;
                 Ok(Scheme::Http)
             }
             Err(_) => Err(error),
         }
     }
 
-    async fn connect(&self, host: &Host, scheme: Scheme, probing: bool) -> Connecting<Connected> {
+    async fn connect(
+        &self,
+        host: &Host,
+        scheme: Scheme,
+        probing: bool,
+        identity: Option<Arc<Identity>>,
+    ) -> Connecting<Connected> {
         if let Some(connector) = &host.builtin {
-            return Ok(Connected { wire: Box::new(connector.connect()), http2: false });
+            return Ok(Connected { wire: Box::new(connector.connect()), http2: false, proxy: None, via: None });
         }
         let port = host.port(scheme);
-        match scheme {
-            Scheme::Https => self.dialer.tls(&host.authority, port, probing).await,
-            Scheme::Http => self.dialer.plain(&host.authority, port).await,
-        }
+        let connected = match scheme {
+            Scheme::Https => self.dialer.tls(&host.authority, port, probing, identity).await?,
+            Scheme::Http => self.dialer.plain(&host.authority, port).await?,
+        };
+        host.came_by(connected.via.clone());
+        Ok(connected)
     }
 
     fn request(
         &self,
-        authority: &Authority,
+        target: &Target,
         scheme: Scheme,
-        path_and_query: &str,
         headers: &[(HeaderName, HeaderValue)],
-        http2: bool,
+        lent: &Lent,
     ) -> Result<Request<Empty<Bytes>>> {
-        let authority = authority.text();
+        let url = target.url(scheme);
         let mut request = Request::builder().method(Method::GET);
-        request = if http2 {
-            request.uri(format!("{}://{authority}{path_and_query}", scheme.as_str()))
-        } else {
-            request.uri(path_and_query).header(header::HOST, &authority)
+        request = match (lent.is_http2(), lent.proxy()) {
+            (true, _) => request.uri(&url),
+            (false, Some(_)) => request.uri(&url).header(header::HOST, target.authority.text()),
+            (false, None) => request.uri(&target.path_and_query).header(header::HOST, target.authority.text()),
         };
+        if let Some(login) = lent.proxy().and_then(Proxy::authorization) {
+            request = request.header(header::PROXY_AUTHORIZATION, login);
+        }
         request = request
             .header(header::USER_AGENT, &self.options.user_agent)
             .header(header::ACCEPT, "*/*")
@@ -351,9 +390,9 @@ impl Client {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        request.body(Empty::new()).map_err(|e| RemoteError::Failed {
-            detail: format!("{}://{authority}{path_and_query}: no such request can be made: {e}", scheme.as_str()),
-        })
+        request
+            .body(Empty::new())
+            .map_err(|e| RemoteError::Failed { detail: format!("{url}: no such request can be made: {e}") })
     }
 }
 
@@ -434,6 +473,11 @@ fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
         source = inner.source();
     }
     let detail = format!("{url}: {why}");
+    // Under TLS 1.3 a server that misses or does not accept a certificate says so after its handshake. HTTP/2 passes on
+    // the text alone.
+    if why.contains(TLS_REFUSAL) {
+        return RemoteError::Denied { detail };
+    }
     if error.is_parse() || error.is_parse_too_large() {
         RemoteError::Damaged { detail }
     } else {
@@ -441,6 +485,8 @@ fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
     }
 }
 
+/// How rustls begins to tell of what the other side ended TLS with.
+const TLS_REFUSAL: &str = "received fatal alert";
 /// Hosts remembered in memory.
 const HOSTS_MAX: usize = 1024;
 /// Tries of one request at a server that asks to come back later.

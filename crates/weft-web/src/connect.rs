@@ -14,8 +14,12 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use weft_remote::{RemoteError, Result};
 
-use crate::AddressPolicy;
 use crate::authority::Authority;
+use crate::host::Scheme;
+use crate::identity::Identity;
+use crate::proxy::{Protocol, Proxies, Proxy, Via};
+use crate::tunnel::{self, TunnelError};
+use crate::{AddressPolicy, WebOptions};
 
 /// Any stream that HTTP can be spoken over.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -26,6 +30,10 @@ pub(crate) struct Connected {
     pub wire: Box<dyn Wire>,
     /// Whether the other side chose HTTP/2.
     pub http2: bool,
+    /// The HTTP proxy on the other side, which is told whole URLs.
+    pub proxy: Option<Arc<Proxy>>,
+    /// The proxy that it goes through, if any, for people.
+    pub via: Option<String>,
 }
 
 /// Why there is no connection. Each holds the system's words.
@@ -68,17 +76,27 @@ impl ConnectError {
     }
 }
 
+/// A stream to where a host can be spoken to.
+struct Way {
+    wire: Box<dyn Wire>,
+    through: Option<Arc<Proxy>>,
+}
+
 /// How connections are made.
 pub(crate) struct Dialer {
     connect_timeout: Duration,
     addresses: AddressPolicy,
+    proxies: Proxies,
+    /// For how long a proxy that takes no connection is left alone.
+    down_time: Duration,
     extra_roots: Vec<CertificateDer<'static>>,
     tls: OnceLock<TlsConfigs>,
     /// Each look-up holds a thread for as long as the system's resolver takes, even after nobody waits for it.
     lookups: Arc<Semaphore>,
 }
 
-struct TlsConfigs {
+/// How TLS is begun.
+pub(crate) struct TlsConfigs {
     usual: Arc<ClientConfig>,
     /// For ports that may speak plain HTTP; see [`LINE_BREAK_PROTOCOL`].
     probing: Arc<ClientConfig>,
@@ -89,13 +107,9 @@ impl Dialer {
     ///
     /// # Errors
     /// `Failed` when the file cannot be read or holds no certificate.
-    pub fn new(
-        connect_timeout: Duration,
-        addresses: AddressPolicy,
-        extra_ca: Option<&std::path::Path>,
-    ) -> Result<Dialer> {
+    pub fn new(options: &WebOptions) -> Result<Dialer> {
         let mut extra_roots = Vec::new();
-        if let Some(path) = extra_ca {
+        if let Some(path) = &options.extra_ca {
             let failed = |why: String| RemoteError::Failed { detail: format!("{}: {why}", path.display()) };
             for certificate in CertificateDer::pem_file_iter(path).map_err(|e| failed(e.to_string()))? {
                 extra_roots.push(certificate.map_err(|e| failed(e.to_string()))?);
@@ -105,41 +119,125 @@ impl Dialer {
             }
         }
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        Ok(Dialer { connect_timeout, addresses, extra_roots, tls: OnceLock::new(), lookups })
+        Ok(Dialer {
+            connect_timeout: options.connect_timeout,
+            addresses: options.addresses.clone(),
+            proxies: options.proxies.clone(),
+            down_time: options.down_time,
+            extra_roots,
+            tls: OnceLock::new(),
+            lookups,
+        })
     }
 
     /// Connects in plain text.
     pub async fn plain(&self, host: &Authority, port: u16) -> Connecting<Connected> {
-        let stream = self.tcp(host, port).await?;
-        Ok(Connected { wire: Box::new(stream), http2: false })
+        let Way { wire, through } = self.reach(host, Scheme::Http, port).await?;
+        let via = through.as_ref().map(|proxy| proxy.to_string());
+        let proxy = through.filter(|proxy| proxy.protocol == Protocol::Http);
+        Ok(Connected { wire, http2: false, proxy, via })
     }
 
-    /// Connects in TLS. `probing` says that the port may as well speak plain HTTP.
-    pub async fn tls(self: &Arc<Self>, host: &Authority, port: u16, probing: bool) -> Connecting<Connected> {
+    /// Connects in TLS. `probing` says that the port may as well speak plain HTTP; `identity` is who we are.
+    pub async fn tls(
+        self: &Arc<Self>,
+        host: &Authority,
+        port: u16,
+        probing: bool,
+        identity: Option<Arc<Identity>>,
+    ) -> Connecting<Connected> {
         let name = ServerName::try_from(host.bare_host().to_owned())
             .map_err(|e| ConnectError::Tls(format!("{}: {e}", host.host)))?;
-        let stream = self.tcp(host, port).await?;
+        let Way { wire, through } = self.reach(host, Scheme::Https, port).await?;
+        let via = through.map(|proxy| proxy.to_string());
         let dialer = self.clone();
         let config = tokio::task::spawn_blocking(move || {
-            let configs = dialer.tls.get_or_init(|| TlsConfigs::load(&dialer.extra_roots));
+            let load = || TlsConfigs::load(&dialer.extra_roots, identity.as_deref());
+            let configs = identity.as_ref().map_or(&dialer.tls, |identity| &identity.configs).get_or_init(load);
             if probing { configs.probing.clone() } else { configs.usual.clone() }
         })
         .await
         .map_err(|e| ConnectError::Unreachable(e.to_string()))?;
         let connector = tokio_rustls::TlsConnector::from(config);
-        match timeout(self.connect_timeout, connector.connect(name, stream)).await {
+        match timeout(self.connect_timeout, connector.connect(name, wire)).await {
             Err(_) => Err(ConnectError::TimedOut("no answer to the TLS handshake".to_owned())),
             Ok(Err(e)) => Err(tls_error(&e)),
             Ok(Ok(stream)) => {
                 let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                Ok(Connected { wire: Box::new(stream), http2 })
+                Ok(Connected { wire: Box::new(stream), http2, proxy: None, via })
             }
         }
     }
 
-    async fn tcp(&self, host: &Authority, port: u16) -> Connecting<TcpStream> {
+    /// A stream to a host's port, over the first way there that takes a connection.
+    async fn reach(&self, host: &Authority, scheme: Scheme, port: u16) -> Connecting<Way> {
+        let mut last = None;
+        for via in self.proxies.ways(host, scheme).into_iter().take(WAYS_MAX) {
+            let proxy = match via {
+                Via::Direct => match self.tcp(self.admitted(host, port).await?).await {
+                    Ok(stream) => return Ok(Way { wire: Box::new(stream), through: None }),
+                    Err(error) => {
+                        last = Some(error);
+                        continue;
+                    }
+                },
+                Via::Proxy(proxy) => proxy,
+            };
+            self.admit_by_proxy(host, port).await?;
+            if let Some(why) = proxy.is_down() {
+                last = Some(ConnectError::Unreachable(why));
+                continue;
+            }
+            match self.through(&proxy, host, scheme, port).await {
+                Ok(wire) => return Ok(Way { wire, through: Some(proxy) }),
+                Err(TunnelError::Host(error)) => return Err(error),
+                Err(TunnelError::Proxy(why)) => {
+                    proxy.failed(&why, self.down_time);
+                    last = Some(ConnectError::Unreachable(why));
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| ConnectError::Unreachable("there is no way to this host".to_owned())))
+    }
+
+    async fn through(
+        &self,
+        proxy: &Proxy,
+        host: &Authority,
+        scheme: Scheme,
+        port: u16,
+    ) -> std::result::Result<Box<dyn Wire>, TunnelError> {
+        let silent = |error: ConnectError| {
+            let words = match error {
+                ConnectError::NoSuchHost(why) | ConnectError::Unreachable(why) | ConnectError::TimedOut(why) => why,
+                other => format!("{other:?}"),
+            };
+            TunnelError::Proxy(format!("the proxy {proxy} takes no connection: {words}"))
+        };
+        // Its addresses are not asked about: whoever names a proxy wants it used.
+        let addresses = self.resolve(&proxy.authority, proxy.authority.port.unwrap_or(0)).await.map_err(silent)?;
+        let stream = self.tcp(addresses).await.map_err(silent)?;
+        tunnel::open(proxy, stream, host, scheme, port, self.connect_timeout).await
+    }
+
+    /// Whether a proxy may be asked for a host. Which address it connects to cannot be seen from here: a name that
+    /// leads to a refused one by this machine's resolver is refused, and one that is unknown here is the proxy's to
+    /// judge.
+    async fn admit_by_proxy(&self, host: &Authority, port: u16) -> Connecting<()> {
+        self.addresses.check_host(host).map_err(ConnectError::Refused)?;
+        if !self.addresses.judges_addresses() {
+            return Ok(());
+        }
+        let known = timeout(self.connect_timeout, self.resolve(host, port)).await;
+        for address in known.ok().and_then(|found| found.ok()).unwrap_or_default() {
+            self.addresses.check_address(host, address.ip()).map_err(ConnectError::Refused)?;
+        }
+        Ok(())
+    }
+
+    async fn tcp(&self, addresses: Vec<SocketAddr>) -> Connecting<TcpStream> {
         let mut last = ConnectError::NoSuchHost("the name has no address".to_owned());
-        for address in self.admitted(host, port).await?.into_iter().take(ADDRESSES_MAX) {
+        for address in addresses.into_iter().take(ADDRESSES_MAX) {
             match timeout(self.connect_timeout, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
                     // Requests are small and complete; waiting to fill a segment only costs time.
@@ -192,7 +290,7 @@ impl Dialer {
 }
 
 impl TlsConfigs {
-    fn load(extra: &[CertificateDer<'static>]) -> TlsConfigs {
+    fn load(extra: &[CertificateDer<'static>], identity: Option<&Identity>) -> TlsConfigs {
         let mut roots = RootCertStore::empty();
         let system = rustls_native_certs::load_native_certs();
         for problem in &system.errors {
@@ -201,11 +299,14 @@ impl TlsConfigs {
         roots.add_parsable_certificates(system.certs);
         roots.add_parsable_certificates(extra.iter().cloned());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the ring provider has the default versions")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            Some(identity) => config.with_client_cert_resolver(identity.resolver.clone()),
+            None => config.with_no_client_auth(),
+        };
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut probing = config.clone();
         probing.alpn_protocols.push(LINE_BREAK_PROTOCOL.to_vec());
@@ -240,6 +341,8 @@ fn is_no_such_host(error: &io::Error) -> bool {
 
 /// Look-ups of host names at a time.
 const LOOKUPS_MAX: usize = 32;
+/// Proxies that are tried for one connection.
+const WAYS_MAX: usize = 8;
 /// Addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 8;
 /// An application protocol that nobody speaks. A plain HTTP server reads lines: without a line break in the TLS

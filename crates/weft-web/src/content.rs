@@ -249,7 +249,9 @@ pub(crate) fn status_error(reply: &Reply) -> RemoteError {
     let detail = format!("{}: {}", reply.url, reply.status);
     let error = match reply.status.as_u16() {
         404 | 410 => return RemoteError::NotFound { detail },
-        401 | 403 | 407 | 451 => RemoteError::Denied { detail },
+        401 => RemoteError::Denied { detail: format!("{detail}; a netrc file or [[web.login]] can give it a login") },
+        407 => RemoteError::Denied { detail: format!("{detail}; the URL of the proxy can have a login") },
+        403 | 451 => RemoteError::Denied { detail },
         100..=199 | 204..=206 | 300..=399 | 416 => {
             RemoteError::Damaged { detail: format!("{detail} is no answer to this request") }
         }

@@ -1,28 +1,68 @@
 //! Who a server is told that we are.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hyper::header::HeaderValue;
-use weft_remote::{Audience, Caller};
+use parking_lot::Mutex;
+use weft_remote::{Caller, RemoteError};
 
 use crate::authority::Authority;
-use crate::host::Scheme;
-use crate::netrc::{self, Login};
+use crate::base64;
+use crate::bearer::{self, BearerCommand};
+use crate::cookies::Jar;
+use crate::identity::Identity;
+use crate::login::{Login, LoginMeans};
+use crate::netrc;
+use crate::own_file::{Others, OwnFiles};
+use crate::pass::{Authorization, Pass, is_loopback};
 
-/// The logins of one local user. They are for that user's own calls alone.
+/// The logins of local users. Each is for its user's own calls alone.
 #[derive(Clone, Default)]
 pub struct Credentials {
-    uid: u32,
     insecure: bool,
-    logins: Vec<Login>,
+    /// In the order of the configuration: the first that has something for a host is taken.
+    rules: Arc<Vec<Rule>>,
+    /// The netrc file of one user.
+    netrc: Option<(u32, Arc<Vec<netrc::Login>>)>,
+    users: Option<Users>,
+}
+
+/// Finds a user's home folder; may block.
+pub type HomeOf = Arc<dyn Fn(u32) -> Option<PathBuf> + Send + Sync>;
+
+/// A netrc file, read again from time to time.
+type NetrcFile = Arc<OwnFiles<Vec<netrc::Login>>>;
+
+struct Rule {
+    login: Login,
+    source: Source,
+}
+
+/// Where what is shown comes from.
+enum Source {
+    Command(Arc<BearerCommand>),
+    Token(Arc<OwnFiles<HeaderValue>>),
+    Certificate(Arc<OwnFiles<Identity>>),
+    Cookies(Arc<OwnFiles<Jar>>),
+    Netrc(NetrcFile),
+}
+
+/// The netrc files in the homes of all users.
+#[derive(Clone)]
+struct Users {
+    home_of: HomeOf,
+    /// Held for one look or one change.
+    files: Arc<Mutex<HashMap<u32, NetrcFile>>>,
 }
 
 /// Never shows what is in it: options are written to logs.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Credentials({} logins of user id {})", self.logins.len(), self.uid)
+        let (uid, logins) = self.netrc.as_ref().map_or((0, 0), |(uid, logins)| (*uid, logins.len()));
+        write!(f, "Credentials({} rules, {logins} logins of user id {uid})", self.rules.len())
     }
 }
 
@@ -33,74 +73,158 @@ impl Credentials {
     /// # Errors
     /// Why the file is not used: others may read it, it is somebody else's, it cannot be understood.
     pub fn from_netrc(path: &Path, uid: u32, insecure: bool) -> Result<Credentials, String> {
-        Ok(Credentials { uid, insecure, logins: netrc::load(path, uid)? })
+        let netrc = Some((uid, Arc::new(netrc::load(path, uid)?)));
+        Ok(Credentials { insecure, netrc, ..Credentials::default() })
     }
 
-    /// The pass for what a caller asks of a host, if there is a login for it. The port counts where the file names
-    /// one; such a login goes before one for the host on any port, and that before the default.
-    pub(crate) fn pass(&self, caller: &Caller, host: &Authority) -> Option<Pass> {
-        if caller.uid != self.uid {
-            return None;
-        }
-        let login = self.login(host)?;
-        // What cannot be said in Basic (RFC 7617 section 2).
-        let sayable = !login.login.contains(':') && !login.login.bytes().chain(login.password.bytes()).any(is_control);
-        if !sayable {
-            return None;
-        }
-        let mut header = HeaderValue::try_from(basic(&login.login, &login.password)).ok()?;
-        header.set_sensitive(true);
-        let insecure = self.insecure && is_loopback(host);
-        Some(Pass { header, host: host.clone(), scheme: None, insecure, uid: self.uid, used: false })
+    /// These, and other ways to log in, which go before a netrc file. `insecure` as in [`Credentials::from_netrc`].
+    pub fn with_logins(self, logins: Vec<Login>, insecure: bool) -> Credentials {
+        let rules = logins.into_iter().map(Rule::new).collect();
+        Credentials { insecure: self.insecure || insecure, rules: Arc::new(rules), ..self }
     }
 
-    fn login(&self, host: &Authority) -> Option<&Login> {
-        let for_machine = |name: &str| self.logins.iter().find(|login| login.machine.as_deref() == Some(name));
-        let with_port = for_machine(&host.text()).or_else(|| for_machine(host.bare_host()));
-        with_port.or_else(|| self.logins.iter().find(|login| login.machine.is_none()))
+    /// These, and for users without a login for a host the `.netrc` in their home.
+    pub fn with_netrc_of_users(self, home_of: HomeOf) -> Credentials {
+        Credentials { users: Some(Users { home_of, files: Arc::default() }), ..self }
+    }
+
+    /// The pass for what a caller asks of a host, if there is a login for it.
+    ///
+    /// # Errors
+    /// `Denied` when a configured login cannot be had.
+    pub(crate) async fn pass(&self, caller: &Caller, host: &Authority) -> weft_remote::Result<Option<Pass>> {
+        let mut pass = Pass::new(caller.uid, host, self.insecure);
+        for rule in self.rules.iter().filter(|rule| rule.covers(caller.uid, host)) {
+            let shown = host.text();
+            let denied = |why: String| RemoteError::Denied { detail: format!("{shown}: no login: {why}") };
+            rule.show(&mut pass, host).await.map_err(denied)?;
+        }
+        if pass.authorization.is_none()
+            && let Some((uid, logins)) = &self.netrc
+            && *uid == caller.uid
+        {
+            pass.authorization = basic_of(logins, host);
+        }
+        if pass.authorization.is_none()
+            && let Some(users) = &self.users
+        {
+            pass.authorization = users.login(caller.uid, host).await;
+        }
+        let shows = pass.authorization.is_some() || pass.cookies.is_some() || pass.identity.is_some();
+        Ok(shows.then_some(pass))
     }
 
     /// What would be sent to a host, for people; nothing that is secret.
-    pub(crate) fn about(&self, host: &Authority) -> Option<String> {
-        self.login(host)?;
+    pub(crate) fn about(&self, host: &Authority) -> Vec<String> {
         let how = if self.insecure && is_loopback(host) { "" } else { " over https" };
-        Some(format!("the login of the netrc file is sent{how} for user id {} alone", self.uid))
+        let rules = self.rules.iter().filter(|rule| rule.login.hosts.iter().any(|hosts| hosts.covers(host)));
+        let rules = rules.map(|rule| (rule.words(), rule.login.uid));
+        let netrc = self.netrc.iter().filter(|(_, logins)| netrc::login_for(logins, host).is_some());
+        let netrc = netrc.map(|(uid, _)| ("the login of the netrc file".to_owned(), *uid));
+        rules.chain(netrc).map(|(what, uid)| format!("{what} is sent{how} for user id {uid} alone")).collect()
     }
 }
 
-/// A login on its way through one request and its redirects, bound to the origin that the request began with.
-pub(crate) struct Pass {
-    header: HeaderValue,
-    host: Authority,
-    /// The scheme of its origin; decided at the first hop.
-    scheme: Option<Scheme>,
-    insecure: bool,
-    uid: u32,
-    used: bool,
-}
+impl Rule {
+    fn new(login: Login) -> Rule {
+        let uid = login.uid;
+        let secret = |path: &PathBuf| vec![(path.clone(), Others::Nothing)];
+        let source = match &login.means {
+            LoginMeans::BearerCommand { command, run_as, lifetime } => {
+                Source::Command(Arc::new(BearerCommand::new(command.clone(), run_as.clone(), *lifetime)))
+            }
+            LoginMeans::BearerFile(path) => {
+                let header = |files: &[Vec<u8>]| bearer::header_of(files.first().map_or(&[], Vec::as_slice));
+                Source::Token(Arc::new(OwnFiles::new(uid, secret(path), header)))
+            }
+            LoginMeans::Certificate { certificate, key } => {
+                let files = vec![(certificate.clone(), Others::MayRead), (key.clone(), Others::Nothing)];
+                Source::Certificate(Arc::new(OwnFiles::new(uid, files, Identity::parse)))
+            }
+            LoginMeans::CookieFile(path) => {
+                let jar = |files: &[Vec<u8>]| Jar::parse(files.first().map_or(&[], Vec::as_slice));
+                Source::Cookies(Arc::new(OwnFiles::new(uid, secret(path), jar)))
+            }
+            LoginMeans::Netrc(path) => Source::Netrc(Arc::new(OwnFiles::new(uid, secret(path), netrc::read))),
+        };
+        Rule { login, source }
+    }
 
-impl Pass {
-    /// The header for a request to this origin, if it is the right one.
-    pub fn header_for(&mut self, host: &Authority, scheme: Scheme) -> Option<HeaderValue> {
-        // A first hop in plain HTTP leaves the login for the same host under https, where it may be sent to.
-        let first = if self.insecure { scheme } else { Scheme::Https };
-        let own = *self.scheme.get_or_insert(first);
-        let port = |authority: &Authority| authority.port.unwrap_or(own.default_port());
-        if scheme != own || host.host != self.host.host || port(host) != port(&self.host) {
-            return None;
+    fn covers(&self, uid: u32, host: &Authority) -> bool {
+        self.login.uid == uid && self.login.hosts.iter().any(|hosts| hosts.covers(host))
+    }
+
+    /// Puts what it has for the host into a pass, where nothing of the kind is in it yet.
+    async fn show(&self, pass: &mut Pass, host: &Authority) -> Result<(), String> {
+        let free = pass.authorization.is_none();
+        match &self.source {
+            Source::Command(command) if free => {
+                pass.authorization = Some(Authorization::Printed(command.token().await?, command.clone()));
+            }
+            Source::Token(file) if free => {
+                pass.authorization = Some(Authorization::Written(file.get().await?, file.clone()));
+            }
+            Source::Netrc(file) if free => pass.authorization = basic_of(&file.get().await?, host),
+            Source::Cookies(file) if pass.cookies.is_none() => pass.cookies = Some(file.get().await?),
+            Source::Certificate(files) if pass.identity.is_none() => pass.identity = Some(files.get().await?),
+            Source::Command(_) | Source::Token(_) | Source::Netrc(_) | Source::Cookies(_) | Source::Certificate(_) => {}
         }
-        self.used = true;
-        Some(self.header.clone())
+        Ok(())
     }
 
-    /// Who may see what came of it.
-    pub fn audience(&self) -> Audience {
-        if self.used { Audience::Only { uid: self.uid } } else { Audience::Everyone }
+    fn words(&self) -> String {
+        match &self.source {
+            Source::Command(command) => format!("the token that `{}` prints", command.program()),
+            Source::Token(file) => format!("the token in {}", file.path().display()),
+            Source::Certificate(files) => format!("the certificate in {}", files.path().display()),
+            Source::Cookies(file) => format!("what {} has for the path", file.path().display()),
+            Source::Netrc(file) => format!("the login in {}", file.path().display()),
+        }
     }
 }
 
-fn is_loopback(host: &Authority) -> bool {
-    host.bare_host().parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+impl Users {
+    async fn login(&self, uid: u32, host: &Authority) -> Option<Authorization> {
+        let file = match self.file(uid) {
+            Some(file) => file,
+            None => {
+                let home_of = self.home_of.clone();
+                let home = tokio::task::spawn_blocking(move || home_of(uid)).await.ok().flatten()?;
+                self.add(uid, &home)
+            }
+        };
+        match file.get().await {
+            Ok(logins) => basic_of(&logins, host),
+            Err(why) => {
+                // Most users have none; one that is not used is for its owner to find.
+                tracing::debug!("logins of user id {uid}: {why}");
+                None
+            }
+        }
+    }
+
+    fn file(&self, uid: u32) -> Option<NetrcFile> {
+        self.files.lock().get(&uid).cloned()
+    }
+
+    fn add(&self, uid: u32, home: &Path) -> NetrcFile {
+        let mut files = self.files.lock();
+        if files.len() >= USERS_MAX {
+            files.clear();
+        }
+        let new = || Arc::new(OwnFiles::new(uid, vec![(home.join(".netrc"), Others::Nothing)], netrc::read));
+        files.entry(uid).or_insert_with(new).clone()
+    }
+}
+
+/// The login of a netrc file for a host.
+fn basic_of(logins: &[netrc::Login], host: &Authority) -> Option<Authorization> {
+    let login = netrc::login_for(logins, host)?;
+    // What cannot be said in Basic (RFC 7617 section 2).
+    let sayable = !login.login.contains(':') && !login.login.bytes().chain(login.password.bytes()).any(is_control);
+    let mut header = HeaderValue::try_from(basic(&login.login, &login.password)).ok().filter(|_| sayable)?;
+    header.set_sensitive(true);
+    Some(Authorization::Fixed(header))
 }
 
 fn is_control(byte: u8) -> bool {
@@ -108,34 +232,25 @@ fn is_control(byte: u8) -> bool {
 }
 
 /// The value of the header (RFC 7617), in UTF-8.
-fn basic(login: &str, password: &str) -> String {
-    let bytes = format!("{login}:{password}").into_bytes();
-    let mut value = "Basic ".to_owned();
-    for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0, |bits: u32, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for nth in 0..4 {
-            // A group of n bytes has n + 1 letters.
-            let letter = ALPHABET[(bits >> (18 - 6 * nth)) as usize & 63];
-            value.push(if nth <= three.len() { char::from(letter) } else { '=' });
-        }
-    }
-    value
+pub(crate) fn basic(login: &str, password: &str) -> String {
+    format!("Basic {}", base64::encode(format!("{login}:{password}").as_bytes()))
 }
 
-/// RFC 4648 section 4.
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Users whose files are remembered at a time.
+const USERS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn logins(machines: &[Option<&str>]) -> Credentials {
-        let login = |machine: &Option<&str>| Login {
+        let login = |machine: &Option<&str>| netrc::Login {
             machine: machine.map(str::to_owned),
             login: machine.unwrap_or("anyone").to_owned(),
             password: "word".to_owned(),
         };
-        Credentials { uid: 1000, insecure: false, logins: machines.iter().map(login).collect() }
+        let netrc = Some((1000, Arc::new(machines.iter().map(login).collect())));
+        Credentials { netrc, ..Credentials::default() }
     }
 
     fn host(text: &str) -> Authority {
@@ -144,7 +259,7 @@ mod tests {
 
     const USER: Caller = Caller { uid: 1000, gid: 1000, pid: 1 };
 
-    /// The examples of RFC 4648 section 10 behind a login of one colon's length, and that of RFC 7617 section 2.
+    /// The example of RFC 7617 section 2, and logins of which a part is empty.
     #[test]
     fn basic_is_as_the_standard_has_it() {
         assert_eq!(basic("Aladdin", "open sesame"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
@@ -154,48 +269,24 @@ mod tests {
         assert_eq!(basic("a", "b"), "Basic YTpi");
     }
 
-    #[test]
-    fn the_nearest_login_is_taken_and_for_its_user_alone() {
+    #[tokio::test]
+    async fn the_nearest_login_is_taken_and_for_its_user_alone() {
         let all = logins(&[Some("a.org"), Some("a.org:8443"), None]);
+        let (_, held) = all.netrc.clone().unwrap();
         for (name, taken) in
             [("a.org", "a.org"), ("a.org:8443", "a.org:8443"), ("a.org:1", "a.org"), ("b.org", "anyone")]
         {
-            assert_eq!(all.login(&host(name)).map(|login| login.login.as_str()), Some(taken), "{name}");
+            let login = netrc::login_for(&held, &host(name));
+            assert_eq!(login.map(|login| login.login.as_str()), Some(taken), "{name}");
         }
-        assert!(logins(&[Some("a.org")]).login(&host("x.a.org")).is_none());
-        assert!(all.pass(&USER, &host("b.org")).is_some());
+        let (_, one) = logins(&[Some("a.org")]).netrc.unwrap();
+        assert!(netrc::login_for(&one, &host("x.a.org")).is_none());
+        assert!(all.pass(&USER, &host("b.org")).await.unwrap().is_some());
         for uid in [0, 1001] {
-            assert!(all.pass(&Caller { uid, ..USER }, &host("a.org")).is_none());
+            assert!(all.pass(&Caller { uid, ..USER }, &host("a.org")).await.unwrap().is_none());
         }
         // A colon would end the login early.
-        assert!(all.pass(&USER, &host("a.org:8443")).is_none());
+        assert!(all.pass(&USER, &host("a.org:8443")).await.unwrap().is_none());
         assert!(!format!("{all:?}").contains("word"));
-    }
-
-    #[test]
-    fn a_pass_is_good_for_one_origin() {
-        let pass =
-            |insecure: bool, name: &str| Credentials { insecure, ..logins(&[None]) }.pass(&USER, &host(name)).unwrap();
-        let (https, http) = (Scheme::Https, Scheme::Http);
-        for (insecure, first, hops) in [
-            (false, "a.org", &[("a.org", https, true), ("a.org:443", https, true), ("b.org", https, false)][..]),
-            (false, "a.org", &[("a.org", http, false), ("a.org", https, true), ("a.org:80", https, false)]),
-            (false, "a.org", &[("a.org", https, true), ("a.org", http, false), ("a.org:8443", https, false)]),
-            (false, "a.org", &[("www.a.org", https, false), ("a.org", https, true)]),
-            (true, "a.org", &[("a.org", http, false), ("a.org", https, true)]),
-            (true, "127.0.0.1:81", &[("127.0.0.1:81", http, true), ("127.0.0.1:82", http, false)]),
-            (true, "127.0.0.1:81", &[("127.0.0.1:81", http, true), ("127.0.0.1:81", https, false)]),
-            (true, "127.0.0.1", &[("127.0.0.1", https, true), ("127.0.0.1", http, false)]),
-            (true, "localhost", &[("localhost", http, false)]),
-        ] {
-            let mut pass = pass(insecure, first);
-            assert_eq!(pass.audience(), Audience::Everyone);
-            let mut sent = false;
-            for (to, scheme, wanted) in hops {
-                assert_eq!(pass.header_for(&host(to), *scheme).is_some(), *wanted, "{first}, then {scheme:?} {to}");
-                sent |= wanted;
-            }
-            assert_eq!(pass.audience() == Audience::Only { uid: 1000 }, sent, "{first}");
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! The bytes of one answer, counted.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use hyper::body::{Body, Incoming};
 use tokio::time::timeout;
 use weft_remote::{RemoteError, Result};
 
+use crate::digest::Announced;
 use crate::pool::Lent;
 use crate::traffic::{Counts, shown};
 
@@ -17,6 +19,11 @@ pub(crate) struct Flow {
     url: String,
     incoming: Option<(Incoming, Lent)>,
     announced: Option<u64>,
+    digest: Option<Announced>,
+    /// Where a digest is announced, the last bytes so far: nobody gets the end of a body that is another one, nor
+    /// anything of a short one.
+    held: VecDeque<Bytes>,
+    held_bytes: usize,
     delivered: u64,
     stall_timeout: Duration,
     counts: Option<Arc<Counts>>,
@@ -27,9 +34,19 @@ pub(crate) struct Flow {
 
 impl Flow {
     pub fn new(url: String, incoming: Incoming, lent: Lent, announced: Option<u64>, stall_timeout: Duration) -> Flow {
-        let (started, span) = (Instant::now(), tracing::Span::current());
-        let mut flow =
-            Flow { url, incoming: None, announced, delivered: 0, stall_timeout, counts: None, started, span };
+        let mut flow = Flow {
+            url,
+            incoming: None,
+            announced,
+            digest: None,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            delivered: 0,
+            stall_timeout,
+            counts: None,
+            started: Instant::now(),
+            span: tracing::Span::current(),
+        };
         if incoming.is_end_stream() {
             lent.give_back();
         } else {
@@ -44,22 +61,26 @@ impl Flow {
         self
     }
 
+    /// The same flow, held to a digest as well.
+    pub fn with_digest(mut self, digest: Option<Announced>) -> Flow {
+        self.digest = digest;
+        self
+    }
+
     /// The next bytes; `None` after the last. After an error there is nothing more to ask.
     ///
     /// # Errors
-    /// `Damaged` when more or fewer bytes come than were announced, `TimedOut` when none come.
+    /// `Damaged` when more, fewer or other bytes come than were announced, `TimedOut` when none come.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         loop {
-            let Some((incoming, _)) = &mut self.incoming else { return self.check_length().map(Err) };
+            let Some((incoming, _)) = &mut self.incoming else { return self.end() };
             let frame = match timeout(self.stall_timeout, incoming.frame()).await {
                 Err(_) => {
-                    self.incoming = None;
-                    self.announced = None;
+                    self.give_up();
                     return Some(Err(RemoteError::TimedOut { detail: format!("{}: the body stalled", self.url) }));
                 }
                 Ok(Some(Err(e))) => {
-                    self.incoming = None;
-                    self.announced = None;
+                    self.give_up();
                     let detail = format!("{}: the body broke off after {} bytes: {e}", self.url, self.delivered);
                     return Some(Err(RemoteError::Damaged { detail }));
                 }
@@ -77,13 +98,24 @@ impl Flow {
             }
             if self.announced.is_some_and(|announced| self.delivered > announced) {
                 self.incoming = None;
-                return self.check_length().map(Err);
+                return self.end();
+            }
+            if let Some(digest) = &mut self.digest {
+                digest.update(&data);
             }
             if incoming.is_end_stream() {
                 self.finish();
             }
-            if !data.is_empty() {
+            if data.is_empty() {
+                continue;
+            }
+            if self.digest.is_none() {
                 return Some(Ok(data));
+            }
+            self.held_bytes += data.len();
+            self.held.push_back(data);
+            if self.held_bytes > HELD_BYTES && self.held.len() > 1 {
+                return self.release().map(Ok);
             }
         }
     }
@@ -107,11 +139,35 @@ impl Flow {
         }
     }
 
-    fn check_length(&mut self) -> Option<RemoteError> {
-        let announced = self.announced.take()?;
-        (announced != self.delivered).then(|| RemoteError::Damaged {
-            detail: format!("{}: {announced} bytes were announced and {} came", self.url, self.delivered),
-        })
+    /// Nothing that was announced is asked about after an error.
+    fn give_up(&mut self) {
+        self.incoming = None;
+        self.announced = None;
+        self.digest = None;
+        self.held.clear();
+    }
+
+    fn end(&mut self) -> Option<Result<Bytes>> {
+        if let Some(error) = self.check_end() {
+            self.held.clear();
+            return Some(Err(error));
+        }
+        self.release().map(Ok)
+    }
+
+    fn release(&mut self) -> Option<Bytes> {
+        let first = self.held.pop_front()?;
+        self.held_bytes -= first.len();
+        Some(first)
+    }
+
+    fn check_end(&mut self) -> Option<RemoteError> {
+        let digest = self.digest.take();
+        let damaged = |why: String| RemoteError::Damaged { detail: format!("{}: {why}", self.url) };
+        if let Some(announced) = self.announced.take().filter(|announced| *announced != self.delivered) {
+            return Some(damaged(format!("{announced} bytes were announced and {} came", self.delivered)));
+        }
+        digest?.check().err().map(damaged)
     }
 }
 
@@ -122,5 +178,7 @@ impl Drop for Flow {
     }
 }
 
+/// How much of the end of a body waits for its digest.
+const HELD_BYTES: usize = 1 << 20;
 const DRAIN_BYTES_MAX: u64 = 64 << 10;
 const DRAIN_TIME_MAX: Duration = Duration::from_millis(500);

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_remote::{Notes, RemoteError};
 
 use crate::authority::Authority;
+use crate::identity::Identity;
 use crate::options::Connector;
 use crate::pool::Pool;
 use crate::traffic::Counts;
@@ -43,9 +44,13 @@ pub(crate) struct Host {
     pub authority: Authority,
     /// Set for hosts that live inside this process.
     pub builtin: Option<Connector>,
-    pub https: Arc<Pool>,
-    pub http: Arc<Pool>,
     pub counts: Arc<Counts>,
+    https: Arc<Pool>,
+    http: Arc<Pool>,
+    /// Connections under https that a user's certificate made, by its number: never lent for anything else. The one
+    /// used last is at the end.
+    identified: Mutex<Vec<(u64, Arc<Pool>)>>,
+    connections_max: usize,
     /// Held while the first connection finds out which scheme the host speaks.
     pub deciding: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -62,6 +67,8 @@ struct State {
     down: Option<(Instant, RemoteError)>,
     /// A 206 was seen.
     ranges: bool,
+    /// The proxy that the last connection went through.
+    via: Option<String>,
 }
 
 /// What is noted of a host, as JSON under `host/<authority>`.
@@ -96,16 +103,30 @@ impl Host {
             https,
             http,
             counts: Arc::default(),
+            identified: Mutex::default(),
+            connections_max,
             deciding: tokio::sync::Mutex::new(()),
             state: Mutex::new(state),
         }
     }
 
-    pub fn pool(&self, scheme: Scheme) -> &Arc<Pool> {
-        match scheme {
-            Scheme::Https => &self.https,
-            Scheme::Http => &self.http,
+    /// The connections for requests under this scheme by this identity.
+    pub fn pool(&self, scheme: Scheme, identity: Option<&Identity>) -> Arc<Pool> {
+        let number = match (scheme, identity) {
+            (Scheme::Http, _) => return self.http.clone(),
+            (Scheme::Https, None) => return self.https.clone(),
+            (Scheme::Https, Some(identity)) => identity.number,
+        };
+        let mut identified = self.identified.lock();
+        let pool = match identified.iter().position(|(known, _)| *known == number) {
+            Some(at) => identified.remove(at).1,
+            None => Arc::new(Pool::new(self.connections_max)),
+        };
+        if identified.len() >= IDENTITIES_MAX {
+            identified.remove(0);
         }
+        identified.push((number, pool.clone()));
+        pool
     }
 
     pub fn port(&self, scheme: Scheme) -> u16 {
@@ -173,6 +194,11 @@ impl Host {
         }
     }
 
+    /// A connection was made, through a proxy or not.
+    pub fn came_by(&self, via: Option<String>) {
+        self.state.lock().via = via;
+    }
+
     pub fn saw_ranges(&self) {
         self.state.lock().ranges = true;
     }
@@ -194,12 +220,18 @@ impl Host {
         }
         let time = |at: SystemTime| httpdate::fmt_http_date(at);
         facts.push(("last contact".to_owned(), state.last_contact.map_or("none by this process".to_owned(), time)));
+        if let Some(via) = &state.via {
+            facts.push(("served through".to_owned(), via.clone()));
+        }
         if let Some((at, error)) = &state.last_error {
             facts.push(("last error of the host".to_owned(), format!("{}: {error}", time(*at))));
         }
         facts
     }
 }
+
+/// Certificates of users whose connections to one host are kept.
+const IDENTITIES_MAX: usize = 32;
 
 /// Where a host is noted.
 pub(crate) fn note_key(authority: &str) -> Vec<u8> {

@@ -1,9 +1,9 @@
 //! The user's file of logins, in the format of ftp(1) that curl and git read as well.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use crate::authority::Authority;
+use crate::own_file::{self, Others};
 
 /// A login for a host.
 #[derive(Clone, PartialEq, Eq)]
@@ -19,23 +19,25 @@ pub(crate) struct Login {
 /// # Errors
 /// Why it is not used, as a sentence.
 pub(crate) fn load(path: &Path, uid: u32) -> Result<Vec<Login>, String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    // Opening a pipe would wait for its other end.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(format!("{}: ignored, for it is no file", path.display()));
-    }
-    let mut file = File::open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?;
-    if found.mode() & 0o077 != 0 {
-        let shown = path.display();
-        return Err(format!("{shown}: ignored, for others may read or write it; `chmod 600 {shown}` mends that"));
-    }
-    if found.uid() != uid {
-        return Err(format!("{}: ignored, for it is not the file of user id {uid}", path.display()));
-    }
-    let mut text = String::new();
-    file.by_ref().take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
-    parse(&text).map_err(|why| format!("{}: ignored: {why}", path.display()))
+    let bytes = own_file::read(path, uid, Others::Nothing)?;
+    read(&[bytes]).map_err(|why| format!("{}: ignored: {why}", path.display()))
+}
+
+/// Reads the bytes of such a file.
+///
+/// # Errors
+/// What is wrong with them; nothing of the text.
+pub(crate) fn read(files: &[Vec<u8>]) -> Result<Vec<Login>, String> {
+    let text = files.first().map_or(Ok(""), |bytes| std::str::from_utf8(bytes));
+    parse(text.map_err(|_| "not UTF-8".to_owned())?)
+}
+
+/// The login for a host. The port counts where the file names one; such a login goes before one for the host on any
+/// port, and that before the default.
+pub(crate) fn login_for<'a>(logins: &'a [Login], host: &Authority) -> Option<&'a Login> {
+    let for_machine = |name: &str| logins.iter().find(|login| login.machine.as_deref() == Some(name));
+    let with_port = for_machine(&host.text()).or_else(|| for_machine(host.bare_host()));
+    with_port.or_else(|| logins.iter().find(|login| login.machine.is_none()))
 }
 
 /// Reads the text of such a file. Nothing of it is in the error: it may be a password.
@@ -108,15 +110,12 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// More than this is not read.
-const FILE_BYTES_MAX: u64 = 1 << 20;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn read(text: &str) -> Result<Vec<(String, String, String)>, String> {
+    fn logins(text: &str) -> Result<Vec<(String, String, String)>, String> {
         let shown = |login: Login| (login.machine.unwrap_or("(default)".to_owned()), login.login, login.password);
         parse(text).map(|logins| logins.into_iter().map(shown).collect())
     }
@@ -136,8 +135,8 @@ mod tests {
             row("b.example:8443", "you and", "q\"\\ "),
             row("(default)", "anonymous", "guest"),
         ];
-        assert_eq!(read(text).unwrap(), expected);
-        assert_eq!(read("").unwrap(), []);
+        assert_eq!(logins(text).unwrap(), expected);
+        assert_eq!(logins("").unwrap(), []);
     }
 
     #[test]
@@ -150,7 +149,7 @@ mod tests {
             "machine",
             "machine a login x secret y",
         ] {
-            let why = read(text).unwrap_err();
+            let why = logins(text).unwrap_err();
             assert!(!why.contains("secret"), "{text}: {why}");
         }
     }

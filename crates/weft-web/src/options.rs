@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::DuplexStream;
 use weft_remote::Name;
 
-use crate::{AddressPolicy, Credentials};
+use crate::{AddressPolicy, Credentials, Proxies};
 
 /// Makes the client's end of a new connection to a host that is served inside this process, in plain HTTP.
 #[derive(Clone)]
@@ -64,6 +64,8 @@ pub struct WebOptions {
     pub user_agent: String,
     /// Where connections may lead. Hosts that are served inside this process are not asked about.
     pub addresses: AddressPolicy,
+    /// Which connections go through a proxy.
+    pub proxies: Proxies,
     /// Logins of the user whose mount this is.
     pub credentials: Credentials,
     /// Hosts that are served inside this process, by name.
@@ -87,6 +89,7 @@ impl Default for WebOptions {
             extra_ca: None,
             user_agent: concat!("weft/", env!("CARGO_PKG_VERSION")).to_owned(),
             addresses: AddressPolicy::default(),
+            proxies: Proxies::default(),
             credentials: Credentials::default(),
             builtin: HashMap::new(),
         }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connect::{ConnectError, Connected, Connecting};
+use crate::proxy::Proxy;
 
 /// The connections to one host under one scheme.
 pub(crate) struct Pool {
@@ -30,7 +31,7 @@ pub(crate) struct Pool {
 /// Guarded by `Pool::state`, which is never held over any wait.
 #[derive(Default)]
 struct State {
-    idle: Vec<(Instant, http1::SendRequest<Empty<Bytes>>)>,
+    idle: Vec<(Instant, Line)>,
     shared: Option<http2::SendRequest<Empty<Bytes>>>,
     /// What the last connection spoke.
     http1_only: bool,
@@ -44,8 +45,15 @@ pub(crate) struct Lent {
     _permit: OwnedSemaphorePermit,
 }
 
+/// A connection of HTTP/1.
+struct Line {
+    sender: http1::SendRequest<Empty<Bytes>>,
+    /// The proxy that is on its other side and wants whole URLs.
+    proxy: Option<Arc<Proxy>>,
+}
+
 enum Sender {
-    Http1(http1::SendRequest<Empty<Bytes>>),
+    Http1(Line),
     Http2(http2::SendRequest<Empty<Bytes>>),
 }
 
@@ -71,7 +79,7 @@ impl Pool {
     }
 
     /// Begins to speak on a connection: one for HTTP/2 is shared from then on, one for HTTP/1 is the caller's.
-    async fn open(&self, connected: Connected) -> Connecting<Option<http1::SendRequest<Empty<Bytes>>>> {
+    async fn open(&self, connected: Connected) -> Connecting<Option<Line>> {
         let failed = |e: hyper::Error| ConnectError::Unreachable(e.to_string());
         let io = TokioIo::new(connected.wire);
         if connected.http2 {
@@ -99,7 +107,7 @@ impl Pool {
                 .map_err(failed)?;
             tokio::spawn(connection);
             self.state.lock().http1_only = true;
-            Ok(Some(sender))
+            Ok(Some(Line { sender, proxy: connected.proxy }))
         }
     }
 
@@ -129,9 +137,9 @@ impl Pool {
         }
         let closed = || ConnectError::Unreachable("the connection was closed at once".to_owned());
         // Not by way of the idle ones, where another request might take it and leave this one with nothing.
-        if let Some(mut sender) = self.open(connect.await?).await? {
-            sender.ready().await.map_err(|_| closed())?;
-            return Ok(self.lent(Sender::Http1(sender), false, permit));
+        if let Some(mut line) = self.open(connect.await?).await? {
+            line.sender.ready().await.map_err(|_| closed())?;
+            return Ok(self.lent(Sender::Http1(line), false, permit));
         }
         drop(opening);
         let lent = self.lend_shared().await.ok_or_else(closed)?;
@@ -153,11 +161,11 @@ impl Pool {
         Some(self.lent(Sender::Http2(sender), true, permit))
     }
 
-    async fn take_idle(&self) -> Option<http1::SendRequest<Empty<Bytes>>> {
+    async fn take_idle(&self) -> Option<Line> {
         loop {
-            let (since, mut sender) = self.state.lock().idle.pop()?;
-            if since.elapsed() < IDLE_MAX && !sender.is_closed() && sender.ready().await.is_ok() {
-                return Some(sender);
+            let (since, mut line) = self.state.lock().idle.pop()?;
+            if since.elapsed() < IDLE_MAX && !line.sender.is_closed() && line.sender.ready().await.is_ok() {
+                return Some(line);
             }
         }
     }
@@ -169,13 +177,13 @@ impl Pool {
         state.shared = None;
     }
 
-    fn give_back(&self, sender: http1::SendRequest<Empty<Bytes>>) {
-        if sender.is_closed() {
+    fn give_back(&self, line: Line) {
+        if line.sender.is_closed() {
             return;
         }
         let mut state = self.state.lock();
-        state.idle.retain(|(since, sender)| since.elapsed() < IDLE_MAX && !sender.is_closed());
-        state.idle.push((Instant::now(), sender));
+        state.idle.retain(|(since, line)| since.elapsed() < IDLE_MAX && !line.sender.is_closed());
+        state.idle.push((Instant::now(), line));
     }
 }
 
@@ -190,21 +198,29 @@ impl Lent {
         matches!(self.sender, Sender::Http2(_))
     }
 
+    /// The proxy on the other side, if it wants whole URLs.
+    pub fn proxy(&self) -> Option<&Proxy> {
+        match &self.sender {
+            Sender::Http1(line) => line.proxy.as_deref(),
+            Sender::Http2(_) => None,
+        }
+    }
+
     /// Sends one request.
     ///
     /// # Errors
     /// Whatever the connection gives.
     pub async fn send(&mut self, request: Request<Empty<Bytes>>) -> hyper::Result<Response<Incoming>> {
         match &mut self.sender {
-            Sender::Http1(sender) => sender.send_request(request).await,
+            Sender::Http1(line) => line.sender.send_request(request).await,
             Sender::Http2(sender) => sender.send_request(request).await,
         }
     }
 
     /// Gives the connection back after the body was read to its end.
     pub fn give_back(self) {
-        if let Sender::Http1(sender) = self.sender {
-            self.pool.give_back(sender);
+        if let Sender::Http1(line) = self.sender {
+            self.pool.give_back(line);
         }
     }
 }

@@ -285,7 +285,10 @@ impl Remote for Web {
         let mut facts = vec![("url".to_owned(), url)];
         facts.extend(host.about());
         if host.builtin.is_none() {
-            facts.extend(self.options().credentials.about(&authority).map(|how| ("login".to_owned(), how)));
+            let logins = self.options().credentials.about(&authority);
+            facts.extend(logins.into_iter().map(|how| ("login".to_owned(), how)));
+            let proxies = self.options().proxies.about(&authority, scheme);
+            facts.extend(proxies.map(|ways| ("proxies".to_owned(), ways)));
             facts.push(("addresses".to_owned(), self.options().addresses.about(&authority)));
         }
         facts

@@ -274,3 +274,80 @@ async fn many_requests_share_few_connections() {
     assert!(*server.connections.lock() <= 4, "{}", server.connections.lock());
     assert_eq!(server.paths().len(), 40);
 }
+
+/// SHA-256 of `0123456789`.
+const DIGITS_SHA256: &str = "hNiYd/DUBB77a/kaFvAkjy/Vc+avBcGflr7bn4gveII=";
+const OTHER_SHA256: &str = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+
+/// Goal: a body that is not what its digest says is damaged, and its end is delivered to nobody. Method: each field,
+/// right and wrong, over a whole body, one without a length, and a range.
+#[tokio::test]
+async fn a_body_is_held_to_its_digest() {
+    for (name, form) in
+        [("repr-digest", "sha-256=:DIGEST:"), ("content-digest", "sha-256=:DIGEST:"), ("digest", "SHA-256=DIGEST")]
+    {
+        for (digest, right) in [(DIGITS_SHA256, true), (OTHER_SHA256, false)] {
+            let value = form.replace("DIGEST", digest);
+            let server = Server::start(move |seen| match seen.headers.contains_key("range") {
+                true => {
+                    let about = [("content-range", "bytes 0-9/100"), ("etag", "\"v1\""), (name, value.as_str())];
+                    answer(206, &about, "0123456789")
+                }
+                false => answer(200, &[("etag", "\"v1\""), (name, value.as_str())], "0123456789"),
+            })
+            .await;
+            let web = web();
+            let body = find(&web, &server.dir("/"), "d").await.value.along.unwrap().body;
+            match (read(body).await, right) {
+                (Ok((bytes, _)), true) => assert_eq!(bytes, b"0123456789"),
+                (Err(RemoteError::Damaged { detail }), false) => assert!(detail.contains("SHA-256"), "{detail}"),
+                (other, _) => panic!("{name} {right}: {other:?}"),
+            }
+            let version = Version::strong("\"v1\"");
+            let range = web.fetch(&call(), &server.file("/d"), &version, span(0, 10)).await.unwrap().value.body;
+            // Of a range, only the digest of the content is about what comes.
+            let fine = right || name != "content-digest";
+            assert_eq!(read(range).await.is_ok(), fine, "{name} {right}");
+        }
+    }
+    let chunked = |digest: &str| {
+        let head = format!("HTTP/1.1 200 OK\r\nRepr-Digest: sha-256=:{digest}:\r\nTransfer-Encoding: chunked\r\n\r\n");
+        [head.as_bytes(), b"5\r\n01234\r\n5\r\n56789\r\n0\r\n\r\n"].concat()
+    };
+    for (digest, right) in [(DIGITS_SHA256, true), (OTHER_SHA256, false)] {
+        let bytes = chunked(digest);
+        let server = Server::raw(move |_| Some(bytes.clone())).await;
+        let web = web();
+        let mut stream = find(&web, &server.dir("/"), "d").await.value.along.unwrap().body.stream;
+        let mut seen = Vec::new();
+        let mut failed = false;
+        while let Some(piece) = futures_util::StreamExt::next(&mut stream).await {
+            match piece {
+                Ok(weft_remote::Piece::Bytes(bytes)) => seen.extend_from_slice(&bytes),
+                Ok(_) => {}
+                Err(_) => failed = true,
+            }
+        }
+        assert_eq!((failed, seen == b"0123456789"), (!right, right));
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_long_body_waits_for_its_digest() {
+    const LENGTH: usize = 3 << 20;
+    for (digest, right) in [("O+qKmgfB6NyqTBuBaBXDWim0+1hbpuzHDqRIQKeUz7M=", true), (OTHER_SHA256, false)] {
+        let value = format!("sha-256=:{digest}:");
+        let server = Server::start(move |_| answer(200, &[("repr-digest", value.as_str())], vec![b'x'; LENGTH])).await;
+        let mut stream = find(&web(), &server.dir("/"), "d").await.value.along.unwrap().body.stream;
+        let (mut seen, mut failed) = (0, false);
+        while let Some(piece) = futures_util::StreamExt::next(&mut stream).await {
+            match piece {
+                Ok(weft_remote::Piece::Bytes(bytes)) => seen += bytes.len(),
+                Ok(_) => {}
+                Err(_) => failed = true,
+            }
+        }
+        assert_eq!(failed, !right);
+        assert!(if right { seen == LENGTH } else { seen < LENGTH }, "{seen}");
+    }
+}

@@ -68,6 +68,19 @@ impl MountDaemon {
         let _ = tokio::time::timeout(SETTLE_PATIENCE, flush).await;
     }
 
+    /// Whether a user sees here only what everyone may see: neither root, who may read the cache, nor its owner.
+    fn is_stranger(&self, uid: u32) -> bool {
+        uid != 0 && uid != rustix::process::geteuid().as_raw()
+    }
+
+    /// Refuses to tell a stranger of what another user's rights brought here.
+    fn check_known(&self, path: &[u8], names: &[Name], uid: u32) -> Result<(), Refusal> {
+        match self.is_stranger(uid) && !self.vfs.may_know(names, uid) {
+            true => Err(refusal(path, &VfsError::Denied)),
+            false => Ok(()),
+        }
+    }
+
     fn figures(&self) -> Figures {
         let figures = self.vfs.figures();
         let usage = self.vfs.store().usage();
@@ -95,14 +108,18 @@ impl Daemon for MountDaemon {
         }
     }
 
-    async fn status(&self, _uid: u32) -> Result<Status, Refusal> {
+    async fn status(&self, uid: u32) -> Result<Status, Refusal> {
+        let stranger = self.is_stranger(uid);
         self.settle().await;
         let bindings = self.vfs.bindings().map(|(name, source)| BindingStatus {
             path: PathBytes(name.map(|name| name.as_bytes().to_vec()).unwrap_or_default()),
             kind: source.split(':').next().unwrap_or_default().to_owned(),
             state: "bound; each host is reached when it is used".to_owned(),
         });
-        let troubles = self.vfs.troubles().into_iter().rev().take(Status::TROUBLES_MAX).map(|trouble| Trouble {
+        let troubles = self.vfs.troubles().into_iter().rev();
+        // A path that something went wrong at may be known to one user alone.
+        let troubles = troubles.filter(|trouble| !stranger || trouble.about.is_empty());
+        let troubles = troubles.take(Status::TROUBLES_MAX).map(|trouble| Trouble {
             at_unix_s: trouble.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             sentence: match trouble.about.as_str() {
                 "" => trouble.text,
@@ -126,8 +143,13 @@ impl Daemon for MountDaemon {
         })
     }
 
-    async fn names(&self, path: &[u8], _uid: u32) -> Result<Vec<NameInfo>, Refusal> {
-        let infos = self.vfs.names(&names_of(path)?).map_err(|error| refusal(path, &error))?;
+    async fn names(&self, path: &[u8], uid: u32) -> Result<Vec<NameInfo>, Refusal> {
+        let above = names_of(path)?;
+        self.check_known(path, &above, uid)?;
+        let mut infos = self.vfs.names(&above).map_err(|error| refusal(path, &error))?;
+        if self.is_stranger(uid) {
+            infos.retain(|info| self.vfs.may_know(&[above.as_slice(), std::slice::from_ref(&info.name)].concat(), uid));
+        }
         self.settle().await;
         Ok(infos.into_iter().map(name_info).collect())
     }
@@ -157,8 +179,9 @@ impl Daemon for MountDaemon {
         Ok(Reloaded { checked: done.checked, changed: done.changed + done.gone, failed: done.failed })
     }
 
-    async fn why(&self, path: &[u8], _uid: u32) -> Result<Why, Refusal> {
+    async fn why(&self, path: &[u8], uid: u32) -> Result<Why, Refusal> {
         let names = names_of(path)?;
+        self.check_known(path, &names, uid)?;
         let why = self.vfs.why(&names).map_err(|error| {
             let mut refusal = refusal(path, &error);
             if let (Code::NotFound, Some(error)) = (refusal.code, self.vfs.last_error_above(&names)) {

@@ -6,6 +6,7 @@ mod cmd;
 mod config;
 mod daemon;
 mod exit;
+mod logins;
 mod metrics;
 mod output;
 mod ready;

@@ -12,10 +12,11 @@ use weft_fuse::Bridge;
 use weft_remote::{Name, Remote};
 use weft_store::{Store, StoreError, StoreOptions};
 use weft_vfs::{Binding, Notices, Policies, Vfs, VfsOptions};
-use weft_web::{AddressPolicy, Connector, Credentials, HostPattern, Web, WebOptions};
+use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, WebOptions};
 
-use crate::config::{PrivateAddresses, Resolved, Source, WebSettings};
+use crate::config::{PrivateAddresses, ProxyTable, Resolved, Source, WebSettings, patterns};
 use crate::daemon::MountDaemon;
+use crate::logins;
 use crate::metrics::http::Metrics;
 use crate::ready::Ready;
 use crate::site::{self, Site};
@@ -133,23 +134,18 @@ fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow:
         extra_ca: settings.ca_file.clone(),
         user_agent: settings.user_agent.clone().unwrap_or(default.user_agent),
         addresses: address_policy(settings, resolved.allow_other)?,
-        credentials: credentials(settings),
+        proxies: proxies(settings, resolved.usual_proxies.clone())?,
+        credentials: logins::credentials(settings)?,
         builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
         ..default
     })
 }
 
-/// The logins of the user whose daemon this is. A file that cannot be used keeps nothing from being mounted.
-fn credentials(settings: &WebSettings) -> Credentials {
-    let Some(path) = settings.netrc.as_ref().filter(|path| !path.as_os_str().is_empty()) else {
-        return Credentials::default();
-    };
-    let uid = rustix::process::geteuid().as_raw();
-    let insecure = settings.insecure_credentials.unwrap_or(false);
-    Credentials::from_netrc(path, uid, insecure).unwrap_or_else(|why| {
-        tracing::warn!("logins: {why}");
-        Credentials::default()
-    })
+/// The configuration's proxies, and for all other hosts those of the environment.
+fn proxies(settings: &WebSettings, usual: UsualProxies) -> anyhow::Result<Proxies> {
+    let rule = |table: &ProxyTable| Ok(ProxyRule { hosts: patterns(&table.hosts)?, via: table.via.clone() });
+    let rules = settings.proxies.iter().map(rule).collect::<anyhow::Result<_>>()?;
+    Ok(Proxies { rules, usual })
 }
 
 /// Whoever may use a mount reaches what its daemon reaches. So a mount that others may use leads to public addresses
@@ -164,10 +160,8 @@ fn address_policy(settings: &WebSettings, allow_other: bool) -> anyhow::Result<A
     };
     let private = rule
         .map_or(weft_web::PrivateAddresses::Allow, |rule| weft_web::PrivateAddresses::Deny { rule: rule.to_owned() });
-    let patterns = |texts: &Option<Vec<String>>| -> anyhow::Result<Vec<HostPattern>> {
-        texts.iter().flatten().map(|text| HostPattern::parse(text).map_err(anyhow::Error::msg)).collect()
-    };
-    Ok(AddressPolicy { private, allow: patterns(&settings.allow_hosts)?, deny: patterns(&settings.deny_hosts)? })
+    let list = |texts: &Option<Vec<String>>| patterns(texts.as_deref().unwrap_or_default());
+    Ok(AddressPolicy { private, allow: list(&settings.allow_hosts)?, deny: list(&settings.deny_hosts)? })
 }
 
 /// The sample site, served in process under its reserved name.
@@ -203,6 +197,7 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
     let privileged = rustix::process::geteuid().is_root();
     Ok(VfsOptions {
         passthrough_bytes_min: if privileged { default.passthrough_bytes_min } else { u64::MAX },
+        shared: resolved.allow_other,
         deadline: resolved.deadline,
         policies: Policies::new(resolved.freshness, rules),
         uid: rustix::process::geteuid().as_raw(),

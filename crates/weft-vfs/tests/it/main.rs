@@ -1,5 +1,6 @@
 //! The file system over a fake remote and a real store.
 
+mod audience;
 mod bench;
 mod changes;
 mod content;

@@ -73,15 +73,25 @@ impl Server {
         script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
         alpn: &[&[u8]],
     ) -> (Server, String) {
+        Server::start_mutual(script, alpn, None).await
+    }
+
+    /// The same; what clients ask that have shown a certificate has the header `x-client`.
+    pub async fn start_mutual(
+        script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+        alpn: &[&[u8]],
+        clients: Option<Arc<dyn rustls::server::danger::ClientCertVerifier>>,
+    ) -> (Server, String) {
         let signed = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let key = rustls::pki_types::PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![signed.cert.der().clone()], key)
-            .unwrap();
+        let config =
+            rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = match clients {
+            None => config.with_no_client_auth(),
+            Some(clients) => config.with_client_cert_verifier(clients),
+        };
+        let mut config = config.with_single_cert(vec![signed.cert.der().clone()], key).unwrap();
         config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
         let server = Server::serve(script, Some(Arc::new(config))).await;
         (server, signed.cert.pem())
@@ -99,13 +109,18 @@ impl Server {
             while let Ok((stream, _)) = listener.accept().await {
                 *counter.lock() += 1;
                 let (script, log, tls) = (script.clone(), seen_log.clone(), tls.clone());
+                let identified = Arc::new(std::sync::atomic::AtomicBool::new(false));
+                let told = identified.clone();
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let seen = Seen {
+                    let mut seen = Seen {
                         method: request.method().clone(),
-                        path: request.uri().path_and_query().unwrap().to_string(),
+                        path: request.uri().path_and_query().map_or(String::new(), ToString::to_string),
                         headers: request.headers().clone(),
                         version: request.version(),
                     };
+                    if told.load(std::sync::atomic::Ordering::SeqCst) {
+                        seen.headers.insert("x-client", hyper::header::HeaderValue::from_static("known"));
+                    }
                     let reply = script(&seen);
                     log.lock().push(seen);
                     async move { Ok::<_, std::convert::Infallible>(reply) }
@@ -113,6 +128,8 @@ impl Server {
                 tokio::spawn(async move {
                     if let Some(config) = tls {
                         let Ok(stream) = tokio_rustls::TlsAcceptor::from(config).accept(stream).await else { return };
+                        let shown = stream.get_ref().1.peer_certificates().is_some();
+                        identified.store(shown, std::sync::atomic::Ordering::SeqCst);
                         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                             let http2 = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                             let _ = http2.serve_connection(TokioIo::new(stream), service).await;

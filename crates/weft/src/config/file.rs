@@ -52,7 +52,7 @@ pub fn load_file(path: &Path) -> Result<Settings, FileError> {
     parse(path, &text)
 }
 
-fn parse(path: &Path, text: &str) -> Result<Settings, FileError> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<Settings, FileError> {
     let mut reader = Reader { text, folder: path.parent().unwrap_or(Path::new("/")).to_owned(), mistakes: Vec::new() };
     let settings = match DeTable::parse(text) {
         Ok(table) => reader.file(table.get_ref()),
@@ -68,13 +68,13 @@ fn parse(path: &Path, text: &str) -> Result<Settings, FileError> {
 }
 
 /// Goes through the tables of a file and gathers mistakes.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     text: &'a str,
     folder: PathBuf,
     mistakes: Vec<(usize, String)>,
 }
 
-type Value<'v> = Spanned<DeValue<'v>>;
+pub(super) type Value<'v> = Spanned<DeValue<'v>>;
 
 impl Reader<'_> {
     fn file(&mut self, table: &DeTable<'_>) -> Settings {
@@ -146,17 +146,16 @@ impl Reader<'_> {
             "deny_hosts" => web.deny_hosts = self.hosts(key, value),
             "netrc" => web.netrc = self.netrc(value),
             "insecure_credentials" => web.insecure_credentials = self.boolean(key, value),
+            "netrc_of_users" => web.netrc_of_users = self.boolean(key, value),
+            "proxy" => web.proxies = self.proxies(value),
+            "login" => web.logins = self.logins(value),
             _ => web.down_time = self.time(key, value, Duration::ZERO),
         }
     }
 
     fn trees(&mut self, value: &Value<'_>) -> Vec<TreeRule> {
-        let DeValue::Array(tables) = value.get_ref() else {
-            self.mistake(value.span(), "`tree` is a list of tables: write each as [[tree]]".to_owned());
-            return Vec::new();
-        };
         let mut rules = Vec::new();
-        for table in tables.iter() {
+        for table in self.tables("tree", value) {
             let (mut path, mut freshness) = (None, None);
             let mut whole = true;
             self.each(table, "tree", TREE_KEYS, |reader, key, value| match key {
@@ -181,8 +180,24 @@ impl Reader<'_> {
         rules
     }
 
+    /// The tables of a list.
+    pub(super) fn tables<'v, 'w>(&mut self, name: &str, value: &'w Value<'v>) -> &'w [Value<'v>] {
+        match value.get_ref() {
+            DeValue::Array(tables) => tables,
+            _ => {
+                self.mistake(value.span(), format!("`{name}` is a list of tables: write each as [[{name}]]"));
+                &[]
+            }
+        }
+    }
+
+    /// How many mistakes there are so far.
+    pub(super) fn mistakes_count(&self) -> usize {
+        self.mistakes.len()
+    }
+
     /// Hands each known key of a table to `take` and reports the others.
-    fn each(
+    pub(super) fn each(
         &mut self,
         value: &Value<'_>,
         name: &str,
@@ -212,7 +227,7 @@ impl Reader<'_> {
         self.mistake(key.span(), format!("unknown key `{text}`{place}: {rest}"));
     }
 
-    fn time(&mut self, key: &str, value: &Value<'_>, shortest: Duration) -> Option<Duration> {
+    pub(super) fn time(&mut self, key: &str, value: &Value<'_>, shortest: Duration) -> Option<Duration> {
         let text = self.text_of(key, value, "a time in quotes, as in \"30s\", \"10m\", \"2h\" or \"1d\"")?;
         match parse_duration(&text) {
             Ok(time) if time >= shortest => Some(time),
@@ -221,7 +236,7 @@ impl Reader<'_> {
         }
     }
 
-    fn boolean(&mut self, key: &str, value: &Value<'_>) -> Option<bool> {
+    pub(super) fn boolean(&mut self, key: &str, value: &Value<'_>) -> Option<bool> {
         match value.get_ref() {
             DeValue::Boolean(value) => Some(*value),
             _ => self.wrong_type(key, value, "true or false"),
@@ -245,7 +260,7 @@ impl Reader<'_> {
         }
     }
 
-    fn path(&mut self, key: &str, value: &Value<'_>) -> Option<PathBuf> {
+    pub(super) fn path(&mut self, key: &str, value: &Value<'_>) -> Option<PathBuf> {
         let text = self.text_of(key, value, "a path in quotes")?;
         if text.is_empty() {
             return self.refuse(value, format!("`{key}` is empty: a path is needed"));
@@ -292,7 +307,7 @@ impl Reader<'_> {
         }
     }
 
-    fn hosts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
+    pub(super) fn hosts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
         let texts = self.texts(key, value)?;
         for text in &texts {
             if let Err(sentence) = HostPattern::parse(text) {
@@ -302,13 +317,13 @@ impl Reader<'_> {
         Some(texts)
     }
 
-    fn texts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
+    pub(super) fn texts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
         const WANTED: &str = "a list of names in quotes, as in [\".cache\", \"tmp*\"]";
         let DeValue::Array(items) = value.get_ref() else { return self.wrong_type(key, value, WANTED) };
         items.iter().map(|item| self.text_of(key, item, WANTED)).collect()
     }
 
-    fn text_of(&mut self, key: &str, value: &Value<'_>, wanted: &str) -> Option<String> {
+    pub(super) fn text_of(&mut self, key: &str, value: &Value<'_>, wanted: &str) -> Option<String> {
         match value.get_ref() {
             DeValue::String(text) => Some(text.as_ref().to_owned()),
             _ => self.wrong_type(key, value, wanted),
@@ -321,12 +336,12 @@ impl Reader<'_> {
         self.refuse(value, format!("`{key}` = {found}: {wanted} is needed"))
     }
 
-    fn refuse<T>(&mut self, value: &Value<'_>, sentence: String) -> Option<T> {
+    pub(super) fn refuse<T>(&mut self, value: &Value<'_>, sentence: String) -> Option<T> {
         self.mistake(value.span(), sentence);
         None
     }
 
-    fn mistake(&mut self, at: Range<usize>, sentence: String) {
+    pub(super) fn mistake(&mut self, at: Range<usize>, sentence: String) {
         let before = self.text.as_bytes().get(..at.start).unwrap_or_default();
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         self.mistakes.push((line, sentence));
@@ -355,6 +370,9 @@ const WEB_KEYS: &[&str] = &[
     "deny_hosts",
     "netrc",
     "insecure_credentials",
+    "netrc_of_users",
+    "login",
+    "proxy",
 ];
 const TREE_KEYS: &[&str] = &["path", "freshness"];
 /// Longest configuration file.

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use weft_web::UsualProxies;
+
 use super::{
-    FileError, Freshness, MetricsSettings, MountOptions, PrivateAddresses, Settings, Source, WebSettings, load_file,
-    show_duration, show_freshness,
+    FileError, Freshness, LoginTable, MetricsSettings, MountOptions, PrivateAddresses, ProxyTable, Settings, Source,
+    WebSettings, load_file, show_duration, show_freshness, usual_proxies,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -37,6 +39,8 @@ pub struct Resolved {
     pub web: WebSettings,
     /// Policies of trees; the longest path that fits decides, of equal ones the first.
     pub trees: Vec<TreeRule>,
+    /// The environment's proxies.
+    pub usual_proxies: UsualProxies,
     /// The files that were read.
     pub files: Vec<PathBuf>,
 }
@@ -65,6 +69,10 @@ pub struct Environment {
     pub runtime_dir: Option<PathBuf>,
     /// `$NETRC`.
     pub netrc: Option<PathBuf>,
+    /// `$http_proxy` and its like.
+    pub proxies: UsualProxies,
+    /// What is wrong with those, if something is.
+    pub proxy_mistake: Option<String>,
 }
 
 /// What the command line gives.
@@ -86,7 +94,10 @@ impl Environment {
     /// Of this process. Empty and relative values count as not set (XDG Base Directory Specification).
     pub fn of_this_process() -> Environment {
         let dir = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let proxies = usual_proxies(|name| std::env::var(name).ok());
         Environment {
+            proxy_mistake: proxies.as_ref().err().cloned(),
+            proxies: proxies.unwrap_or_default(),
             uid: rustix::process::geteuid().as_raw(),
             home: dir("HOME"),
             config_home: dir("XDG_CONFIG_HOME"),
@@ -141,6 +152,9 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
     for file in &files {
         settings = load_file(file)?.over(settings);
     }
+    if let Some(why) = &environment.proxy_mistake {
+        return Err(FileError { path: PathBuf::from("environment"), mistakes: vec![(0, why.clone())] });
+    }
     settings.web.netrc.get_or_insert_with(|| environment.netrc());
     let cache_dir = cache.or(options.cache).or(settings.cache_dir).unwrap_or_else(|| environment.cache_dir());
     let cache_dir = std::path::absolute(&cache_dir).unwrap_or(cache_dir);
@@ -157,6 +171,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         metrics: settings.metrics,
         web: settings.web,
         trees: settings.trees,
+        usual_proxies: environment.proxies.clone(),
         files,
     })
 }
@@ -194,6 +209,9 @@ impl Resolved {
                 "deny_hosts": web.deny_hosts,
                 "netrc": web.netrc,
                 "insecure_credentials": web.insecure_credentials,
+                "netrc_of_users": web.netrc_of_users,
+                "proxy": web.proxies.iter().map(ProxyTable::to_json).collect::<Vec<_>>(),
+                "login": web.logins.iter().map(LoginTable::to_json).collect::<Vec<_>>(),
             },
             "tree": self.trees.iter().map(|rule| json!({
                 "path": rule.path,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Freshness, TreeRule};
+use super::{Freshness, LoginTable, ProxyTable, TreeRule};
 
 /// The settings of one file, or of several laid over each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +64,12 @@ pub struct WebSettings {
     pub netrc: Option<PathBuf>,
     /// Whether logins go to this machine's loopback addresses in plain HTTP.
     pub insecure_credentials: Option<bool>,
+    /// Whether every user's own netrc file counts for that user's calls.
+    pub netrc_of_users: Option<bool>,
+    /// `[[web.proxy]]`, in the order of the file.
+    pub proxies: Vec<ProxyTable>,
+    /// `[[web.login]]`, in the order of the file.
+    pub logins: Vec<LoginTable>,
 }
 
 /// The settings of metrics over HTTP.
@@ -147,6 +153,9 @@ impl WebSettings {
             allow_hosts: self.allow_hosts.or(below.allow_hosts),
             netrc: self.netrc.or(below.netrc),
             insecure_credentials: self.insecure_credentials.or(below.insecure_credentials),
+            netrc_of_users: self.netrc_of_users.or(below.netrc_of_users),
+            proxies: [self.proxies, below.proxies].concat(),
+            logins: [self.logins, below.logins].concat(),
             deny_hosts: joined(self.deny_hosts, below.deny_hosts),
         }
     }

@@ -8,6 +8,7 @@ mod log;
 mod logins;
 mod mounting;
 mod offline;
+mod proxies;
 mod reads;
 mod stats;
 mod support;

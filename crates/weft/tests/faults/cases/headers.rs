@@ -4,9 +4,9 @@ use rustix::io::Errno;
 
 use crate::row::{FILE_PATH, Reply, Row, See, Then, truth};
 
-/// Floods, encodings, validators and freshness that make no sense.
+/// Floods, encodings, digests, validators and freshness that make no sense.
 pub fn rows() -> Vec<Row> {
-    floods().chain(encodings()).chain(harmless()).chain(broken()).collect()
+    floods().chain(encodings()).chain(digests()).chain(harmless()).chain(broken()).collect()
 }
 
 const EIO: See = See::Fails(&[Errno::IO]);
@@ -62,6 +62,22 @@ fn encodings() -> impl Iterator<Item = Row> {
     encodings.into_iter().map(|encoding| row("encoding", encoding, EIO, format!("content-encoding: {encoding}\r\n")))
 }
 
+/// Digests of something else: of nothing at all.
+fn digests() -> impl Iterator<Item = Row> {
+    let sha256 = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+    let sha512 = "z4PhNX7vuL3xVChQ1m2AB9Yg5AULVxXcg/SpIdNs6c5H0NE8XYXysP+DGNKHfuwvY7kxvUdBeoGlODJ6+SfaPg==";
+    let lines = [
+        format!("repr-digest: sha-256=:{sha256}:"),
+        format!("repr-digest: sha-512=:{sha512}:"),
+        format!("content-digest: sha-256=:{sha256}:"),
+        format!("content-digest: md5=:AAAA:, sha-512=:{sha512}:;x=1"),
+        format!("digest: SHA-256={sha256}"),
+        format!("digest: md5=AAAA,sha-512={sha512}"),
+        format!("digest: unixsum=1\r\nrepr-digest: sha-256=:{sha256}:"),
+    ];
+    lines.into_iter().map(|line| row("digest", line.clone(), EIO, format!("{line}\r\n")))
+}
+
 /// Headers that make no sense and do no harm.
 fn harmless() -> impl Iterator<Item = Row> {
     let lines = [
@@ -106,6 +122,10 @@ fn harmless() -> impl Iterator<Item = Row> {
         "pragma: x",
         "set-cookie: a=b; path=/; domain=.",
         "www-authenticate: Basic",
+        "repr-digest: sha-256=:AAAA:",
+        "repr-digest: sha-256=AAAA",
+        "content-digest: x=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:",
+        "digest: ,,=,SHA-256=,SHA-512",
     ];
     lines.into_iter().map(|line| {
         // What is not to be trusted is asked for again, which the bound leaves room for.

@@ -1,0 +1,192 @@
+//! Who may be shown what the store holds.
+//!
+//! What one user's rights brought here is for that user. Another who asks for it is not refused out of hand: the
+//! source is asked as that user whether it gives the very version that is held. If it does, the user is granted this
+//! version for as long as the source's word is good; if it gives it to anybody, it is everyone's from then on. One
+//! path has one content at a time: while what is held may be trusted, somebody to whom the source gives another
+//! version is refused.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use weft_remote::{Audience, Call, Caller, Checked, FileKind, Lease, Version};
+use weft_store::{ListingRecord, NodeRecord, Record};
+
+use crate::content::Check;
+use crate::figures::count;
+use crate::freshness::Freshness;
+use crate::inode::Inode;
+use crate::learn::Told;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+/// The source's word that somebody else may have a version that is held as well.
+#[derive(Debug)]
+struct Grant {
+    to: Audience,
+    version: Version,
+    lease: Lease,
+    learnt: SystemTime,
+}
+
+/// The grants of one inode, in memory alone: whoever has none asks the source.
+#[derive(Debug, Default)]
+pub(crate) struct Grants(Vec<Grant>);
+
+impl Grants {
+    fn add(&mut self, version: Version, told: &Told) {
+        self.0.retain(|grant| grant.to != told.audience || grant.version != version);
+        if self.0.len() >= GRANTS_MAX {
+            self.0.remove(0);
+        }
+        self.0.push(Grant { to: told.audience, version, lease: told.lease, learnt: SystemTime::now() });
+    }
+
+    fn hold(&self, caller: &Caller, version: &Version, freshness: Freshness) -> bool {
+        let now = SystemTime::now();
+        let fresh = |grant: &Grant| now.duration_since(grant.learnt).is_ok_and(|age| age < GRANT_TIME_MIN);
+        let holds = |grant: &Grant| {
+            grant.to.includes(caller)
+                && version.still_holds(&grant.version)
+                && (fresh(grant) || freshness.holds(&grant.lease, grant.learnt, now))
+        };
+        self.0.iter().any(holds)
+    }
+}
+
+impl Inode {
+    /// Remembers that the source gives this version to an audience as well.
+    pub(crate) fn grant(&self, version: Version, told: &Told) {
+        self.content.lock().grants.add(version, told);
+    }
+
+    /// Whether something of this inode that came with an audience may be shown to a caller without asking.
+    pub(crate) fn shows(&self, audience: Audience, version: &Version, caller: &Caller) -> bool {
+        audience.includes(caller) || self.content.lock().grants.hold(caller, version, self.freshness)
+    }
+}
+
+impl Vfs {
+    /// Lets a caller pass who may see what is known of an inode, asking the source where another user's rights
+    /// brought it.
+    ///
+    /// # Errors
+    /// `Denied` where the source gives this caller another version than the one that is held; whatever keeps the
+    /// source from giving it.
+    pub(crate) async fn admit(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        if self.admits(inode, call) {
+            return Ok(());
+        }
+        let _gate = inode.gate.lock().await;
+        if self.admits(inode, call) {
+            return Ok(());
+        }
+        self.confirm(call, inode).await.inspect_err(|error| inode.note_error(error))
+    }
+
+    /// The same without asking.
+    pub(crate) fn admits(&self, inode: &Inode, call: &Call) -> bool {
+        let record = inode.record.read();
+        inode.shows(record.audience, &record.version, &call.caller)
+    }
+
+    /// Whether the kernel must not keep what it is told of an inode: it would show it to others.
+    pub(crate) fn is_private(&self, audience: Audience) -> bool {
+        self.options.shared && audience != Audience::Everyone
+    }
+
+    /// Whether a directory's listing may be shown to a caller without asking.
+    pub(crate) fn shows_listing(&self, dir: &Inode, listing: &ListingRecord, caller: &Caller) -> bool {
+        dir.shows(listing.audience, &listing.version, caller)
+    }
+
+    /// Whether a user may be told that a path is known, and what of it.
+    pub fn may_know(&self, path: &[weft_remote::Name], uid: u32) -> bool {
+        let caller = Caller { uid, gid: 0, pid: 0 };
+        let open = |record: NodeRecord| record.audience.includes(&caller);
+        let may = |depth: usize| {
+            let node = self.find(&path[..depth]).ok()?;
+            if self.namespace.is_own_root(node) {
+                return Some(true);
+            }
+            self.store.node(self.namespace.real(node)).ok().flatten().map(open)
+        };
+        // What is not known gives nothing away.
+        (0..=path.len()).all(|depth| may(depth).unwrap_or(true))
+    }
+
+    /// Asks the source as this caller. The gate is held.
+    async fn confirm(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        if inode.kind() == FileKind::Directory {
+            return self.confirm_directory(call, inode).await;
+        }
+        count(&self.figures.checks_remote);
+        let record = inode.record();
+        let held = self.held_content(inode)?;
+        let (known, lease, learnt) = match &held {
+            Some(current) => (current.object.version().clone(), current.lease, current.checked),
+            None => (record.version.clone(), record.lease, record.learnt),
+        };
+        let remote = self.remote_of(inode)?.clone();
+        let answer = self.ask(call, remote.attributes(call, &record.file, &known)).await?;
+        let told = Told::by(&answer);
+        if !told.audience.includes(&call.caller) {
+            return Err(VfsError::Denied);
+        }
+        let same = match &answer.value {
+            Checked::Unchanged => true,
+            Checked::Is(found) => found.entry.id == record.file && known.still_holds(&told.version),
+        };
+        if same {
+            inode.grant(known, &told);
+            return if told.audience == Audience::Everyone { self.open_to_everyone(inode) } else { Ok(()) };
+        }
+        if !inode.freshness.holds(&lease, learnt, SystemTime::now()) {
+            return match self.learn_check(call, inode, &known, answer)? {
+                Check::Elsewhere(_) => Err(VfsError::Stale),
+                Check::Unchanged | Check::Changed => Ok(()),
+            };
+        }
+        self.troubles.tell(self.path_text(inode.id), ANOTHER_VERSION.to_string());
+        Err(VfsError::Denied)
+    }
+
+    /// The same of a directory: the caller may pass if the source shows the caller its name. What it tells of it to the
+    /// caller is no secret of anybody else's, so it is what is known from then on; the directory's list has an audience
+    /// of its own.
+    async fn confirm_directory(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        count(&self.figures.lookups_remote);
+        let record = inode.record();
+        let parent = self.inode(record.parent)?.record().file;
+        let remote = self.remote_of(inode)?.clone();
+        let answer = self.ask(call, remote.lookup(call, &parent, &record.name)).await?;
+        let told = Told::by(&answer);
+        if !told.audience.includes(&call.caller) {
+            return Err(VfsError::Denied);
+        }
+        let found = answer.value.filter(|found| found.entry.id == record.file).ok_or(VfsError::NotFound)?;
+        if told.audience != Audience::Everyone && record.version.still_holds(&told.version) {
+            inode.grant(record.version, &told);
+            return Ok(());
+        }
+        self.learn_attributes(inode, found.entry.attributes, &told)?;
+        self.take_along(call, inode.id, record.binding, found)
+    }
+
+    fn open_to_everyone(&self, inode: &Inode) -> Result<()> {
+        let record = {
+            let mut record = inode.record.write();
+            record.audience = Audience::Everyone;
+            record.clone()
+        };
+        self.store.apply(vec![Record::Node(inode.id, Some(record))])?;
+        Ok(())
+    }
+}
+
+/// A grant lasts for the use that it was asked for, if no longer.
+const GRANT_TIME_MIN: Duration = Duration::from_secs(2);
+/// Grants remembered for one inode.
+const GRANTS_MAX: usize = 32;
+const ANOTHER_VERSION: &str = "refused to a user to whom the source gives another version than the one that is held for \
+    another user; one path has one content at a time, until the trust in what is held ends";
