@@ -21,6 +21,7 @@ mod mutation;
 mod name;
 mod notes;
 mod remote;
+mod source;
 mod version;
 
 #[cfg(feature = "testing")]
@@ -41,6 +42,7 @@ pub use mutation::{Change, Content, Extent, Mutation, Outcome};
 pub use name::{BadName, Name};
 pub use notes::{MemoryNotes, Note, Notes, NotesError};
 pub use remote::{Backing, Capabilities, LockMode, LockRange, Remote, Space};
+pub use source::{Source, SourceState};
 pub use version::{Sameness, Version};
 
 /// What every call of a [`Remote`] returns.

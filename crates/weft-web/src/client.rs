@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -15,10 +15,12 @@ use weft_remote::{Audience, Call, Notes, RemoteError, Result};
 use crate::WebOptions;
 use crate::authority::Authority;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
+use crate::contact::Took;
 use crate::credentials::Pass;
 use crate::flow::Flow;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
+use crate::probe::{Probes, Waiting};
 use crate::target::{Target, place_of};
 
 /// Sends requests; knows every host.
@@ -27,6 +29,7 @@ pub(crate) struct Client {
     pub notes: Arc<dyn Notes>,
     dialer: Arc<Dialer>,
     hosts: Mutex<HashMap<Authority, Arc<Host>>>,
+    pub(crate) probes: Probes,
 }
 
 /// An answer to a GET, of any status but a redirect that was followed.
@@ -82,10 +85,11 @@ impl From<GetError> for RemoteError {
 }
 
 impl Client {
-    pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Client> {
+    pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Arc<Client>> {
         let dialer =
             Arc::new(Dialer::new(options.connect_timeout, options.addresses.clone(), options.extra_ca.as_deref())?);
-        Ok(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()) })
+        let probes = Probes::default();
+        Ok(Arc::new(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()), probes }))
     }
 
     /// The host, known or new.
@@ -100,9 +104,20 @@ impl Client {
         }
         let builtin = self.options.builtin.get(&authority.text()).cloned();
         let connections_max = self.options.connections_per_host_max;
-        let host = Arc::new(Host::new(authority.clone(), builtin, connections_max, &*self.notes));
+        let host =
+            Arc::new(Host::new(authority.clone(), builtin, connections_max, self.options.down_time, &*self.notes));
         hosts.insert(authority.clone(), host.clone());
         host
+    }
+
+    /// The hosts in memory.
+    pub fn hosts(&self) -> Vec<Arc<Host>> {
+        self.hosts.lock().values().cloned().collect()
+    }
+
+    /// The host, if it is in memory.
+    pub fn known_host(&self, authority: &Authority) -> Option<Arc<Host>> {
+        self.hosts.lock().get(authority).cloned()
     }
 
     /// GETs a place, following redirects and waiting as the server asks, within the call's deadline.
@@ -110,7 +125,7 @@ impl Client {
     /// # Errors
     /// `Loop`, `Busy`, `Denied` for TLS that cannot be trusted and for what the address policy refuses, and what keeps the host from answering.
     pub async fn get(
-        &self,
+        self: &Arc<Self>,
         call: &Call,
         place: &Place,
         conditions: &[(HeaderName, HeaderValue)],
@@ -123,7 +138,7 @@ impl Client {
         let mut asked = None;
         loop {
             let visited = redirects.is_empty();
-            let hop = match self.send(&target, conditions, pass.as_mut(), visited).await {
+            let hop = match self.send(call, &target, conditions, pass.as_mut(), visited).await {
                 Ok(hop) => hop,
                 // Only the host the user named can be absent; one that a redirect names is a fault of the source.
                 Err(GetError::NoSuchHost(detail)) if !visited => {
@@ -135,6 +150,8 @@ impl Client {
             let url = Url::parse(&target.url(scheme))
                 .map_err(|e| RemoteError::Failed { detail: format!("{}: {e}", target.url(scheme)) })?;
             let asked = asked.get_or_insert_with(|| url.to_string());
+            let not_now = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+            host.judged(not_now.then(|| format!("{url}: {status}")));
             if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
                 body.drain().await;
                 self.wait_as_told(call, &url, status, &headers, &mut tries).await?;
@@ -190,19 +207,19 @@ impl Client {
 
     /// One request and its answer's headers, on a connection of whatever the host speaks.
     async fn send(
-        &self,
+        self: &Arc<Self>,
+        call: &Call,
         target: &Target,
         conditions: &[(HeaderName, HeaderValue)],
         pass: Option<&mut Pass>,
         visited: bool,
     ) -> std::result::Result<Hop, GetError> {
         let host = self.host(&target.authority);
-        if let Some(error) = host.is_down() {
-            return Err(error.into());
-        }
+        host.may_ask()?;
+        let waiting = Waiting::new(self, &host, call, target.shown());
         let scheme = match self.scheme(&host, target.scheme).await {
             Ok(scheme) => scheme,
-            Err(error) => return Err(self.connect_failed(&host, target, error)),
+            Err(error) => return Err(self.connect_failed(&host, target, error, waiting)),
         };
         let url = target.url(scheme);
         let login = pass.and_then(|pass| pass.header_for(&target.authority, scheme));
@@ -210,49 +227,66 @@ impl Client {
         let headers: Vec<_> = conditions.iter().cloned().chain(login).collect();
         let mut fresh = false;
         loop {
-            let mut lent = match host.pool(scheme).lend(fresh, self.connect(&host, scheme, false)).await {
+            // A place among the connections may be waited for long while others read: that is no silence.
+            waiting.for_nobody();
+            let connect = async {
+                waiting.for_host(Took::Nothing);
+                self.connect(&host, scheme, false).await
+            };
+            let mut lent = match host.pool(scheme).lend(fresh, connect).await {
                 Ok(lent) => lent,
-                Err(error) => return Err(self.connect_failed(&host, target, error)),
+                Err(error) => return Err(self.connect_failed(&host, target, error, waiting)),
             };
             let request = self.request(&target.authority, scheme, &target.path_and_query, &headers, lent.is_http2())?;
+            host.requested();
+            waiting.for_host(Took::Connection);
             match lent.send(request).await {
                 Ok(response) => {
+                    waiting.over();
                     if scheme == Scheme::Https {
                         host.learn(scheme, "a redirect led to https");
                     }
-                    host.answered(visited, &*self.notes);
+                    if host.answered(visited, &*self.notes) {
+                        self.probes.tell_back(&host);
+                    }
                     let (parts, incoming) = response.into_parts();
                     check_headers(&url, &parts.headers)?;
                     let announced = announced_length(parts.status, &parts.headers);
-                    let flow = Flow::new(url, incoming, lent, announced, self.options.stall_timeout);
-                    return Ok(Hop { scheme, status: parts.status, headers: parts.headers, body: flow, host });
+                    let flow = Flow::new(url, host.clone(), incoming, lent, announced, self.options.stall_timeout);
+                    return Ok(Hop {
+                        scheme,
+                        status: parts.status,
+                        headers: parts.headers,
+                        body: flow,
+                        host: host.clone(),
+                    });
                 }
                 // An idle connection may have been closed just then: a GET may be sent again.
                 Err(_) if lent.reused() && !fresh => fresh = true,
                 Err(error) => {
                     let error = request_error(&url, &error);
-                    host.failed(&error);
+                    waiting.failed(&error);
                     return Err(error.into());
                 }
             }
         }
     }
 
-    fn connect_failed(&self, host: &Host, target: &Target, error: ConnectError) -> GetError {
+    fn connect_failed(&self, host: &Host, target: &Target, error: ConnectError, waiting: Waiting<'_>) -> GetError {
         let no_such_host = matches!(error, ConnectError::NoSuchHost(_));
         let error = error.into_remote(&target.shown());
-        host.failed(&error);
-        if no_such_host {
+        // A name that led somewhere before is not gone because a resolver says so: this may be another network.
+        if no_such_host && host.memory().is_none() {
+            host.failed(&error);
+            waiting.over();
             return GetError::NoSuchHost(error.to_string());
         }
-        if error.is_silence() {
-            host.down(Instant::now() + self.options.down_time, &error);
-        }
-        error.into()
+        waiting.failed(&error);
+        if no_such_host { GetError::NoSuchHost(error.to_string()) } else { error.into() }
     }
 
     /// The scheme to use: as remembered; as a redirect says, unless https was seen; else found out.
-    async fn scheme(&self, host: &Arc<Host>, asked: Option<Scheme>) -> Connecting<Scheme> {
+    pub(crate) async fn scheme(&self, host: &Arc<Host>, asked: Option<Scheme>) -> Connecting<Scheme> {
         match (asked, host.memory()) {
             (Some(Scheme::Https), _) => return Ok(Scheme::Https),
             (Some(Scheme::Http), Some(memory)) if memory.https_seen => return Ok(Scheme::Https),
@@ -297,7 +331,7 @@ impl Client {
         }
     }
 
-    async fn connect(&self, host: &Host, scheme: Scheme, probing: bool) -> Connecting<Connected> {
+    pub(crate) async fn connect(&self, host: &Host, scheme: Scheme, probing: bool) -> Connecting<Connected> {
         if let Some(connector) = &host.builtin {
             return Ok(Connected { wire: Box::new(connector.connect()), http2: false });
         }
@@ -308,7 +342,7 @@ impl Client {
         }
     }
 
-    fn request(
+    pub(crate) fn request(
         &self,
         authority: &Authority,
         scheme: Scheme,

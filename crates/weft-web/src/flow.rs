@@ -1,5 +1,6 @@
 //! The bytes of one answer, counted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,11 +9,13 @@ use hyper::body::{Body, Incoming};
 use tokio::time::timeout;
 use weft_remote::{RemoteError, Result};
 
+use crate::host::Host;
 use crate::pool::Lent;
 
 /// A body as it comes from the connection, held to its announced length.
 pub(crate) struct Flow {
     url: String,
+    host: Arc<Host>,
     incoming: Option<(Incoming, Lent)>,
     announced: Option<u64>,
     delivered: u64,
@@ -20,8 +23,15 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub fn new(url: String, incoming: Incoming, lent: Lent, announced: Option<u64>, stall_timeout: Duration) -> Flow {
-        let mut flow = Flow { url, incoming: None, announced, delivered: 0, stall_timeout };
+    pub fn new(
+        url: String,
+        host: Arc<Host>,
+        incoming: Incoming,
+        lent: Lent,
+        announced: Option<u64>,
+        stall_timeout: Duration,
+    ) -> Flow {
+        let mut flow = Flow { url, host, incoming: None, announced, delivered: 0, stall_timeout };
         if incoming.is_end_stream() {
             lent.give_back();
         } else {
@@ -58,6 +68,7 @@ impl Flow {
             // Trailers say nothing that is needed.
             let Ok(data) = frame.into_data() else { continue };
             self.delivered += data.len() as u64;
+            self.host.received(data.len() as u64);
             if self.announced.is_some_and(|announced| self.delivered > announced) {
                 self.incoming = None;
                 return self.check_length().map(Err);

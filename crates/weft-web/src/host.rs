@@ -1,13 +1,15 @@
 //! What is known of a host: the scheme it speaks, whether it answers.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use weft_remote::{Notes, RemoteError};
+use weft_remote::{Notes, RemoteError, Source};
 
 use crate::authority::Authority;
+use crate::contact::{Contact, Next, Took};
 use crate::options::Connector;
 use crate::pool::Pool;
 
@@ -47,17 +49,16 @@ pub(crate) struct Host {
     /// Held while the first connection finds out which scheme the host speaks.
     pub deciding: tokio::sync::Mutex<()>,
     state: Mutex<State>,
+    requests: AtomicU64,
+    received_bytes: AtomicU64,
 }
 
 /// Guarded by `Host::state`, which is never held over any wait.
-#[derive(Default)]
 struct State {
     memory: Option<Memory>,
     /// Whether `memory` is in the notes.
     noted: bool,
-    last_contact: Option<SystemTime>,
-    last_error: Option<(SystemTime, String)>,
-    down: Option<(Instant, RemoteError)>,
+    contact: Contact,
     /// A 206 was seen.
     ranges: bool,
 }
@@ -73,7 +74,15 @@ pub(crate) struct Memory {
 }
 
 impl Host {
-    pub fn new(authority: Authority, builtin: Option<Connector>, connections_max: usize, notes: &dyn Notes) -> Host {
+    /// A host that is talked to over at most `connections_max` connections and, once it was silent, tried again after
+    /// `pause` first.
+    pub fn new(
+        authority: Authority,
+        builtin: Option<Connector>,
+        connections_max: usize,
+        pause: Duration,
+        notes: &dyn Notes,
+    ) -> Host {
         let pool = || Arc::new(Pool::new(connections_max));
         let noted = match notes.get(&note_key(&authority.text())) {
             Ok(noted) => noted.and_then(|bytes| serde_json::from_slice::<Memory>(&bytes).ok()),
@@ -82,13 +91,27 @@ impl Host {
                 None
             }
         };
-        let mut state = State { noted: noted.is_some(), memory: noted, ..State::default() };
+        let mut state = State {
+            noted: noted.is_some(),
+            memory: noted,
+            contact: Contact::new(pause, SystemTime::now()),
+            ranges: false,
+        };
         if builtin.is_some() {
             let why = "served by weft itself".to_owned();
             state.memory = Some(Memory { scheme: Scheme::Http, https_seen: false, why });
         }
         let (https, http) = (pool(), pool());
-        Host { authority, builtin, https, http, deciding: tokio::sync::Mutex::new(()), state: Mutex::new(state) }
+        Host {
+            authority,
+            builtin,
+            https,
+            http,
+            deciding: tokio::sync::Mutex::new(()),
+            state: Mutex::new(state),
+            requests: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+        }
     }
 
     pub fn pool(&self, scheme: Scheme) -> &Arc<Pool> {
@@ -122,45 +145,107 @@ impl Host {
     }
 
     /// The host answered something. `visited` says that it was asked for under its own name, which puts it on
-    /// the list of hosts.
-    pub fn answered(&self, visited: bool, notes: &dyn Notes) {
-        let unnoted = {
+    /// the list of hosts. Says whether it had been silent.
+    pub fn answered(&self, visited: bool, notes: &dyn Notes) -> bool {
+        let (unnoted, was_silent) = {
             let mut state = self.state.lock();
-            state.last_contact = Some(SystemTime::now());
-            state.down = None;
+            let was_silent = state.contact.answered(Instant::now(), SystemTime::now());
             let due = visited && !state.noted && self.builtin.is_none();
             state.noted |= due;
-            if due { state.memory.clone() } else { None }
+            (if due { state.memory.clone() } else { None }, was_silent)
         };
-        let Some(memory) = unnoted else { return };
+        let Some(memory) = unnoted else { return was_silent };
         let value = serde_json::to_vec(&memory).expect("a scheme, a flag and a text are always JSON");
         if let Err(e) = notes.put(&note_key(&self.authority.text()), Some(&value)) {
             tracing::warn!("{}: {e}", self.authority.text());
             self.state.lock().noted = false;
         }
+        was_silent
     }
 
     /// Something went wrong with the host.
     pub fn failed(&self, error: &RemoteError) {
-        self.state.lock().last_error = Some((SystemTime::now(), error.to_string()));
+        self.contact(|contact, _, at| contact.failed(error, at));
     }
 
-    /// No connection can be made; nobody tries again before `until`.
-    pub fn down(&self, until: Instant, error: &RemoteError) {
-        self.state.lock().down = Some((until, error.clone()));
-    }
-
-    /// The error to answer with at once, while the host counts as down.
-    pub fn is_down(&self) -> Option<RemoteError> {
-        let mut state = self.state.lock();
-        match &state.down {
-            Some((until, error)) if Instant::now() < *until => Some(error.clone()),
-            Some(_) => {
-                state.down = None;
-                None
-            }
-            None => None,
+    /// The host was silent to a call that began then. Gives the number of a probe that is to be started.
+    pub fn silent(&self, began: Instant, error: &RemoteError, took: Took) -> Option<u64> {
+        // What lives in this process cannot be away.
+        if self.builtin.is_some() {
+            self.failed(error);
+            return None;
         }
+        self.contact(|contact, now, at| contact.silent(began, now, at, error, took))
+    }
+
+    /// Whether a call may go to the host.
+    ///
+    /// # Errors
+    /// What it was last silent with, while it counts as away.
+    pub fn may_ask(&self) -> std::result::Result<(), RemoteError> {
+        self.contact(|contact, now, _| contact.may_ask(now))
+    }
+
+    /// The host gave an answer of use, or one that says "not now" (with that said).
+    pub fn judged(&self, refusal: Option<String>) {
+        self.contact(|contact, now, at| match refusal {
+            None => contact.served(now, at),
+            Some(error) => contact.refused(now, at, error),
+        });
+    }
+
+    /// What the probe of this number does next.
+    pub fn next_probe(&self, number: u64) -> Next {
+        self.contact(|contact, now, _| contact.next_probe(number, now))
+    }
+
+    /// No probe can be had.
+    pub fn unprobed(&self) {
+        self.contact(|contact, now, _| contact.unprobed(now));
+    }
+
+    /// The probe found it back; says whether it had been silent.
+    pub fn back(&self) -> bool {
+        self.contact(|contact, now, at| contact.back(now, at))
+    }
+
+    /// The probe found it silent still.
+    pub fn still_silent(&self, error: &RemoteError, took: Took) {
+        self.contact(|contact, _, at| contact.still_silent(at, error, took));
+    }
+
+    /// Lets the next calls through; says whether anything was in their way.
+    pub fn release(&self) -> bool {
+        self.contact(|contact, now, at| contact.release(now, at))
+    }
+
+    /// Counts a request.
+    pub fn requested(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of content.
+    pub fn received(&self, bytes: u64) {
+        self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// How it is now.
+    pub fn source(&self) -> Source {
+        let (requests, received_bytes) =
+            (self.requests.load(Ordering::Relaxed), self.received_bytes.load(Ordering::Relaxed));
+        self.contact(|contact, now, _| Source {
+            name: self.authority.text(),
+            state: contact.state(now),
+            since: contact.since(),
+            last_contact: contact.last_answer(),
+            last_error: contact.last_error().cloned(),
+            requests,
+            received_bytes,
+        })
+    }
+
+    fn contact<T>(&self, change: impl FnOnce(&mut Contact, Instant, SystemTime) -> T) -> T {
+        change(&mut self.state.lock().contact, Instant::now(), SystemTime::now())
     }
 
     pub fn saw_ranges(&self) {
@@ -183,8 +268,11 @@ impl Host {
             None => facts.push(("scheme".to_owned(), "not known yet".to_owned())),
         }
         let time = |at: SystemTime| httpdate::fmt_http_date(at);
-        facts.push(("last contact".to_owned(), state.last_contact.map_or("none by this process".to_owned(), time)));
-        if let Some((at, error)) = &state.last_error {
+        facts.push((
+            "last contact".to_owned(),
+            state.contact.last_answer().map_or("none by this process".to_owned(), time),
+        ));
+        if let Some((at, error)) = state.contact.last_error() {
             facts.push(("last error of the host".to_owned(), format!("{}: {error}", time(*at))));
         }
         facts
@@ -205,7 +293,7 @@ mod tests {
     use weft_remote::MemoryNotes;
 
     fn host(notes: &MemoryNotes) -> Host {
-        Host::new(Authority::parse("example.org").unwrap(), None, 4, notes)
+        Host::new(Authority::parse("example.org").unwrap(), None, 4, Duration::ZERO, notes)
     }
 
     #[test]
