@@ -37,7 +37,7 @@ pub use entry::{Checked, Completeness, Cursor, Entry, Fetched, Found, Listing, P
 pub use error::RemoteError;
 pub use event::Event;
 pub use file_id::FileId;
-pub use lease::Lease;
+pub use lease::{Lease, Stale};
 pub use mutation::{Change, Content, Extent, Mutation, Outcome};
 pub use name::{BadName, Name};
 pub use notes::{MemoryNotes, Note, Notes, NotesError};

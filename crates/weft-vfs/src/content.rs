@@ -61,8 +61,8 @@ impl Vfs {
         if !current.object.audience().includes(&call.caller) {
             return Ok(None);
         }
-        let trusted = inode.freshness.holds(&current.lease, current.checked, SystemTime::now());
-        Ok(trusted.then_some(current.object))
+        let left = self.trusted_for(inode, &current.lease, current.checked, SystemTime::now());
+        Ok((!left.is_zero()).then_some(current.object))
     }
 
     /// What is held, trusted or not.
@@ -85,7 +85,8 @@ impl Vfs {
         }
         match inode.content.lock().current.clone() {
             Some(current)
-                if error.lets_stale_serve(inode.freshness) && current.object.audience().includes(&call.caller) =>
+                if self.serves_after(inode, &current.lease, current.checked, &error)
+                    && current.object.audience().includes(&call.caller) =>
             {
                 count(&self.figures.served_stale);
                 Ok(current.object)

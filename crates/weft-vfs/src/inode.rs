@@ -1,11 +1,11 @@
 //! Inodes in memory: what is in use of what the store knows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::{Mutex, RwLock};
-use weft_remote::{FileKind, Lease};
+use weft_remote::{FileKind, Lease, Name};
 use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::VfsError;
@@ -45,6 +45,8 @@ pub(crate) struct Content {
     pub(crate) unrecorded: bool,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<(SystemTime, String)>,
+    /// Of a directory: the names whose look-up failed last, oldest first.
+    pub(crate) failed_names: VecDeque<(Name, SystemTime, String)>,
 }
 
 /// The version of a file's content that opens get.
@@ -98,6 +100,22 @@ impl Inode {
         self.content.lock().last_error = Some((SystemTime::now(), error.to_string()));
     }
 }
+
+impl Inode {
+    /// Remembers why a name in this directory could not be looked up, for `weft why`.
+    pub(crate) fn note_name_error(&self, name: &Name, error: &VfsError) {
+        self.note_error(error);
+        let failed = &mut self.content.lock().failed_names;
+        failed.retain(|(known, ..)| known != name);
+        if failed.len() >= FAILED_NAMES_MAX {
+            failed.pop_front();
+        }
+        failed.push_back((name.clone(), SystemTime::now(), error.to_string()));
+    }
+}
+
+/// Names of a directory of which is remembered why they could not be looked up.
+const FAILED_NAMES_MAX: usize = 16;
 
 impl Content {
     /// Counts one more handle on an object and tells whether handles on other versions are open.

@@ -69,8 +69,9 @@ impl Vfs {
     /// Learns that a directory's listing was confirmed.
     pub(crate) fn renew_listing(&self, dir: NodeId, lease: Lease) -> Result<()> {
         if let Some(mut listing) = self.store.listing(dir)? {
-            listing.lease = lease;
-            listing.learnt = SystemTime::now();
+            let now = SystemTime::now();
+            listing.lease = listing.lease.confirmed(lease, now);
+            listing.learnt = now;
             self.store.apply(vec![Record::Listing(dir, Some(listing))])?;
         }
         Ok(())

@@ -81,9 +81,7 @@ impl Vfs {
             Knowledge::Nothing => {
                 count(&self.figures.lookups_remote);
                 match self.lookup_remote(&call, &dir, &name).await {
-                    Err(error) if error.lets_stale_serve(dir.freshness) => {
-                        self.stale_entry(&call, &dir, &name, error).await
-                    }
+                    Err(error) => self.stale_entry(&call, &dir, &name, error).await,
                     outcome => outcome,
                 }
             }
@@ -95,7 +93,10 @@ impl Vfs {
         let dentry = self.store.dentry(dir.id, name)?;
         let listing = self.store.listing(dir.id)?;
         match dentry.map(|dentry| dentry.target) {
-            Some(DentryTarget::Node(id)) if self.inode(id)?.is_settled() => {
+            Some(DentryTarget::Node(id))
+                if self.inode(id)?.is_settled()
+                    && dentry.is_some_and(|known| self.names_serve_after(dir, &known.lease, known.learnt, &error)) =>
+            {
                 count(&self.figures.served_stale);
                 self.entry(call, id, Duration::ZERO).await
             }
@@ -135,12 +136,20 @@ impl Vfs {
                 let remaining = self.attributes_remaining(&inode)?;
                 Ok(self.show(&inode, remaining))
             }
-            Err(error) if inode.is_settled() && error.lets_stale_serve(inode.freshness) => {
+            Err(error) if inode.is_settled() && self.attributes_serve_after(&inode, &error) => {
                 count(&self.figures.served_stale);
                 Ok(self.show(&inode, STALE_TTL))
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn attributes_serve_after(&self, inode: &Inode, error: &VfsError) -> bool {
+        let (lease, learnt) = {
+            let record = inode.record.read();
+            (record.lease, record.learnt)
+        };
+        self.names_serve_after(inode, &lease, learnt, error)
     }
 
     /// What `stat` shows of a node, as far as the store knows; `None` when it must be asked. For listings.
@@ -214,7 +223,7 @@ impl Vfs {
         let record = dir.record();
         let remote = self.remote_of(dir)?.clone();
         let asked = self.ask(call, remote.lookup(call, &record.file, name)).await;
-        let answer = asked.inspect_err(|error| dir.note_error(error))?;
+        let answer = asked.inspect_err(|error| dir.note_name_error(name, error))?;
         let told = Told::by(&answer);
         let remaining =
             |freshness: &crate::Freshness| freshness.remaining(&told.lease, SystemTime::now(), SystemTime::now());
@@ -256,7 +265,7 @@ impl Vfs {
         if let Some(listing) = self.store.listing(dir.id)?
             && listing.completeness.denies(name)
         {
-            let remaining = dir.freshness.remaining(&listing.lease, listing.learnt, now);
+            let remaining = self.trusted_for(dir, &listing.lease, listing.learnt, now);
             if !remaining.is_zero() {
                 return Ok(Knowledge::Absent(remaining));
             }
@@ -269,7 +278,7 @@ impl Vfs {
         if dentry.learnt == SystemTime::UNIX_EPOCH {
             return Ok(Duration::ZERO);
         }
-        let own = dir.freshness.remaining(&dentry.lease, dentry.learnt, now);
+        let own = self.trusted_for(dir, &dentry.lease, dentry.learnt, now);
         if matches!(dentry.source, DentrySource::Listed | DentrySource::Described)
             && let Some(listing) = self.store.listing(dir.id)?
         {
@@ -289,7 +298,7 @@ impl Vfs {
         if kind == FileKind::Directory {
             return Ok(PASSED_TTL);
         }
-        let own = inode.freshness.remaining(&lease, learnt, now);
+        let own = self.trusted_for(inode, &lease, learnt, now);
         if !own.is_zero() || learnt == SystemTime::UNIX_EPOCH {
             return Ok(cap(own));
         }

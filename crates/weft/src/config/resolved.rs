@@ -31,6 +31,8 @@ pub struct Resolved {
     pub threads: Option<usize>,
     /// The policy of trees without a rule.
     pub freshness: Freshness,
+    /// How long after its lease what is held serves when the source answers with an error, in trees without a rule.
+    pub stale_if_error: Option<Duration>,
     /// The settings of the web.
     pub web: WebSettings,
     /// Policies of trees; the longest path that fits decides, of equal ones the first.
@@ -44,8 +46,10 @@ pub struct Resolved {
 pub struct TreeRule {
     /// Path below the mount of everything (`web/example.org/docs`), without slashes at the ends.
     pub path: String,
-    /// Its policy.
-    pub freshness: Freshness,
+    /// Its policy; `None` leaves that to shorter rules and the mount.
+    pub freshness: Option<Freshness>,
+    /// How long after its lease what is held serves when the source answers with an error.
+    pub stale_if_error: Option<Duration>,
 }
 
 /// What of the process's environment matters.
@@ -152,6 +156,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         noexec: options.noexec,
         threads: settings.threads,
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
+        stale_if_error: settings.stale_if_error,
         web: settings.web,
         trees: settings.trees,
         files,
@@ -170,6 +175,7 @@ impl Resolved {
                 "allow_other": self.allow_other,
                 "threads": self.threads,
                 "freshness": show_freshness(self.freshness),
+                "stale_if_error": time(self.stale_if_error),
             },
             "cache": { "dir": self.cache_dir },
             "web": {
@@ -191,11 +197,19 @@ impl Resolved {
                 "netrc": web.netrc,
                 "insecure_credentials": web.insecure_credentials,
             },
-            "tree": self.trees.iter().map(|rule| json!({
-                "path": rule.path,
-                "freshness": show_freshness(rule.freshness),
-            })).collect::<Vec<_>>(),
+            "tree": self.trees.iter().map(TreeRule::to_json).collect::<Vec<_>>(),
         })
+    }
+}
+
+impl TreeRule {
+    /// What nobody has set is left out.
+    fn to_json(&self) -> Value {
+        let mut table = serde_json::Map::from_iter([("path".to_owned(), json!(self.path))]);
+        let freshness = self.freshness.map(|freshness| ("freshness".to_owned(), json!(show_freshness(freshness))));
+        let stale = self.stale_if_error.map(|time| ("stale_if_error".to_owned(), json!(show_duration(time))));
+        table.extend(freshness.into_iter().chain(stale));
+        Value::Object(table)
     }
 }
 

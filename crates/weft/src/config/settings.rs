@@ -16,6 +16,8 @@ pub struct Settings {
     pub threads: Option<usize>,
     /// `[mount] freshness`: the policy of trees without one of their own.
     pub freshness: Option<Freshness>,
+    /// `[mount] stale_if_error`: how long after its lease what is held serves when the source answers with an error.
+    pub stale_if_error: Option<Duration>,
     /// `[cache] dir`: where the cache lies.
     pub cache_dir: Option<PathBuf>,
     /// `[web]`.
@@ -107,6 +109,7 @@ impl Settings {
             allow_other: self.allow_other.or(below.allow_other),
             threads: self.threads.or(below.threads),
             freshness: self.freshness.or(below.freshness),
+            stale_if_error: self.stale_if_error.or(below.stale_if_error),
             cache_dir: self.cache_dir.or(below.cache_dir),
             web: self.web.over(below.web),
             trees: [self.trees, below.trees].concat(),
