@@ -72,7 +72,7 @@ async fn offline_asks_nobody_serves_what_is_held_and_lasts_until_online() {
     bench.fake.file("other/f", "f");
     bench.list("fake/d").await.expect("a listing");
     bench.cat("fake/d/held").await.expect("content");
-    bench.vfs.take_offline(&names("fake/d")).expect("offline");
+    bench.vfs.take_offline(&names("fake/d"), weft_vfs::Mode::Offline).expect("offline");
     let bench = bench.remount();
     bench.fake.reset_counts();
     assert_eq!(bench.list("fake/d").await.expect("the names known"), ["held", "listed"]);

@@ -146,7 +146,7 @@ impl Reader<'_> {
             match path {
                 Some(path) if says_something => rules.push(TreeRule { path, freshness, stale_if_error }),
                 _ if whole => {
-                    let sentence = "a [[tree]] needs a `path`, and a `freshness` or `stale_if_error`".to_owned();
+                    let sentence = "a [[tree]] needs a `path` and a `freshness` (or a `stale_if_error`)".to_owned();
                     self.mistake(table.span(), sentence);
                 }
                 _ => {}
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(settings.web.probe_names_extra, [".cache"]);
         assert_eq!(settings.trees.len(), 2);
         assert_eq!(settings.trees[0].path, "web/example.org/docs");
-        assert_eq!(settings.trees[1].freshness, Freshness::Manual);
+        assert_eq!(settings.trees[1].freshness, Some(Freshness::Manual));
         assert_eq!(read("").expect("good"), Settings::default());
     }
 

@@ -11,4 +11,5 @@ mod reads;
 mod support;
 mod survival;
 mod tls;
+mod unplugged;
 mod verbs;

@@ -3,6 +3,7 @@
 mod certificate;
 mod liar;
 mod mount;
+mod network;
 mod process;
 mod server;
 mod tree;
@@ -10,6 +11,7 @@ mod tree;
 pub use certificate::Certificate;
 pub use liar::{Asked, Liar, answer, page};
 pub use mount::{Mount, Setup, weft_program};
+pub use network::{Confirming, Network};
 pub use process::{Outcome, Program, find_program, is_root, run, without};
 pub use server::{Hit, Server, free_port};
 pub use tree::{big_tree, compare, folders_in, noise, odd_names, small_tree, write_aged};
