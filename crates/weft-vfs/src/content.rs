@@ -61,6 +61,9 @@ impl Vfs {
         if !current.object.audience().includes(&call.caller) {
             return Ok(None);
         }
+        if current.object.version() == &Version::None && inode.opens_same_use(call) {
+            return Ok(Some(current.object));
+        }
         let left = self.trusted_for(inode, &current.lease, current.checked, SystemTime::now());
         Ok((!left.is_zero()).then_some(current.object))
     }
@@ -125,6 +128,7 @@ impl Vfs {
                 }
                 self.give_up_content(inode.id)?;
                 self.take_along(call, inode.id, record.binding, *found)?;
+                inode.came_for(call);
                 Ok(Check::Changed)
             }
         }

@@ -11,6 +11,7 @@ use weft_store::{NodeId, NodeRecord, Object};
 use crate::VfsError;
 use crate::arrival::Arrival;
 use crate::freshness::Freshness;
+use crate::same_use::SameUse;
 
 /// A file or directory in use.
 pub(crate) struct Inode {
@@ -43,6 +44,11 @@ pub(crate) struct Content {
     pub(crate) untold: bool,
     /// Whether ranges came that the object's record does not have yet.
     pub(crate) unrecorded: bool,
+    /// When this version was first seen: what `stat` shows as the time of a file whose source tells none, so that a
+    /// mere confirmation does not look like a change.
+    pub(crate) seen: Option<SystemTime>,
+    /// For whom content without a validator came last.
+    pub(crate) same_use: Option<SameUse>,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<(SystemTime, String)>,
     /// Of a directory: the names whose look-up failed last, oldest first.
@@ -63,8 +69,8 @@ impl Inode {
         Inode {
             id,
             freshness,
+            content: Mutex::new(Content { seen: Some(record.learnt), ..Content::default() }),
             record: RwLock::new(record),
-            content: Mutex::default(),
             gate: tokio::sync::Mutex::default(),
         }
     }

@@ -98,6 +98,9 @@ impl Vfs {
             // reader is done.
             inode.content.lock().untold = true;
         }
+        if !old.version.still_holds(&record.version) {
+            inode.content.lock().seen = Some(record.learnt);
+        }
         *inode.record.write() = record.clone();
         let mut changes = Vec::with_capacity(2);
         if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)?
@@ -192,6 +195,9 @@ impl Vfs {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(id) });
         }
         if let Some(inode) = self.inodes.get(id) {
+            if old.is_some_and(|old| !old.version.still_holds(&record.version)) {
+                inode.content.lock().seen = Some(record.learnt);
+            }
             *inode.record.write() = record.clone();
         }
         changes.push(Record::Node(id, Some(record)));

@@ -26,6 +26,7 @@ mod open;
 mod read;
 mod reload;
 mod remove;
+mod same_use;
 mod stale;
 mod stat;
 mod through;

@@ -131,6 +131,9 @@ impl Vfs {
         if inode.is_settled() && !remaining.is_zero() {
             return Ok(self.show(&inode, remaining));
         }
+        if inode.is_settled() && inode.is_same_use(&call) {
+            return Ok(self.show(&inode, Duration::ZERO));
+        }
         match self.refresh(&call, inode.clone()).await {
             Ok(inode) => {
                 let remaining = self.attributes_remaining(&inode)?;
@@ -235,6 +238,7 @@ impl Vfs {
         entry.name = name.clone();
         let id = self.learn_entry(dir.id, record.binding, &entry, &told)?;
         self.take_along(call, id, record.binding, found)?;
+        self.inode(id)?.came_for(call);
         self.entry(call, id, remaining(&dir.freshness)).await
     }
 
@@ -350,7 +354,9 @@ impl Vfs {
 
     pub(crate) fn show(&self, inode: &Inode, ttl: Duration) -> Stat {
         let node = self.namespace.shown(inode.id);
-        self.default_owner().stat(node, &inode.record.read(), cap(ttl))
+        let seen = inode.content.lock().seen;
+        let record = inode.record.read();
+        self.default_owner().stat(node, &record, seen.unwrap_or(record.learnt), cap(ttl))
     }
 }
 

@@ -8,6 +8,7 @@ mod logins;
 mod mounting;
 mod offline;
 mod reads;
+mod stale;
 mod support;
 mod survival;
 mod tls;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::support::{Confirming, Liar, Mount, Network, Setup, answer, fails_with, names_in, noise, page, run};
 
-fn attribute(file: &Path, name: &str) -> String {
+pub fn attribute(file: &Path, name: &str) -> String {
     let mut value = [0; 512];
     let length = rustix::fs::getxattr(file, name, value.as_mut_slice())
         .unwrap_or_else(|error| panic!("{} of {}: {error}", name, file.display()));
