@@ -215,7 +215,7 @@ impl Client {
         visited: bool,
     ) -> std::result::Result<Hop, GetError> {
         let host = self.host(&target.authority);
-        host.may_ask()?;
+        host.may_ask().await?;
         let waiting = Waiting::new(self, &host, call, target.shown());
         let scheme = match self.scheme(&host, target.scheme).await {
             Ok(scheme) => scheme,
@@ -246,7 +246,8 @@ impl Client {
                     if scheme == Scheme::Https {
                         host.learn(scheme, "a redirect led to https");
                     }
-                    if host.answered(visited, &*self.notes) {
+                    let was_away = host.is_away();
+                    if host.answered(visited, &*self.notes) && was_away {
                         self.probes.tell_back(&host);
                     }
                     let (parts, incoming) = response.into_parts();

@@ -1,8 +1,9 @@
 //! Whether a host is talked to: Arla's three states, for one host.
 //!
-//! *Connected*: calls go to the host. *Disconnected*: it was silent (no connection, no answer in time, closed before
-//! an answer) and nothing else came from it meanwhile; calls fail at once with the error of that time, while a probe
-//! beside them finds out when it is back. *Fetch-only*: for a while it has answered nothing but "not now" (429, 5xx);
+//! *Connected*: calls go to the host. *Disconnected*: it was silent and nothing else came from it meanwhile; calls fail
+//! at once with the error of that time, while a probe beside them finds out when it is back. Without a connection that
+//! is certain. A host that took the connection and gave no answer in time, or closed it before one, is *suspected*
+//! first, for it may be that one page alone: the probe asks it at once, and calls wait for that verdict. *Fetch-only*: for a while it has answered nothing but "not now" (429, 5xx);
 //! what is held is not checked with it, what is missing is asked for, and the first good answer ends it.
 //!
 //! No I/O here: times are arguments, the caller runs the probe. `may_ask` before a call; `answered`, `refused` or
@@ -32,6 +33,8 @@ struct Silence {
     error: RemoteError,
     /// It took the connection: only an answer shows that it is back.
     deaf: bool,
+    /// The probe has not confirmed it yet.
+    suspected: bool,
     /// Attempts of the probe that failed.
     attempts: u32,
     /// When somebody last asked about the host.
@@ -56,6 +59,17 @@ struct Refusals {
     count: u32,
     /// When what is held was last left unchecked on this account.
     fetch_only_since: Option<Instant>,
+}
+
+/// What a call does.
+#[derive(Debug)]
+pub(crate) enum Leave {
+    /// It goes to the host.
+    Granted,
+    /// It waits for the verdict of the probe.
+    Wait,
+    /// It fails with this, which is `Unreachable`, at once.
+    Refused(RemoteError),
 }
 
 /// What a probe does next.
@@ -94,8 +108,8 @@ impl Contact {
     /// The state at this moment.
     pub fn state(&self, now: Instant) -> SourceState {
         match (&self.silence, &self.refusals) {
-            (Some(_), _) => SourceState::Disconnected,
-            (None, Some(Refusals { fetch_only_since: Some(since), .. })) if now < *since + FETCH_ONLY_TIME => {
+            (Some(silence), _) if !silence.suspected => SourceState::Disconnected,
+            (_, Some(Refusals { fetch_only_since: Some(since), .. })) if now < *since + FETCH_ONLY_TIME => {
                 SourceState::FetchOnly
             }
             _ => SourceState::Connected,
@@ -115,18 +129,16 @@ impl Contact {
     }
 
     /// Whether a call may go to the host.
-    ///
-    /// # Errors
-    /// `Unreachable`, with what the host was last silent with.
-    pub fn may_ask(&mut self, now: Instant) -> Result<(), RemoteError> {
-        let Some(silence) = &mut self.silence else { return Ok(()) };
+    pub fn may_ask(&mut self, now: Instant) -> Leave {
+        let Some(silence) = &mut self.silence else { return Leave::Granted };
         silence.asked = now;
         match silence.hold {
-            Hold::Until(end) if now >= end => Ok(()),
-            Hold::None => Ok(()),
+            Hold::Until(end) if now >= end => Leave::Granted,
+            Hold::None => Leave::Granted,
+            Hold::Probe(_) if silence.suspected => Leave::Wait,
             Hold::Probe(_) | Hold::Until(_) => {
                 let detail = format!("not asked again yet (`weft online` tries now) after {}", silence.error);
-                Err(RemoteError::Unreachable { detail })
+                Leave::Refused(RemoteError::Unreachable { detail })
             }
         }
     }
@@ -186,7 +198,10 @@ impl Contact {
             }
         };
         let deaf = took == Took::Connection;
-        self.silence = Some(Silence { error: error.clone(), deaf, attempts, asked: now, hold });
+        // What was confirmed once is not in doubt again.
+        let suspected =
+            deaf && self.silence.as_ref().is_none_or(|silence| silence.suspected) && matches!(hold, Hold::Probe(_));
+        self.silence = Some(Silence { error: error.clone(), deaf, suspected, attempts, asked: now, hold });
         self.settle(now, at);
         start
     }
@@ -196,6 +211,7 @@ impl Contact {
         let until = now + self.pause;
         if let Some(silence) = &mut self.silence {
             silence.hold = Hold::Until(until);
+            silence.suspected = false;
         }
     }
 
@@ -211,18 +227,30 @@ impl Contact {
             silence.attempts = 0;
             return Next::End;
         }
+        if silence.suspected {
+            return Next::TryAfter { pause: Duration::ZERO, deaf: silence.deaf };
+        }
         let pause = self.pause.saturating_mul(1 << silence.attempts.min(DOUBLINGS_MAX)).min(PAUSE_MAX.max(self.pause));
         Next::TryAfter { pause, deaf: silence.deaf }
     }
 
-    /// The probe found the host silent still.
-    pub fn still_silent(&mut self, at: SystemTime, error: &RemoteError, took: Took) {
+    /// The probe found the host silent still; says whether that was the verdict on a suspicion.
+    pub fn still_silent(&mut self, now: Instant, at: SystemTime, error: &RemoteError, took: Took) -> bool {
         self.failed(error, at);
-        if let Some(silence) = &mut self.silence {
+        let Some(silence) = &mut self.silence else { return false };
+        let verdict = std::mem::take(&mut silence.suspected);
+        if !verdict {
             silence.attempts = silence.attempts.saturating_add(1);
-            silence.error = error.clone();
-            silence.deaf |= took == Took::Connection;
         }
+        silence.error = error.clone();
+        silence.deaf |= took == Took::Connection;
+        self.settle(now, at);
+        verdict
+    }
+
+    /// Whether it counts as away for certain.
+    pub fn is_away(&self) -> bool {
+        self.silence.as_ref().is_some_and(|silence| !silence.suspected)
     }
 
     /// The probe found the host back; says whether it had been silent.
@@ -275,6 +303,10 @@ mod tests {
         RemoteError::Unreachable { detail: "x".to_owned() }
     }
 
+    fn granted(contact: &mut Contact, now: Instant) -> bool {
+        matches!(contact.may_ask(now), Leave::Granted)
+    }
+
     fn after(start: Instant, seconds: u64) -> Instant {
         start + Duration::from_secs(seconds)
     }
@@ -288,24 +320,24 @@ mod tests {
     fn a_silent_host_is_left_to_one_probe() {
         let (t, at) = (Instant::now(), SystemTime::now());
         let mut contact = Contact::new(PAUSE, at);
-        assert!(contact.may_ask(t).is_ok());
+        assert!(granted(&mut contact, t));
         assert_eq!(silent(&mut contact, t, Took::Nothing), Some(1), "a probe is wanted");
         assert_eq!(silent(&mut contact, t, Took::Nothing), None, "one probe, not two");
         assert_eq!(contact.state(t), SourceState::Disconnected);
         let mut pauses = Vec::new();
         let mut now = t;
         for _ in 0..8 {
-            assert!(contact.may_ask(now).is_err(), "held back");
+            assert!(!granted(&mut contact, now), "held back");
             let Next::TryAfter { pause, deaf: false } = contact.next_probe(1, now) else {
                 panic!("somebody is asking")
             };
             pauses.push(pause.as_secs());
             now += pause;
-            contact.still_silent(at, &error(), Took::Nothing);
+            assert!(!contact.still_silent(now, at, &error(), Took::Nothing), "no news");
         }
         assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
         assert!(contact.back(now, at));
-        assert!(contact.may_ask(now).is_ok());
+        assert!(granted(&mut contact, now));
         assert_eq!((contact.state(now), contact.next_probe(1, now)), (SourceState::Connected, Next::End));
     }
 
@@ -315,7 +347,7 @@ mod tests {
         let mut contact = Contact::new(PAUSE, SystemTime::now());
         silent(&mut contact, t, Took::Nothing);
         assert_eq!(contact.next_probe(1, after(t, 300)), Next::End);
-        assert!(contact.may_ask(after(t, 301)).is_ok());
+        assert!(granted(&mut contact, after(t, 301)));
         assert_eq!(silent(&mut contact, after(t, 301), Took::Nothing), Some(2), "and starts a new probe");
     }
 
@@ -325,12 +357,17 @@ mod tests {
         let mut contact = Contact::new(PAUSE, at);
         contact.answered(after(t, 5), at);
         assert_eq!(contact.silent(t, after(t, 30), at, &error(), Took::Connection), None);
-        assert!(contact.may_ask(after(t, 30)).is_ok());
+        assert!(granted(&mut contact, after(t, 30)));
         assert!(contact.silent(after(t, 31), after(t, 60), at, &error(), Took::Connection).is_some());
         let Next::TryAfter { deaf, .. } = contact.next_probe(1, after(t, 60)) else { panic!("probed") };
         assert!(deaf, "that it takes connections shows nothing");
+        assert!(matches!(contact.may_ask(after(t, 60)), Leave::Wait));
+        assert_eq!(contact.state(after(t, 60)), SourceState::Connected, "suspected alone");
+        assert!(contact.still_silent(after(t, 60), at, &error(), Took::Connection), "the verdict");
+        assert!(matches!(contact.may_ask(after(t, 60)), Leave::Refused(_)));
+        assert_eq!(contact.state(after(t, 60)), SourceState::Disconnected);
         assert!(contact.answered(after(t, 61), at));
-        assert!(contact.may_ask(after(t, 61)).is_ok());
+        assert!(granted(&mut contact, after(t, 61)));
     }
 
     #[test]
@@ -340,18 +377,18 @@ mod tests {
         assert!(!contact.release(t, at));
         silent(&mut contact, t, Took::Nothing);
         assert!(contact.release(t, at));
-        assert!(contact.may_ask(t).is_ok());
+        assert!(granted(&mut contact, t));
         assert_eq!(contact.next_probe(1, t), Next::End, "the call does the probe's work");
         assert_eq!(silent(&mut contact, t, Took::Nothing), Some(2));
         assert_eq!(contact.next_probe(1, t), Next::End, "the old probe does not live on in the new one");
         let mut eager = Contact::new(Duration::ZERO, at);
         assert_eq!(silent(&mut eager, t, Took::Nothing), None);
-        assert!(eager.may_ask(t).is_ok());
+        assert!(granted(&mut eager, t));
         let mut crowded = Contact::new(PAUSE, at);
         silent(&mut crowded, t, Took::Nothing);
         crowded.unprobed(t);
-        assert!(crowded.may_ask(after(t, 1)).is_err());
-        assert!(crowded.may_ask(after(t, 2)).is_ok());
+        assert!(!granted(&mut crowded, after(t, 1)));
+        assert!(granted(&mut crowded, after(t, 2)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use weft_remote::{Notes, RemoteError, Source};
 
 use crate::authority::Authority;
-use crate::contact::{Contact, Next, Took};
+use crate::contact::{Contact, Leave, Next, Took};
 use crate::options::Connector;
 use crate::pool::Pool;
 
@@ -49,6 +49,8 @@ pub(crate) struct Host {
     /// Held while the first connection finds out which scheme the host speaks.
     pub deciding: tokio::sync::Mutex<()>,
     state: Mutex<State>,
+    /// Wakes the calls that wait for a probe's verdict.
+    verdicts: tokio::sync::watch::Sender<()>,
     requests: AtomicU64,
     received_bytes: AtomicU64,
 }
@@ -109,6 +111,7 @@ impl Host {
             http,
             deciding: tokio::sync::Mutex::new(()),
             state: Mutex::new(state),
+            verdicts: tokio::sync::watch::Sender::new(()),
             requests: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
         }
@@ -154,6 +157,9 @@ impl Host {
             state.noted |= due;
             (if due { state.memory.clone() } else { None }, was_silent)
         };
+        if was_silent {
+            self.verdicts.send_modify(|_| ());
+        }
         let Some(memory) = unnoted else { return was_silent };
         let value = serde_json::to_vec(&memory).expect("a scheme, a flag and a text are always JSON");
         if let Err(e) = notes.put(&note_key(&self.authority.text()), Some(&value)) {
@@ -178,12 +184,24 @@ impl Host {
         self.contact(|contact, now, at| contact.silent(began, now, at, error, took))
     }
 
-    /// Whether a call may go to the host.
+    /// Waits for leave to send it a call: at once, but for a host that is suspected to be away, whose probe is waited
+    /// for.
     ///
     /// # Errors
-    /// What it was last silent with, while it counts as away.
-    pub fn may_ask(&self) -> std::result::Result<(), RemoteError> {
-        self.contact(|contact, now, _| contact.may_ask(now))
+    /// `Unreachable` while it counts as away.
+    pub async fn may_ask(&self) -> std::result::Result<(), RemoteError> {
+        let mut verdicts = self.verdicts.subscribe();
+        loop {
+            verdicts.borrow_and_update();
+            match self.contact(|contact, now, _| contact.may_ask(now)) {
+                Leave::Granted => return Ok(()),
+                Leave::Refused(error) => return Err(error),
+                // The host holds the sender, so this ends with a verdict or with the call.
+                Leave::Wait => {
+                    let _ = verdicts.changed().await;
+                }
+            }
+        }
     }
 
     /// The host gave an answer of use, or one that says "not now" (with that said).
@@ -202,21 +220,33 @@ impl Host {
     /// No probe can be had.
     pub fn unprobed(&self) {
         self.contact(|contact, now, _| contact.unprobed(now));
+        self.verdicts.send_modify(|_| ());
+    }
+
+    /// Whether it counts as away for certain.
+    pub fn is_away(&self) -> bool {
+        self.contact(|contact, _, _| contact.is_away())
     }
 
     /// The probe found it back; says whether it had been silent.
     pub fn back(&self) -> bool {
-        self.contact(|contact, now, at| contact.back(now, at))
+        let was_away = self.contact(|contact, now, at| contact.back(now, at));
+        self.verdicts.send_modify(|_| ());
+        was_away
     }
 
-    /// The probe found it silent still.
-    pub fn still_silent(&self, error: &RemoteError, took: Took) {
-        self.contact(|contact, _, at| contact.still_silent(at, error, took));
+    /// The probe found it silent still; says whether that is news.
+    pub fn still_silent(&self, error: &RemoteError, took: Took) -> bool {
+        let news = self.contact(|contact, now, at| contact.still_silent(now, at, error, took));
+        self.verdicts.send_modify(|_| ());
+        news
     }
 
     /// Lets the next calls through; says whether anything was in their way.
     pub fn release(&self) -> bool {
-        self.contact(|contact, now, at| contact.release(now, at))
+        let released = self.contact(|contact, now, at| contact.release(now, at));
+        self.verdicts.send_modify(|_| ());
+        released
     }
 
     /// Counts a request.

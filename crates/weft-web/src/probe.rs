@@ -102,7 +102,9 @@ impl<'a> Waiting<'a> {
 
     fn silent(&self, since: Instant, error: &RemoteError, took: Took) {
         let Some(number) = self.host.silent(since, error, took) else { return };
-        self.client.probes.tell_silent(self.host);
+        if self.host.is_away() {
+            self.client.probes.tell_silent(self.host);
+        }
         let seat = self.client.probes.seats.clone().try_acquire_owned();
         match (seat, tokio::runtime::Handle::try_current()) {
             (Ok(seat), Ok(runtime)) => {
@@ -142,11 +144,16 @@ impl Client {
         let _permit = self.probes.attempts.acquire().await.expect("this semaphore is never closed");
         match self.reach(host, deaf).await {
             Ok(()) => {
-                if host.back() {
+                let was_away = host.is_away();
+                if host.back() && was_away {
                     self.probes.tell_back(host);
                 }
             }
-            Err((error, took)) => host.still_silent(&error, took),
+            Err((error, took)) => {
+                if host.still_silent(&error, took) {
+                    self.probes.tell_silent(host);
+                }
+            }
         }
     }
 
