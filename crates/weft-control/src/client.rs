@@ -126,8 +126,8 @@ impl Client {
     ///
     /// # Errors
     /// As for every call.
-    pub fn take_offline(&mut self, path: &[u8]) -> Result<(), ControlError> {
-        match self.ask(Verb::Offline { path: path.into() }, MIDDLE)? {
+    pub fn take_offline(&mut self, path: &[u8], fetch_only: bool) -> Result<(), ControlError> {
+        match self.ask(Verb::Offline { path: path.into(), fetch_only }, MIDDLE)? {
             Reply::Offline => Ok(()),
             other => Err(unexpected(&other)),
         }

@@ -45,11 +45,12 @@ pub trait Daemon: Send + Sync {
     /// `NotFound` when the path is not known.
     async fn why(&self, path: &[u8], uid: u32) -> Result<Why, Refusal>;
 
-    /// Has everything below `path` ask no remote until it is brought online again.
+    /// Has everything below `path` ask no remote until it is brought online again; with `fetch_only`, only for what is
+    /// missing.
     ///
     /// # Errors
     /// `Failed` when it cannot be noted.
-    async fn take_offline(&self, path: &[u8], uid: u32) -> Result<(), Refusal>;
+    async fn take_offline(&self, path: &[u8], fetch_only: bool, uid: u32) -> Result<(), Refusal>;
 
     /// Ends that for everything at and below `path`.
     ///

@@ -26,7 +26,7 @@ pub use measures::{Family, FamilyKind, Measures, Sample, Spread, Value};
 pub use path_bytes::PathBytes;
 pub use protocol::{
     BindingStatus, Cached, Code, Depth, Fact, Figures, Hello, LINE_BYTES_MAX, NameInfo, NameKind, PROTOCOL_VERSION,
-    Refusal, Reloaded, Removed, Status, Trouble, Why,
+    Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, Why,
 };
 pub use server::{Access, Server};
 pub use socket_dir::socket_dir;

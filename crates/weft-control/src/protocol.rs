@@ -29,14 +29,35 @@ pub(crate) struct Request {
 pub(crate) enum Verb {
     Hello,
     Status,
-    Names { path: PathBytes },
-    Remove { path: PathBytes, depth: Depth },
-    Reload { path: PathBytes, depth: Depth },
-    Why { path: PathBytes },
-    Offline { path: PathBytes },
-    Online { path: PathBytes },
-    Unmount { lazy: bool },
-    Watch { path: PathBytes, validate_every_ms: Option<u64> },
+    Names {
+        path: PathBytes,
+    },
+    Remove {
+        path: PathBytes,
+        depth: Depth,
+    },
+    Reload {
+        path: PathBytes,
+        depth: Depth,
+    },
+    Why {
+        path: PathBytes,
+    },
+    Offline {
+        path: PathBytes,
+        #[serde(default)]
+        fetch_only: bool,
+    },
+    Online {
+        path: PathBytes,
+    },
+    Unmount {
+        lazy: bool,
+    },
+    Watch {
+        path: PathBytes,
+        validate_every_ms: Option<u64>,
+    },
     Stats,
 }
 
@@ -139,6 +160,12 @@ pub struct Status {
     /// The paths that the user has taken off the network.
     #[serde(default)]
     pub offline: Vec<PathBytes>,
+    /// The paths below which only what is missing is fetched.
+    #[serde(default)]
+    pub fetch_only: Vec<PathBytes>,
+    /// The sources (hosts) used so far; at most [`Status::SOURCES_MAX`], those that are not connected first.
+    #[serde(default)]
+    pub sources: Vec<SourceStatus>,
     /// Counters and sizes.
     pub figures: Figures,
     /// Where metrics are served over HTTP (`127.0.0.1:9469`), or why they are not; nothing where nobody asked for it.
@@ -149,8 +176,32 @@ pub struct Status {
 }
 
 impl Status {
+    /// Most sources that a status carries.
+    pub const SOURCES_MAX: usize = 200;
+
     /// Most troubles that a status carries.
     pub const TROUBLES_MAX: usize = 100;
+}
+
+/// A source behind a binding: a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceStatus {
+    /// Its name in the mount.
+    pub name: String,
+    /// `connected`, `fetch-only` or `disconnected`.
+    pub state: String,
+    /// Since when, in seconds since 1970.
+    pub since_unix_s: u64,
+    /// When it last answered this daemon.
+    pub last_contact_unix_s: Option<u64>,
+    /// What last went wrong with it.
+    pub last_error: Option<String>,
+    /// When that was.
+    pub last_error_unix_s: Option<u64>,
+    /// Requests sent to it.
+    pub requests: u64,
+    /// Bytes of content received from it.
+    pub received_bytes: u64,
 }
 
 /// A directory of the mount that shows a remote.

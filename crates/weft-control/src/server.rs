@@ -219,8 +219,8 @@ async fn answer(line: &[u8], uid: u32, house: &House) -> Result<Answer, Refusal>
         Verb::Remove { path, depth } => Reply::Removed(daemon.remove(checked(&path)?, depth, uid).await?),
         Verb::Reload { path, depth } => Reply::Reloaded(daemon.reload(checked(&path)?, depth, uid).await?),
         Verb::Why { path } => Reply::Why(daemon.why(checked(&path)?, uid).await?),
-        Verb::Offline { path } => {
-            daemon.take_offline(checked(&path)?, uid).await?;
+        Verb::Offline { path, fetch_only } => {
+            daemon.take_offline(checked(&path)?, fetch_only, uid).await?;
             Reply::Offline
         }
         Verb::Online { path } => {

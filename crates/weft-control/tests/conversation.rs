@@ -63,8 +63,8 @@ impl Daemon for Answering {
         Ok(Why { facts: vec![Fact { name: "path".to_owned(), value }] })
     }
 
-    async fn take_offline(&self, path: &[u8], _uid: u32) -> Result<(), Refusal> {
-        assert_eq!(path, b"web/a");
+    async fn take_offline(&self, path: &[u8], fetch_only: bool, _uid: u32) -> Result<(), Refusal> {
+        assert_eq!((path, fetch_only), (&b"web/a"[..], true));
         Ok(())
     }
 
@@ -151,7 +151,7 @@ fn every_verb_is_answered() {
     assert_eq!(names[2499].name.0, b"d\xff2499");
     assert_eq!(client.remove(b"a/b", Depth::Below).expect("answered"), Removed { files: 3, bytes: 5 });
     assert_eq!(client.reload(b"", Depth::This).expect("answered").checked, 3);
-    client.take_offline(b"web/a").expect("answered");
+    client.take_offline(b"web/a", true).expect("answered");
     assert!(client.bring_online(b"web/a").is_err(), "refused");
     assert_eq!(client.why("\u{fc}".as_bytes()).expect("answered").facts[0].value, "\u{fc}");
     assert_eq!(client.stats().expect("answered").sum("weft_x_total"), 7);

@@ -21,6 +21,7 @@ mod mutation;
 mod name;
 mod notes;
 mod remote;
+mod source;
 mod traffic;
 mod version;
 
@@ -37,11 +38,12 @@ pub use entry::{Checked, Completeness, Cursor, Entry, Fetched, Found, Listing, P
 pub use error::RemoteError;
 pub use event::Event;
 pub use file_id::FileId;
-pub use lease::Lease;
+pub use lease::{Lease, Stale};
 pub use mutation::{Change, Content, Extent, Mutation, Outcome};
 pub use name::{BadName, Name};
 pub use notes::{MemoryNotes, Note, Notes, NotesError};
 pub use remote::{Backing, Capabilities, LockMode, LockRange, Remote, Space};
+pub use source::{Source, SourceState};
 pub use traffic::Traffic;
 pub use version::{Sameness, Version};
 

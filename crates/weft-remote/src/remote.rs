@@ -7,7 +7,7 @@ use futures_util::stream::BoxStream;
 
 use crate::{
     Answer, Attributes, Call, Checked, Cursor, Event, Fetched, FileId, Found, Lease, Listing, Mutation, Name, Outcome,
-    RemoteError, Result, Span, Traffic, Version,
+    RemoteError, Result, Source, Span, Traffic, Version,
 };
 
 /// What a kind can do. Declared, never guessed from errors; the conformance suite holds a kind to it.
@@ -166,6 +166,22 @@ pub trait Remote: Send + Sync {
     /// What was exchanged with each source that the tree is made of: never asks anybody.
     fn traffic(&self) -> Vec<Traffic> {
         Vec::new()
+    }
+
+    /// The sources that were used so far, where a kind has several; bounded by the kind. Never waits.
+    fn sources(&self) -> Vec<Source> {
+        Vec::new()
+    }
+
+    /// The source that holds a file; `None` when it has not been used yet. Never waits.
+    fn source(&self, _file: &FileId) -> Option<Source> {
+        None
+    }
+
+    /// The user wants the source of this file (of the root: every source) tried now: the next call asks it, however
+    /// lately it failed. Says whether any had been given up for the moment. Never waits.
+    fn try_again(&self, _file: &FileId) -> bool {
+        false
     }
 
     /// Attributes of the root directory. Known without asking anybody.

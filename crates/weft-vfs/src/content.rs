@@ -67,8 +67,11 @@ impl Vfs {
         if !inode.shows(current.object.audience(), current.object.version(), &call.caller) {
             return Ok(None);
         }
-        let trusted = inode.freshness.holds(&current.lease, current.checked, SystemTime::now());
-        Ok(trusted.then_some(current.object))
+        if current.object.version() == &Version::None && inode.opens_same_use(call) {
+            return Ok(Some(current.object));
+        }
+        let left = self.trusted_for(inode, &current.lease, current.checked, SystemTime::now());
+        Ok((!left.is_zero()).then_some(current.object))
     }
 
     /// What is held, trusted or not.
@@ -91,7 +94,8 @@ impl Vfs {
         }
         match inode.content.lock().current.clone() {
             Some(current)
-                if error.lets_stale_serve(inode.freshness) && current.object.audience().includes(&call.caller) =>
+                if self.serves_after(inode, &current.lease, current.checked, &error)
+                    && current.object.audience().includes(&call.caller) =>
             {
                 count(&self.figures.served_stale);
                 Ok(current.object)
@@ -149,6 +153,7 @@ impl Vfs {
                 }
                 self.give_up_content(inode.id)?;
                 self.take_along(call, inode.id, record.binding, *found)?;
+                inode.came_for(call);
                 Ok(Check::Changed)
             }
         }

@@ -129,7 +129,7 @@ impl Vfs {
     fn listing_holds(&self, dir: &Inode, caller: &Caller) -> Result<bool> {
         let listing = self.store.listing(dir.id)?;
         let now = SystemTime::now();
-        let holds = |listing: &ListingRecord| dir.freshness.holds(&listing.lease, listing.learnt, now);
+        let holds = |listing: &ListingRecord| !self.trusted_for(dir, &listing.lease, listing.learnt, now).is_zero();
         Ok(listing.is_some_and(|listing| holds(&listing) && self.shows_listing(dir, &listing, caller)))
     }
 
@@ -170,7 +170,8 @@ impl Vfs {
     /// The listing could not be had: names known from elsewhere still count, as does a listing whose lease has
     /// ended when the source does not answer.
     fn stale_listing(&self, dir: &Inode, error: VfsError) -> Result<()> {
-        let silent = error.lets_stale_serve(dir.freshness) && self.store.listing(dir.id)?.is_some();
+        let listing = self.store.listing(dir.id)?;
+        let silent = listing.is_some_and(|listing| self.names_serve_after(dir, &listing.lease, listing.learnt, &error));
         let refused = is_gone(&error)
             || matches!(error, VfsError::Offline)
             || matches!(&error, VfsError::Remote(weft_remote::RemoteError::Denied { .. }));

@@ -73,12 +73,6 @@ impl VfsError {
         StoreError::Index(error.0).into()
     }
 
-    /// Whether what is held serves although the source could not be talked to, under this policy: when the user said
-    /// so, under every policy.
-    pub(crate) fn lets_stale_serve(&self, freshness: crate::Freshness) -> bool {
-        matches!(self, VfsError::Offline) || (self.is_silence() && freshness.serves_stale())
-    }
-
     /// Whether the cache's disk is full.
     pub fn is_full(&self) -> bool {
         matches!(self, VfsError::Store(error) if matches!(**error, StoreError::Full { .. }))

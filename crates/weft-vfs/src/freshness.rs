@@ -59,12 +59,32 @@ impl fmt::Display for Freshness {
 pub struct Policies {
     rules: Vec<(Vec<Name>, Freshness)>,
     default: Freshness,
+    /// How long after its lease what is held serves when the source answers with an error.
+    stale_rules: Vec<(Vec<Name>, Duration)>,
+    stale_default: Option<Duration>,
 }
 
 impl Policies {
     /// Policies with a default for everything that no rule names.
     pub fn new(default: Freshness, rules: Vec<(Vec<Name>, Freshness)>) -> Policies {
-        Policies { rules, default }
+        Policies { rules, default, stale_rules: Vec::new(), stale_default: None }
+    }
+
+    /// The same, with how long after its lease what is held serves when the source answers with an error.
+    pub fn with_stale_if_error(self, default: Option<Duration>, rules: Vec<(Vec<Name>, Duration)>) -> Policies {
+        Policies { stale_rules: rules, stale_default: default, ..self }
+    }
+
+    /// How long after its lease what is held at a path serves when the source answers with an error.
+    pub fn stale_if_error(&self, path: &[Name]) -> Option<Duration> {
+        let matching = self.stale_rules.iter().filter(|(prefix, _)| path.starts_with(prefix));
+        matching.max_by_key(|(prefix, _)| prefix.len()).map(|(_, time)| *time).or(self.stale_default)
+    }
+
+    /// The path of the rule that decides on the freshness of a path; `None` when that is the mount's own policy.
+    pub fn rule_for(&self, path: &[Name]) -> Option<&[Name]> {
+        let matching = self.rules.iter().filter(|(prefix, _)| path.starts_with(prefix));
+        matching.max_by_key(|(prefix, _)| prefix.len()).map(|(prefix, _)| prefix.as_slice())
     }
 
     /// Whether any rule depends on the path.

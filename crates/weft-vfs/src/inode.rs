@@ -1,11 +1,11 @@
 //! Inodes in memory: what is in use of what the store knows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
-use weft_remote::{FileKind, Lease};
+use weft_remote::{FileKind, Lease, Name};
 use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::VfsError;
@@ -13,6 +13,7 @@ use crate::admit::Grants;
 use crate::arrival::Arrival;
 use crate::freshness::Freshness;
 use crate::prefetch::Want;
+use crate::same_use::SameUse;
 use crate::walk::Walk;
 
 /// A file or directory in use.
@@ -54,8 +55,15 @@ pub(crate) struct Content {
     pub(crate) ahead: Option<Want>,
     /// Who else may have what is held.
     pub(crate) grants: Grants,
+    /// When this version was first seen: what `stat` shows as the time of a file whose source tells none, so that a
+    /// mere confirmation does not look like a change.
+    pub(crate) seen: Option<SystemTime>,
+    /// For whom content without a validator came last.
+    pub(crate) same_use: Option<SameUse>,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<(SystemTime, String)>,
+    /// Of a directory: the names whose look-up failed last, oldest first.
+    pub(crate) failed_names: VecDeque<(Name, SystemTime, String)>,
 }
 
 /// The version of a file's content that opens get.
@@ -72,8 +80,8 @@ impl Inode {
         Inode {
             id,
             freshness,
+            content: Mutex::new(Content { seen: Some(record.learnt), ..Content::default() }),
             record: RwLock::new(record),
-            content: Mutex::default(),
             gate: tokio::sync::Mutex::default(),
             walk: Mutex::default(),
         }
@@ -110,6 +118,22 @@ impl Inode {
         self.content.lock().last_error = Some((SystemTime::now(), error.to_string()));
     }
 }
+
+impl Inode {
+    /// Remembers why a name in this directory could not be looked up, for `weft why`.
+    pub(crate) fn note_name_error(&self, name: &Name, error: &VfsError) {
+        self.note_error(error);
+        let failed = &mut self.content.lock().failed_names;
+        failed.retain(|(known, ..)| known != name);
+        if failed.len() >= FAILED_NAMES_MAX {
+            failed.pop_front();
+        }
+        failed.push_back((name.clone(), SystemTime::now(), error.to_string()));
+    }
+}
+
+/// Names of a directory of which is remembered why they could not be looked up.
+const FAILED_NAMES_MAX: usize = 16;
 
 impl Content {
     /// Counts one more handle on an object and tells whether handles on other versions are open.

@@ -101,6 +101,9 @@ impl Vfs {
             // reader is done.
             inode.content.lock().untold = true;
         }
+        if !old.version.still_holds(&record.version) {
+            inode.content.lock().seen = Some(record.learnt);
+        }
         *inode.record.write() = record.clone();
         let mut changes = Vec::with_capacity(2);
         if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)?
@@ -118,13 +121,13 @@ impl Vfs {
 
     /// Learns that the source confirmed what is known of an inode.
     pub(crate) fn learn_unchanged(&self, inode: &Inode, told: &Told) -> Result<()> {
-        let (attributes, version) = {
-            let record = inode.record.read();
-            (record.attributes, record.version.clone())
-        };
-        let told = Told { version, ..told.clone() };
-        self.learn_attributes(inode, attributes, &told)?;
         let now = SystemTime::now();
+        let (attributes, version, lease) = {
+            let record = inode.record.read();
+            (record.attributes, record.version.clone(), record.lease.confirmed(told.lease, now))
+        };
+        let told = Told { version, lease, ..told.clone() };
+        self.learn_attributes(inode, attributes, &told)?;
         self.store.renew(inode.id, told.lease, now)?;
         if let Some(current) = &mut inode.content.lock().current {
             current.lease = told.lease;
@@ -163,7 +166,9 @@ impl Vfs {
 
     /// Has the next open of a file check its content, whatever the lease says.
     pub(crate) fn distrust_content(&self, node: NodeId) -> Result<()> {
-        self.store.renew(node, Lease::Spent, SystemTime::UNIX_EPOCH)?;
+        // What the lease says of failing sources still counts.
+        let lease = self.store.object_record(node)?.map_or(Lease::Spent, |object| object.lease);
+        self.store.renew(node, lease, SystemTime::UNIX_EPOCH)?;
         if let Some(inode) = self.inodes.get(node)
             && let Some(current) = &mut inode.content.lock().current
         {
@@ -193,6 +198,9 @@ impl Vfs {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(id) });
         }
         if let Some(inode) = self.inodes.get(id) {
+            if old.is_some_and(|old| !old.version.still_holds(&record.version)) {
+                inode.content.lock().seen = Some(record.learnt);
+            }
             *inode.record.write() = record.clone();
         }
         changes.push(Record::Node(id, Some(record)));

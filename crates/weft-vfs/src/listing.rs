@@ -87,7 +87,7 @@ impl Vfs {
             dir.grant(listing.version, told);
             return Ok(());
         }
-        listing.lease = told.lease;
+        listing.lease = listing.lease.confirmed(told.lease, now);
         listing.audience = told.audience;
         listing.learnt = now;
         self.store.apply(vec![Record::Listing(dir.id, Some(listing))])?;

@@ -81,9 +81,7 @@ impl Vfs {
             Knowledge::Nothing => {
                 count(&self.figures.lookups_remote);
                 match self.lookup_remote(&call, &dir, &name).await {
-                    Err(error) if error.lets_stale_serve(dir.freshness) => {
-                        self.stale_entry(&call, &dir, &name, error).await
-                    }
+                    Err(error) => self.stale_entry(&call, &dir, &name, error).await,
                     outcome => outcome,
                 }
             }
@@ -95,7 +93,10 @@ impl Vfs {
         let dentry = self.store.dentry(dir.id, name)?;
         let listing = self.store.listing(dir.id)?;
         match dentry.map(|dentry| dentry.target) {
-            Some(DentryTarget::Node(id)) if self.inode(id)?.is_settled() => {
+            Some(DentryTarget::Node(id))
+                if self.inode(id)?.is_settled()
+                    && dentry.is_some_and(|known| self.names_serve_after(dir, &known.lease, known.learnt, &error)) =>
+            {
                 count(&self.figures.served_stale);
                 self.entry(call, id, Duration::ZERO).await
             }
@@ -133,17 +134,28 @@ impl Vfs {
         if inode.is_settled() && !remaining.is_zero() {
             return Ok(self.show(&inode, remaining));
         }
+        if inode.is_settled() && inode.is_same_use(&call) {
+            return Ok(self.show(&inode, Duration::ZERO));
+        }
         match self.refresh(&call, inode.clone()).await {
             Ok(inode) => {
                 let remaining = self.attributes_remaining(&inode)?;
                 Ok(self.show(&inode, remaining))
             }
-            Err(error) if inode.is_settled() && error.lets_stale_serve(inode.freshness) => {
+            Err(error) if inode.is_settled() && self.attributes_serve_after(&inode, &error) => {
                 count(&self.figures.served_stale);
                 Ok(self.show(&inode, STALE_TTL))
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn attributes_serve_after(&self, inode: &Inode, error: &VfsError) -> bool {
+        let (lease, learnt) = {
+            let record = inode.record.read();
+            (record.lease, record.learnt)
+        };
+        self.names_serve_after(inode, &lease, learnt, error)
     }
 
     /// What `stat` shows of a node, as far as the store knows; `None` when it must be asked. For listings.
@@ -230,7 +242,7 @@ impl Vfs {
         let record = dir.record();
         let remote = self.remote_of(dir)?.clone();
         let asked = self.ask(call, remote.lookup(call, &record.file, name)).await;
-        let answer = asked.inspect_err(|error| dir.note_error(error))?;
+        let answer = asked.inspect_err(|error| dir.note_name_error(name, error))?;
         let told = Told::by(&answer);
         let remaining =
             |freshness: &crate::Freshness| freshness.remaining(&told.lease, SystemTime::now(), SystemTime::now());
@@ -246,6 +258,7 @@ impl Vfs {
         entry.name = name.clone();
         let id = self.learn_entry(dir.id, record.binding, &entry, &told)?;
         self.take_along(call, id, record.binding, found)?;
+        self.inode(id)?.came_for(call);
         self.entry(call, id, remaining(&dir.freshness)).await
     }
 
@@ -277,7 +290,7 @@ impl Vfs {
             && listing.completeness.denies(name)
             && self.shows_listing(dir, &listing, caller)
         {
-            let remaining = dir.freshness.remaining(&listing.lease, listing.learnt, now);
+            let remaining = self.trusted_for(dir, &listing.lease, listing.learnt, now);
             if !remaining.is_zero() {
                 let private = self.is_private(listing.audience);
                 return Ok(Knowledge::Absent(if private { Duration::ZERO } else { remaining }));
@@ -291,7 +304,7 @@ impl Vfs {
         if dentry.learnt == SystemTime::UNIX_EPOCH {
             return Ok(Duration::ZERO);
         }
-        let own = dir.freshness.remaining(&dentry.lease, dentry.learnt, now);
+        let own = self.trusted_for(dir, &dentry.lease, dentry.learnt, now);
         if matches!(dentry.source, DentrySource::Listed | DentrySource::Described)
             && let Some(listing) = self.store.listing(dir.id)?
         {
@@ -311,7 +324,7 @@ impl Vfs {
         if kind == FileKind::Directory {
             return Ok(PASSED_TTL);
         }
-        let own = inode.freshness.remaining(&lease, learnt, now);
+        let own = self.trusted_for(inode, &lease, learnt, now);
         if !own.is_zero() || learnt == SystemTime::UNIX_EPOCH {
             return Ok(cap(own));
         }
@@ -363,9 +376,10 @@ impl Vfs {
 
     pub(crate) fn show(&self, inode: &Inode, ttl: Duration) -> Stat {
         let node = self.namespace.shown(inode.id);
+        let seen = inode.content.lock().seen;
         let record = inode.record.read();
         let ttl = if self.is_private(record.audience) { Duration::ZERO } else { cap(ttl) };
-        self.default_owner().stat(node, &record, ttl)
+        self.default_owner().stat(node, &record, seen.unwrap_or(record.learnt), ttl)
     }
 }
 

@@ -32,6 +32,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound` when the path is not known; otherwise failures are counted, except that of the path itself.
     pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
+        self.try_again(path);
         let top = match self.find(path) {
             Err(VfsError::NotFound) if self.forget_absence(path)? => {
                 return Ok(Reloaded { checked: 1, changed: 1, ..Reloaded::default() });

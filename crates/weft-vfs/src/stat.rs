@@ -43,8 +43,8 @@ pub(crate) struct DefaultOwner {
 }
 
 impl DefaultOwner {
-    /// A record as `stat` shows it.
-    pub(crate) fn stat(&self, node: NodeId, record: &NodeRecord, ttl: Duration) -> Stat {
+    /// A record as `stat` shows it; `seen` stands for a time that the source does not tell.
+    pub(crate) fn stat(&self, node: NodeId, record: &NodeRecord, seen: SystemTime, ttl: Duration) -> Stat {
         let Attributes { kind, size, modified, mode, owner } = record.attributes;
         let (kind, default_mode) = match kind {
             FileKind::Directory => (FileKind::Directory, 0o555),
@@ -55,7 +55,7 @@ impl DefaultOwner {
             node,
             kind,
             size: size.known().unwrap_or(0),
-            modified: modified.known().unwrap_or(record.learnt),
+            modified: modified.known().unwrap_or(seen),
             // Set-id and sticky bits from a source never become rights on this machine.
             mode: mode.unwrap_or(default_mode) & 0o777,
             uid: owner.map_or(self.uid, |owner| owner.uid),

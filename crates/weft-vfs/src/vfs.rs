@@ -144,6 +144,11 @@ impl Vfs {
         self.namespace.all().iter().map(|bound| (bound.source.as_str(), bound.remote.traffic())).collect()
     }
 
+    /// The sources behind all remotes, as far as they were used.
+    pub fn sources(&self) -> Vec<weft_remote::Source> {
+        self.namespace.all().iter().flat_map(|bound| bound.remote.sources()).collect()
+    }
+
     /// Handles open and inodes in memory.
     pub fn in_use(&self) -> (usize, usize) {
         (self.handles.count(), self.inodes.count())
@@ -258,7 +263,7 @@ impl Vfs {
                     tracing::warn!(%error, "a broken lease could not be ended");
                 }
             }
-            // Kinds whose leases end by time alone send none of these.
+            // Whether a source is asked, its kind decides at each call.
             Event::AllBroken | Event::Reachable(_) | Event::Unreachable(_) => {}
         }
     }

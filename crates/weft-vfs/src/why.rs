@@ -2,10 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Completeness, Figure, FileKind, Name, Version};
-use weft_store::{NodeId, ObjectRecord};
+use weft_remote::{
+    Audience, Completeness, Figure, FileKind, Lease, Name, RemoteError, Source, SourceState, Stale, Version,
+};
+use weft_store::ObjectRecord;
 
+use crate::extended::{Standing, Trust, time_text};
 use crate::inode::Inode;
+use crate::offline::Mode;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -45,8 +49,11 @@ impl Vfs {
         why.add("size", &figure_words(record.attributes.size, |bytes| format!("{bytes} bytes")));
         why.add("modified", &figure_words(record.attributes.modified, |at| age_words(at, now)));
         why.add("learnt", &age_words(record.learnt, now));
+        if let Some(source) = bound.remote.source(&record.file) {
+            why.add("source state", &source_words(&source, now));
+        }
         self.why_cached(&mut why, &inode, now)?;
-        why.add("policy", &format!("freshness = {}", inode.freshness));
+        self.why_policy(&mut why, &inode, path);
         self.why_next(&mut why, &inode, now)?;
         if let Some((at, error)) = &inode.content.lock().last_error {
             why.add("last error", &format!("{error} ({})", age_words(*at, now)));
@@ -54,12 +61,35 @@ impl Vfs {
         Ok(why)
     }
 
-    /// The last thing that went wrong at the deepest known directory above a path that is not known.
+    /// The last thing that went wrong when a name on the way to a path that is not known was looked up.
     pub fn last_error_above(&self, path: &[Name]) -> Option<String> {
-        let above = (0..path.len()).rev().find_map(|depth| self.find(&path[..depth]).ok())?;
+        let (depth, above) = (0..path.len()).rev().find_map(|depth| Some((depth, self.find(&path[..depth]).ok()?)))?;
         let inode = self.inode(above).ok()?;
-        let (at, error) = inode.content.lock().last_error.clone()?;
-        Some(format!("{error} ({})", age_words(at, SystemTime::now())))
+        let content = inode.content.lock();
+        let (_, at, error) = content.failed_names.iter().rev().find(|(name, ..)| *name == path[depth])?;
+        Some(format!("{error} ({})", age_words(*at, SystemTime::now())))
+    }
+
+    fn why_policy(&self, why: &mut Why, inode: &Inode, path: &[Name]) {
+        let shown = |path: &[Name]| path.iter().map(Name::to_string).collect::<Vec<_>>().join("/");
+        let from = match self.options.policies.rule_for(path) {
+            Some(rule) => format!("the rule for {}", shown(rule)),
+            None => "the mount's own".to_string(),
+        };
+        why.add("policy", &format!("freshness = {} ({from})", inode.freshness));
+        if let Some(time) = self.stale_if_error(inode) {
+            why.add("policy for errors", &format!("stale_if_error = {} s", time.as_secs()));
+        }
+        match self.mode_of(inode) {
+            Some(Mode::Offline) => why.add("offline", "by `weft offline`: nobody is asked; `weft online` ends that"),
+            Some(Mode::FetchOnly) => {
+                why.add(
+                    "offline",
+                    "by `weft offline --fetch-only`: what is held is not checked; `weft online` ends that",
+                );
+            }
+            None => {}
+        }
     }
 
     fn why_cached(&self, why: &mut Why, inode: &Inode, now: SystemTime) -> Result<()> {
@@ -92,53 +122,79 @@ impl Vfs {
     }
 
     fn why_next(&self, why: &mut Why, inode: &Inode, now: SystemTime) -> Result<()> {
-        let held = if inode.kind() == FileKind::Directory {
-            self.store.listing(inode.id)?.map(|listing| (listing.lease, listing.learnt))
-        } else {
-            self.store.object_record(inode.id)?.map(|object| (object.lease, object.checked))
+        let Some(Trust { lease, checked, audience }) = self.trust_of(inode)? else {
+            why.add("next", self.next_without_content(inode));
+            return Ok(());
         };
-        let next = match held {
-            None => "the next use asks the source".to_string(),
-            Some((lease, learnt)) => match inode.freshness.remaining(&lease, learnt, now) {
-                Duration::ZERO => "the lease has ended: the next use checks with the source".to_string(),
-                Duration::MAX => "served from the cache until `weft reload`".to_string(),
-                left => format!("served from the cache for another {} s, then checked", left.as_secs()),
-            },
+        why.add("lease", &lease_words(&lease, checked, now));
+        match lease.stale() {
+            Stale::Forbidden => why.add("after the lease", "its source wants it confirmed before any further use"),
+            Stale::Allowed { seconds } => {
+                why.add("after the lease", &format!("may be used for {seconds} s when its source fails"));
+            }
+            Stale::Unsaid => {}
+        }
+        let seen_by = match audience {
+            Audience::Everyone => "everyone who may use the mount".to_string(),
+            Audience::Only { uid } => format!("user id {uid} alone, with whose login it came"),
+        };
+        why.add("visible to", &seen_by);
+        let state = self.state_of(inode, now)?;
+        why.add("state", state.as_str());
+        if let (Standing::Stale | Standing::Offline, Some((at, error))) = (state, &inode.content.lock().last_error)
+            && *at > checked
+        {
+            why.add("served stale", &format!("since {}, because of: {error}", age_words(*at, now)));
+        }
+        let next = match inode.freshness.remaining(&lease, checked, now) {
+            Duration::MAX => "served from the cache until `weft reload`".to_string(),
+            left if !left.is_zero() => {
+                format!(
+                    "served from the cache for another {} s, then checked; `weft reload` checks now",
+                    left.as_secs()
+                )
+            }
+            _ => self.next_after_lease(inode, &lease, checked).to_string(),
         };
         why.add("next", &next);
         Ok(())
     }
 
-    /// The extended attribute `name` of a node: `user.weft.*` tell what `why` tells. `None` for any other name.
-    ///
-    /// # Errors
-    /// `Stale` when the node is not known.
-    pub fn extended(&self, node: NodeId, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let Some(key) = name.strip_prefix(b"user.weft.") else { return Ok(None) };
-        if self.namespace.is_own_root(node) {
-            return Ok(None);
+    /// What happens at the next use of something that is not held.
+    fn next_without_content(&self, inode: &Inode) -> &'static str {
+        match (self.mode_of(inode), self.source_state(inode)) {
+            (Some(Mode::Offline), _) => {
+                "the next use fails with ENETDOWN; `weft online` puts the tree back on the network"
+            }
+            (_, SourceState::Disconnected) => {
+                "the next use fails with EHOSTUNREACH until the source answers a probe; `weft online` tries it now"
+            }
+            _ => "the next use asks the source",
         }
-        let inode = self.inode(node)?;
-        let object = self.store.object_record(inode.id)?;
-        let text = match key {
-            b"cached" => match &object {
-                _ if inode.kind() == FileKind::Directory => return Ok(None),
-                None => "no".to_string(),
-                Some(object) if object.is_complete() => "whole".to_string(),
-                Some(_) => "part".to_string(),
-            },
-            b"version" => match object {
-                Some(object) => version_words(&object.version),
-                None => return Ok(None),
-            },
-            b"source" => match inode.record().origin {
-                Some(origin) => origin.source,
-                None => return Ok(None),
-            },
-            b"freshness" => inode.freshness.to_string(),
-            _ => return Ok(None),
-        };
-        Ok(Some(text.into_bytes()))
+    }
+
+    /// What happens at the next use of something whose lease has ended.
+    fn next_after_lease(&self, inode: &Inode, lease: &Lease, checked: SystemTime) -> &'static str {
+        let silence = VfsError::Remote(RemoteError::Unreachable { detail: String::new() });
+        let content = inode.kind() != FileKind::Directory;
+        match (self.mode_of(inode), self.source_state(inode)) {
+            (Some(Mode::Offline), _) => {
+                "served from the cache and not checked; `weft online` puts the tree back on the network"
+            }
+            (Some(Mode::FetchOnly), _) => {
+                "served from the cache and not checked; `weft online` ends that, `weft reload` checks once"
+            }
+            _ if self.is_fetch_only(inode) => {
+                "served from the cache and not checked, since the source is busy; `weft reload` checks now"
+            }
+            (_, SourceState::Disconnected) if content && !self.serves_after(inode, lease, checked, &silence) => {
+                "the next open fails with EHOSTUNREACH, since it must be checked first; `weft offline` serves it as it is"
+            }
+            (_, SourceState::Disconnected) => {
+                "served from the cache until the source answers a probe, then checked; `weft online` tries it now"
+            }
+            _ => "the lease has ended: the next use checks with the source",
+        }
     }
 }
 
@@ -157,6 +213,14 @@ fn kind_words(kind: FileKind) -> &'static str {
     }
 }
 
+fn source_words(source: &Source, now: SystemTime) -> String {
+    let (state, since) = (source.state.as_str(), age_words(source.since, now));
+    match (source.state, &source.last_error) {
+        (SourceState::Connected, _) | (_, None) => state.to_string(),
+        (_, Some((_, error))) => format!("{state} since {since}: {error}"),
+    }
+}
+
 fn figure_words<T: Copy>(figure: Figure<T>, words: impl Fn(T) -> String) -> String {
     match figure {
         Figure::Exact(value) => words(value),
@@ -172,7 +236,7 @@ fn held_words(object: &ObjectRecord) -> String {
     format!("in part, {} of {} bytes", object.held_bytes(), object.length)
 }
 
-fn version_words(version: &Version) -> String {
+pub(crate) fn version_words(version: &Version) -> String {
     let strength = match version {
         Version::Strong(_) => "strong",
         Version::Weak(_) => "weak",
@@ -182,7 +246,21 @@ fn version_words(version: &Version) -> String {
     format!("{token} ({strength})")
 }
 
-fn age_words(at: SystemTime, now: SystemTime) -> String {
+fn lease_words(lease: &Lease, checked: SystemTime, now: SystemTime) -> String {
+    if checked == SystemTime::UNIX_EPOCH {
+        return "ended by `weft reload` or by what a list told".to_string();
+    }
+    match lease.end() {
+        None if *lease == Lease::Forever => "never ends".to_string(),
+        None => "for the use that asked alone".to_string(),
+        Some(end) => match end.duration_since(now) {
+            Ok(left) => format!("until {}, in {} s", time_text(end), left.as_secs()),
+            Err(_) => format!("ended {}", age_words(end, now)),
+        },
+    }
+}
+
+pub(crate) fn age_words(at: SystemTime, now: SystemTime) -> String {
     if at == SystemTime::UNIX_EPOCH {
         return "to be checked at the next use".to_string();
     }

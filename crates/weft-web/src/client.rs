@@ -15,6 +15,7 @@ use weft_remote::{Audience, Call, Notes, RemoteError, Result, Traffic};
 use crate::WebOptions;
 use crate::authority::Authority;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
+use crate::contact::Took;
 use crate::digest::Announced;
 use crate::flow::Flow;
 use crate::host::{Host, Scheme};
@@ -22,6 +23,7 @@ use crate::id::Place;
 use crate::identity::Identity;
 use crate::pass::{HopLogin, Pass};
 use crate::pool::Lent;
+use crate::probe::{Probes, Waiting};
 use crate::proxy::Proxy;
 use crate::target::{Target, place_of};
 use crate::traffic::shown;
@@ -32,6 +34,7 @@ pub(crate) struct Client {
     pub notes: Arc<dyn Notes>,
     dialer: Arc<Dialer>,
     hosts: Mutex<HashMap<Authority, Arc<Host>>>,
+    pub(crate) probes: Probes,
 }
 
 /// An answer to a GET, of any status but a redirect that was followed.
@@ -87,9 +90,10 @@ impl From<GetError> for RemoteError {
 }
 
 impl Client {
-    pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Client> {
+    pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Arc<Client>> {
         let dialer = Arc::new(Dialer::new(&options)?);
-        Ok(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()) })
+        let probes = Probes::default();
+        Ok(Arc::new(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()), probes }))
     }
 
     /// The host, known or new.
@@ -104,15 +108,25 @@ impl Client {
         }
         let builtin = self.options.builtin.get(&authority.text()).cloned();
         let connections_max = self.options.connections_per_host_max;
-        let host = Arc::new(Host::new(authority.clone(), builtin, connections_max, &*self.notes));
+        let host =
+            Arc::new(Host::new(authority.clone(), builtin, connections_max, self.options.down_time, &*self.notes));
         hosts.insert(authority.clone(), host.clone());
         host
     }
 
     /// What was exchanged with each host that was talked to.
     pub fn traffic(&self) -> Vec<Traffic> {
-        let hosts: Vec<_> = self.hosts.lock().values().cloned().collect();
-        hosts.iter().filter_map(|host| host.counts.traffic(host.authority.text())).collect()
+        self.hosts().iter().filter_map(|host| host.counts.traffic(host.authority.text())).collect()
+    }
+
+    /// The hosts in memory.
+    pub fn hosts(&self) -> Vec<Arc<Host>> {
+        self.hosts.lock().values().cloned().collect()
+    }
+
+    /// The host, if it is in memory.
+    pub fn known_host(&self, authority: &Authority) -> Option<Arc<Host>> {
+        self.hosts.lock().get(authority).cloned()
     }
 
     /// GETs a place, following redirects and waiting as the server asks, within the call's deadline.
@@ -120,7 +134,7 @@ impl Client {
     /// # Errors
     /// `Loop`, `Busy`, `Denied` for TLS that cannot be trusted and for what the address policy refuses, and what keeps the host from answering.
     pub async fn get(
-        &self,
+        self: &Arc<Self>,
         call: &Call,
         place: &Place,
         conditions: &[(HeaderName, HeaderValue)],
@@ -138,7 +152,7 @@ impl Client {
         let mut asked = None;
         loop {
             let visited = redirects.is_empty();
-            let hop = match self.send(&target, conditions, pass.as_mut(), visited).await {
+            let hop = match self.send(call, &target, conditions, pass.as_mut(), visited).await {
                 Ok(hop) => hop,
                 // Only the host the user named can be absent; one that a redirect names is a fault of the source.
                 Err(GetError::NoSuchHost(detail)) if !visited => {
@@ -150,6 +164,8 @@ impl Client {
             let url = Url::parse(&target.url(scheme))
                 .map_err(|e| RemoteError::Failed { detail: format!("{}: {e}", target.url(scheme)) })?;
             let asked = asked.get_or_insert_with(|| url.to_string());
+            let not_now = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+            host.judged(not_now.then(|| format!("{url}: {status}")));
             if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
                 body.drain().await;
                 self.wait_as_told(call, &url, status, &headers, &mut tries).await?;
@@ -217,20 +233,20 @@ impl Client {
 
     /// One request and its answer's headers, on a connection of whatever the host speaks.
     async fn send(
-        &self,
+        self: &Arc<Self>,
+        call: &Call,
         target: &Target,
         conditions: &[(HeaderName, HeaderValue)],
         mut pass: Option<&mut Pass>,
         visited: bool,
     ) -> std::result::Result<Hop, GetError> {
         let host = self.host(&target.authority);
-        if let Some(error) = host.is_down() {
-            return Err(error.into());
-        }
+        host.may_ask().await?;
+        let waiting = Waiting::new(self, &host, call, target.shown());
         let identity = pass.as_ref().and_then(|pass| pass.identity_for(&target.authority)).cloned();
         let scheme = match self.scheme(&host, target.scheme, identity).await {
             Ok(scheme) => scheme,
-            Err(error) => return Err(self.connect_failed(&host, target, error)),
+            Err(error) => return Err(self.connect_failed(&host, target, error, waiting)),
         };
         let url = target.url(scheme);
         let login = pass.as_mut().map(|pass| pass.for_hop(&target.authority, scheme, &target.path_and_query));
@@ -239,19 +255,30 @@ impl Client {
         let pool = host.pool(scheme, identity.as_deref());
         let mut fresh = false;
         loop {
-            let mut lent = match pool.lend(fresh, self.connect(&host, scheme, false, identity.clone())).await {
+            // A place among the connections may be waited for long while others read: that is no silence.
+            waiting.for_nobody();
+            let connect = async {
+                waiting.for_host(Took::Nothing);
+                self.connect(&host, scheme, false, identity.clone()).await
+            };
+            let mut lent = match pool.lend(fresh, connect).await {
                 Ok(lent) => lent,
-                Err(error) => return Err(self.connect_failed(&host, target, error)),
+                Err(error) => return Err(self.connect_failed(&host, target, error, waiting)),
             };
             let request = self.request(target, scheme, &headers, &lent)?;
             let sent = Instant::now();
+            waiting.for_host(Took::Connection);
             match lent.send(request).await {
                 Ok(response) => {
+                    waiting.over();
                     host.counts.answered(sent.elapsed());
                     if scheme == Scheme::Https {
                         host.learn(scheme, "a redirect led to https");
                     }
-                    host.answered(visited, &*self.notes);
+                    let was_away = host.is_away();
+                    if host.answered(visited, &*self.notes) && was_away {
+                        self.probes.tell_back(&host);
+                    }
                     let (parts, incoming) = response.into_parts();
                     check_headers(&url, &parts.headers)?;
                     let announced = announced_length(parts.status, &parts.headers);
@@ -260,43 +287,40 @@ impl Client {
                     let digest = Announced::read(parts.status, &parts.headers);
                     let flow = Flow::new(url, incoming, lent, announced, self.options.stall_timeout);
                     let flow = flow.counted(host.counts.clone()).with_digest(digest);
-                    return Ok(Hop { scheme, status: parts.status, headers: parts.headers, body: flow, host });
+                    let (status, headers) = (parts.status, parts.headers);
+                    return Ok(Hop { scheme, status, headers, body: flow, host: host.clone() });
                 }
                 // An idle connection may have been closed just then: a GET may be sent again.
                 Err(_) if lent.reused() && !fresh => fresh = true,
                 Err(error) => {
                     let error = request_error(&url, &error);
                     host.counts.failed();
-                    tracing::debug!(
-                        method = "GET",
-                        url = shown(&url),
-                        took_ms = sent.elapsed().as_millis(),
-                        "no answer"
-                    );
-                    host.failed(&error);
+                    let took_ms = sent.elapsed().as_millis();
+                    tracing::debug!(method = "GET", url = shown(&url), took_ms, "no answer");
+                    waiting.failed(&error);
                     return Err(error.into());
                 }
             }
         }
     }
 
-    fn connect_failed(&self, host: &Host, target: &Target, error: ConnectError) -> GetError {
+    fn connect_failed(&self, host: &Host, target: &Target, error: ConnectError, waiting: Waiting<'_>) -> GetError {
         let no_such_host = matches!(error, ConnectError::NoSuchHost(_));
         let error = error.into_remote(&target.shown());
-        host.failed(&error);
-        if no_such_host {
+        // A name that led somewhere before is not gone because a resolver says so: this may be another network.
+        if no_such_host && host.memory().is_none() {
+            host.failed(&error);
+            waiting.over();
             return GetError::NoSuchHost(error.to_string());
         }
         host.counts.failed();
         tracing::debug!(host = host.authority.text(), "no connection");
-        if error.is_silence() {
-            host.down(Instant::now() + self.options.down_time, &error);
-        }
-        error.into()
+        waiting.failed(&error);
+        if no_such_host { GetError::NoSuchHost(error.to_string()) } else { error.into() }
     }
 
     /// The scheme to use: as remembered; as a redirect says, unless https was seen; else found out.
-    async fn scheme(
+    pub(crate) async fn scheme(
         &self,
         host: &Arc<Host>,
         asked: Option<Scheme>,
@@ -347,7 +371,7 @@ impl Client {
         }
     }
 
-    async fn connect(
+    pub(crate) async fn connect(
         &self,
         host: &Host,
         scheme: Scheme,
@@ -366,7 +390,7 @@ impl Client {
         Ok(connected)
     }
 
-    fn request(
+    pub(crate) fn request(
         &self,
         target: &Target,
         scheme: Scheme,

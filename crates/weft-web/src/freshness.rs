@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use hyper::header::{self, HeaderMap, HeaderName};
-use weft_remote::Lease;
+use weft_remote::{Lease, Stale};
 
 use crate::WebOptions;
 
@@ -28,8 +28,14 @@ pub(crate) fn absence_lease(headers: &HeaderMap, now: SystemTime, options: &WebO
 fn explicit(headers: &HeaderMap, now: SystemTime) -> Option<Lease> {
     let directives = Directives::read(headers);
     if directives.no_store || directives.no_cache {
-        return Some(Lease::Spent);
+        return Some(Lease::Said { end: now, lifetime_s: 0, stale: Stale::Forbidden });
     }
+    // RFC 9111 section 5.2.2.2; a period of grace (RFC 5861 section 4) does not count against it.
+    let stale = match (directives.must_revalidate, directives.stale_if_error) {
+        (true, _) => Stale::Forbidden,
+        (false, Some(grace)) => Stale::Allowed { seconds: whole_seconds(grace) },
+        (false, None) => Stale::Unsaid,
+    };
     let date = time(headers, header::DATE).unwrap_or(now);
     let lifetime = match (directives.max_age, headers.get(header::EXPIRES)) {
         (Some(max_age), _) => max_age,
@@ -43,7 +49,11 @@ fn explicit(headers: &HeaderMap, now: SystemTime) -> Option<Lease> {
     let age_header = number(headers, header::AGE).unwrap_or(Duration::ZERO);
     let age = age_header.max(now.duration_since(date).unwrap_or(Duration::ZERO).min(DATE_AGE_MAX));
     let left = lifetime.min(LIFETIME_MAX).saturating_sub(age);
-    Some(if left.is_zero() { Lease::Spent } else { Lease::Until(now + left) })
+    Some(Lease::Said { end: now + left, lifetime_s: whole_seconds(lifetime), stale })
+}
+
+fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.min(LIFETIME_MAX).as_secs()).unwrap_or(u32::MAX)
 }
 
 #[derive(Default)]
@@ -51,6 +61,8 @@ struct Directives {
     no_store: bool,
     no_cache: bool,
     immutable: bool,
+    must_revalidate: bool,
+    stale_if_error: Option<Duration>,
     max_age: Option<Duration>,
 }
 
@@ -64,6 +76,8 @@ impl Directives {
                     "no-store" => read.no_store = true,
                     // With field names it is about those fields only.
                     "no-cache" if value.is_empty() => read.no_cache = true,
+                    "must-revalidate" => read.must_revalidate = true,
+                    "stale-if-error" => read.stale_if_error = seconds(value),
                     "immutable" => read.immutable = true,
                     "max-age" => read.max_age = Some(seconds(value).unwrap_or(Duration::ZERO)),
                     _ => {}
@@ -138,5 +152,26 @@ mod tests {
         assert_eq!(quiet(DATE), 60);
         assert_eq!(quiet("Sat, 06 Nov 1993 07:49:37 GMT"), 24 * 3600);
         assert_eq!(left(&[]).as_secs(), 60);
+    }
+
+    #[test]
+    fn what_may_be_done_after_the_end_is_as_the_answer_says() {
+        let now = httpdate::parse_http_date(DATE).unwrap();
+        let stale = |value: &str| {
+            let headers = HeaderMap::from_iter([(header::CACHE_CONTROL, value.parse().unwrap())]);
+            lease_of(&headers, now, &WebOptions::default()).stale()
+        };
+        for (value, said) in [
+            ("max-age=5", Stale::Unsaid),
+            ("public", Stale::Unsaid),
+            ("max-age=5, stale-if-error=30", Stale::Allowed { seconds: 30 }),
+            ("max-age=5, stale-if-error=soon", Stale::Unsaid),
+            ("max-age=5, stale-if-error=99999999999", Stale::Allowed { seconds: 315_360_000 }),
+            ("max-age=5, must-revalidate, stale-if-error=30", Stale::Forbidden),
+            ("no-cache", Stale::Forbidden),
+            ("no-store", Stale::Forbidden),
+        ] {
+            assert_eq!(stale(value), said, "{value}");
+        }
     }
 }

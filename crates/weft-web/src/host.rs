@@ -1,13 +1,14 @@
 //! What is known of a host: the scheme it speaks, whether it answers.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use weft_remote::{Notes, RemoteError};
+use weft_remote::{Notes, RemoteError, Source};
 
 use crate::authority::Authority;
+use crate::contact::{Contact, Leave, Next, Took};
 use crate::identity::Identity;
 use crate::options::Connector;
 use crate::pool::Pool;
@@ -54,17 +55,16 @@ pub(crate) struct Host {
     /// Held while the first connection finds out which scheme the host speaks.
     pub deciding: tokio::sync::Mutex<()>,
     state: Mutex<State>,
+    /// Wakes the calls that wait for a probe's verdict.
+    verdicts: tokio::sync::watch::Sender<()>,
 }
 
 /// Guarded by `Host::state`, which is never held over any wait.
-#[derive(Default)]
 struct State {
     memory: Option<Memory>,
     /// Whether `memory` is in the notes.
     noted: bool,
-    last_contact: Option<SystemTime>,
-    last_error: Option<(SystemTime, String)>,
-    down: Option<(Instant, RemoteError)>,
+    contact: Contact,
     /// A 206 was seen.
     ranges: bool,
     /// The proxy that the last connection went through.
@@ -82,7 +82,15 @@ pub(crate) struct Memory {
 }
 
 impl Host {
-    pub fn new(authority: Authority, builtin: Option<Connector>, connections_max: usize, notes: &dyn Notes) -> Host {
+    /// A host that is talked to over at most `connections_max` connections and, once it was silent, tried again after
+    /// `pause` first.
+    pub fn new(
+        authority: Authority,
+        builtin: Option<Connector>,
+        connections_max: usize,
+        pause: Duration,
+        notes: &dyn Notes,
+    ) -> Host {
         let pool = || Arc::new(Pool::new(connections_max));
         let noted = match notes.get(&note_key(&authority.text())) {
             Ok(noted) => noted.and_then(|bytes| serde_json::from_slice::<Memory>(&bytes).ok()),
@@ -91,7 +99,13 @@ impl Host {
                 None
             }
         };
-        let mut state = State { noted: noted.is_some(), memory: noted, ..State::default() };
+        let mut state = State {
+            noted: noted.is_some(),
+            memory: noted,
+            contact: Contact::new(pause, SystemTime::now()),
+            ranges: false,
+            via: None,
+        };
         if builtin.is_some() {
             let why = "served by weft itself".to_owned();
             state.memory = Some(Memory { scheme: Scheme::Http, https_seen: false, why });
@@ -107,6 +121,7 @@ impl Host {
             connections_max,
             deciding: tokio::sync::Mutex::new(()),
             state: Mutex::new(state),
+            verdicts: tokio::sync::watch::Sender::new(()),
         }
     }
 
@@ -153,45 +168,123 @@ impl Host {
     }
 
     /// The host answered something. `visited` says that it was asked for under its own name, which puts it on
-    /// the list of hosts.
-    pub fn answered(&self, visited: bool, notes: &dyn Notes) {
-        let unnoted = {
+    /// the list of hosts. Says whether it had been silent.
+    pub fn answered(&self, visited: bool, notes: &dyn Notes) -> bool {
+        let (unnoted, was_silent) = {
             let mut state = self.state.lock();
-            state.last_contact = Some(SystemTime::now());
-            state.down = None;
+            let was_silent = state.contact.answered(Instant::now(), SystemTime::now());
             let due = visited && !state.noted && self.builtin.is_none();
             state.noted |= due;
-            if due { state.memory.clone() } else { None }
+            (if due { state.memory.clone() } else { None }, was_silent)
         };
-        let Some(memory) = unnoted else { return };
+        if was_silent {
+            self.verdicts.send_modify(|_| ());
+        }
+        let Some(memory) = unnoted else { return was_silent };
         let value = serde_json::to_vec(&memory).expect("a scheme, a flag and a text are always JSON");
         if let Err(e) = notes.put(&note_key(&self.authority.text()), Some(&value)) {
             tracing::warn!("{}: {e}", self.authority.text());
             self.state.lock().noted = false;
         }
+        was_silent
     }
 
     /// Something went wrong with the host.
     pub fn failed(&self, error: &RemoteError) {
-        self.state.lock().last_error = Some((SystemTime::now(), error.to_string()));
+        self.contact(|contact, _, at| contact.failed(error, at));
     }
 
-    /// No connection can be made; nobody tries again before `until`.
-    pub fn down(&self, until: Instant, error: &RemoteError) {
-        self.state.lock().down = Some((until, error.clone()));
-    }
-
-    /// The error to answer with at once, while the host counts as down.
-    pub fn is_down(&self) -> Option<RemoteError> {
-        let mut state = self.state.lock();
-        match &state.down {
-            Some((until, error)) if Instant::now() < *until => Some(error.clone()),
-            Some(_) => {
-                state.down = None;
-                None
-            }
-            None => None,
+    /// The host was silent to a call that began then. Gives the number of a probe that is to be started.
+    pub fn silent(&self, began: Instant, error: &RemoteError, took: Took) -> Option<u64> {
+        // What lives in this process cannot be away.
+        if self.builtin.is_some() {
+            self.failed(error);
+            return None;
         }
+        self.contact(|contact, now, at| contact.silent(began, now, at, error, took))
+    }
+
+    /// Waits for leave to send it a call: at once, but for a host that is suspected to be away, whose probe is waited
+    /// for.
+    ///
+    /// # Errors
+    /// `Unreachable` while it counts as away.
+    pub async fn may_ask(&self) -> std::result::Result<(), RemoteError> {
+        let mut verdicts = self.verdicts.subscribe();
+        loop {
+            verdicts.borrow_and_update();
+            match self.contact(|contact, now, _| contact.may_ask(now)) {
+                Leave::Granted => return Ok(()),
+                Leave::Refused(error) => return Err(error),
+                // The host holds the sender, so this ends with a verdict or with the call.
+                Leave::Wait => {
+                    let _ = verdicts.changed().await;
+                }
+            }
+        }
+    }
+
+    /// The host gave an answer of use, or one that says "not now" (with that said).
+    pub fn judged(&self, refusal: Option<String>) {
+        self.contact(|contact, now, at| match refusal {
+            None => contact.served(now, at),
+            Some(error) => contact.refused(now, at, error),
+        });
+    }
+
+    /// What the probe of this number does next.
+    pub fn next_probe(&self, number: u64) -> Next {
+        self.contact(|contact, now, _| contact.next_probe(number, now))
+    }
+
+    /// No probe can be had.
+    pub fn unprobed(&self) {
+        self.contact(|contact, now, _| contact.unprobed(now));
+        self.verdicts.send_modify(|_| ());
+    }
+
+    /// Whether it counts as away for certain.
+    pub fn is_away(&self) -> bool {
+        self.contact(|contact, _, _| contact.is_away())
+    }
+
+    /// The probe found it back; says whether it had been silent.
+    pub fn back(&self) -> bool {
+        let was_away = self.contact(|contact, now, at| contact.back(now, at));
+        self.verdicts.send_modify(|_| ());
+        was_away
+    }
+
+    /// The probe found it silent still; says whether that is news.
+    pub fn still_silent(&self, error: &RemoteError, took: Took) -> bool {
+        let news = self.contact(|contact, now, at| contact.still_silent(now, at, error, took));
+        self.verdicts.send_modify(|_| ());
+        news
+    }
+
+    /// Lets the next calls through; says whether anything was in their way.
+    pub fn release(&self) -> bool {
+        let released = self.contact(|contact, now, at| contact.release(now, at));
+        self.verdicts.send_modify(|_| ());
+        released
+    }
+
+    /// How it is now.
+    pub fn source(&self) -> Source {
+        let (requests, received_bytes) = self.counts.exchanged();
+        self.contact(|contact, now, _| Source {
+            name: self.authority.text(),
+            state: contact.state(now),
+            since: contact.since(),
+            last_contact: contact.last_answer(),
+            last_error: contact.last_error().cloned(),
+            requests,
+            received_bytes,
+        })
+    }
+
+    fn contact<T>(&self, change: impl FnOnce(&mut Contact, Instant, SystemTime) -> T) -> T {
+        change(&mut self.state.lock().contact, Instant::now(), SystemTime::now())
     }
 
     /// A connection was made, through a proxy or not.
@@ -219,11 +312,14 @@ impl Host {
             None => facts.push(("scheme".to_owned(), "not known yet".to_owned())),
         }
         let time = |at: SystemTime| httpdate::fmt_http_date(at);
-        facts.push(("last contact".to_owned(), state.last_contact.map_or("none by this process".to_owned(), time)));
+        facts.push((
+            "last contact".to_owned(),
+            state.contact.last_answer().map_or("none by this process".to_owned(), time),
+        ));
         if let Some(via) = &state.via {
             facts.push(("served through".to_owned(), via.clone()));
         }
-        if let Some((at, error)) = &state.last_error {
+        if let Some((at, error)) = state.contact.last_error() {
             facts.push(("last error of the host".to_owned(), format!("{}: {error}", time(*at))));
         }
         facts
@@ -247,7 +343,7 @@ mod tests {
     use weft_remote::MemoryNotes;
 
     fn host(notes: &MemoryNotes) -> Host {
-        Host::new(Authority::parse("example.org").unwrap(), None, 4, notes)
+        Host::new(Authority::parse("example.org").unwrap(), None, 4, Duration::ZERO, notes)
     }
 
     #[test]

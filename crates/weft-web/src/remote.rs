@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::stream::BoxStream;
 use hyper::StatusCode;
 use weft_remote::{
-    Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Entry, Fetched, FileId, FileKind, Found,
-    Lease, Listing, Name, Notes, Origin, Page, Remote, RemoteError, Result, Span, Traffic, Version,
+    Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, FileId, FileKind,
+    Found, Lease, Listing, Name, Notes, Origin, Page, Remote, RemoteError, Result, Source, Span, Traffic, Version,
 };
 
 use crate::WebOptions;
 use crate::authority::Authority;
 use crate::client::{Client, Reply};
 use crate::content::{Content, has_content, status_error};
-use crate::host::{NOTE_PREFIX, Scheme};
+use crate::host::{Host, NOTE_PREFIX, Scheme};
 use crate::id::{Id, Place};
 use crate::listing::page_name;
 use crate::lookup::bare_dir;
@@ -24,7 +25,7 @@ use crate::validator::{hashed, unless_same};
 ///
 /// Known hosts are remembered in the notes. Content is never kept here.
 pub struct Web {
-    pub(crate) client: Client,
+    pub(crate) client: Arc<Client>,
     root: Id,
 }
 
@@ -56,6 +57,12 @@ impl Web {
             return Err(bad("too long"));
         }
         Ok(Arc::new(Web { client: Client::new(options, notes)?, root: Id::Dir(place) }))
+    }
+
+    /// The host that a file lies on, if it was used.
+    fn host_of(&self, file: &FileId) -> Option<Arc<Host>> {
+        let (Id::Dir(place) | Id::File(place)) = Id::parse(file)? else { return None };
+        self.client.known_host(&Authority::parse(&place.authority)?)
     }
 
     pub(crate) fn options(&self) -> &WebOptions {
@@ -271,6 +278,27 @@ impl Remote for Web {
 
     fn traffic(&self) -> Vec<Traffic> {
         self.client.traffic()
+    }
+
+    fn events(&self) -> BoxStream<'static, Event> {
+        self.client.probes.events()
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        let mut sources: Vec<Source> = self.client.hosts().iter().map(|host| host.source()).collect();
+        sources.sort_by(|a, b| a.name.cmp(&b.name));
+        sources
+    }
+
+    fn source(&self, file: &FileId) -> Option<Source> {
+        Some(self.host_of(file)?.source())
+    }
+
+    fn try_again(&self, file: &FileId) -> bool {
+        match Id::parse(file) {
+            Some(Id::Root) => self.client.hosts().iter().fold(false, |any, host| host.release() | any),
+            _ => self.host_of(file).is_some_and(|host| host.release()),
+        }
     }
 
     fn about(&self, file: &FileId) -> Vec<(String, String)> {

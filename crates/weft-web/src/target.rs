@@ -29,6 +29,11 @@ impl Target {
         Ok(Target { scheme: None, authority, path_and_query: place.path_and_query() })
     }
 
+    /// The top of a host.
+    pub fn top(host: &Authority) -> Target {
+        Target { scheme: None, authority: host.clone(), path_and_query: "/".to_owned() }
+    }
+
     /// Where a redirect points: existing escapes stay as the server wrote them (a signature may cover them), what
     /// may not stand in a request is escaped. `None` for other schemes than http and https.
     pub fn of_url(url: &Url) -> Option<Target> {

@@ -30,6 +30,12 @@ impl Counts {
         self.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Requests sent, and bytes received.
+    pub fn exchanged(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.answered) + read(&self.failed), read(&self.received_bytes))
+    }
+
     /// The counters so far; `None` when the host was never talked to.
     pub fn traffic(&self, source: String) -> Option<weft_remote::Traffic> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

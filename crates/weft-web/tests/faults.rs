@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use support::{Server, answer, call, fails, find, html, name, read, web, web_with};
-use weft_remote::{Call, Caller, Checked, Figure, Remote, RemoteError, Span, Version};
+use weft_remote::{Call, Caller, Checked, Event, Figure, Remote, RemoteError, SourceState, Span, Version};
 use weft_web::WebOptions;
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -350,4 +351,60 @@ async fn the_end_of_a_long_body_waits_for_its_digest() {
         assert_eq!(failed, !right);
         assert!(if right { seen == LENGTH } else { seen < LENGTH }, "{seen}");
     }
+}
+
+/// Goal: a host that falls silent costs one call its patience; then calls fail at once and none of them reaches the
+/// host, and the probe's finding it again is told and ends that. The host here takes connections all the time, so only
+/// an answer can show that it is back.
+#[tokio::test]
+async fn a_host_that_falls_silent_is_left_to_a_probe_until_it_answers() {
+    let awake = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (script, count) = (awake.clone(), asked.clone());
+    let server = Server::raw(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let good = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na".to_vec();
+        script.load(Ordering::SeqCst).then_some(good)
+    })
+    .await;
+    let web = web_with(WebOptions { down_time: Duration::from_millis(200), ..WebOptions::default() });
+    let mut events = web.events();
+    let top = weft_remote::FileId::new(format!("D {}/", server.address));
+    let _ = find(&web, &top, "a").await;
+    awake.store(false, Ordering::SeqCst);
+    let patient = Call::within(Caller::DAEMON, Duration::from_millis(1200));
+    let error = web.lookup(&patient, &top, &name("a")).await.unwrap_err();
+    assert!(matches!(error, RemoteError::TimedOut { .. }), "{error}");
+    assert_eq!(events.next().await, Some(Event::Unreachable(top.clone())));
+    assert_eq!(web.source(&top).map(|source| source.state), Some(SourceState::Disconnected));
+    for _ in 0..100 {
+        assert!(matches!(fails(&web, &top, "a").await, RemoteError::Unreachable { .. }));
+    }
+    let before = asked.load(Ordering::SeqCst);
+    assert!(before < 20, "{before} requests: calls are not passed on");
+    awake.store(true, Ordering::SeqCst);
+    assert_eq!(events.next().await, Some(Event::Reachable(top.clone())));
+    let _ = find(&web, &top, "a").await;
+    assert_eq!(web.sources()[0].state, SourceState::Connected);
+}
+
+/// Goal: the user's word is enough for the next call to try.
+#[tokio::test]
+async fn a_silent_host_is_tried_at_once_when_the_user_says_so() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let web = web_with(WebOptions { down_time: Duration::from_secs(3600), ..WebOptions::default() });
+    let top = weft_remote::FileId::new(format!("D {address}/"));
+    assert!(!web.try_again(&web.root()), "nothing is held back");
+    for _ in 0..2 {
+        assert!(matches!(fails(&web, &top, "a").await, RemoteError::Unreachable { .. }));
+    }
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let accepted = tokio::spawn(async move { listener.accept().await.map(|_| ()) });
+    assert!(matches!(fails(&web, &top, "a").await, RemoteError::Unreachable { .. }));
+    assert!(!accepted.is_finished(), "nobody tried");
+    assert!(web.try_again(&top));
+    let _ = web.lookup(&call(), &top, &name("a")).await;
+    accepted.await.unwrap().unwrap();
 }

@@ -81,13 +81,18 @@ pub enum Verb {
         paths: Vec<PathBuf>,
     },
     /// Ask no remote below a path: what is held serves, the rest fails at once, until `weft online`
-    #[command(after_help = "Examples:\n  weft offline ~/weft\n  weft offline ~/weft/web/example.org")]
+    #[command(
+        after_help = "Examples:\n  weft offline ~/weft\n  weft offline ~/weft/web/example.org\n  weft offline --fetch-only ~/weft   what is held is used unchecked, what is missing is fetched"
+    )]
     Offline {
+        /// Use what is held without checking it, and ask remotes only for what is missing
+        #[arg(long)]
+        fetch_only: bool,
         /// Directories or files in a mount; the mount itself for all of it
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Ask remotes again where `weft offline` had stopped that
+    /// Ask remotes again: where `weft offline` had stopped that, and hosts that were given up for the moment
     #[command(after_help = "Examples:\n  weft online ~/weft\n  weft online ~/weft/web/example.org")]
     Online {
         /// Directories or files in a mount; everything below them is put back as well

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use weft_control::{
     BindingStatus, Cached, Code, Daemon, Depth, Fact, Figures, Hello, Lines, Measures, NameInfo, NameKind, PathBytes,
-    Refusal, Reloaded, Removed, Status, Trouble, Watched, Why,
+    Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, Watched, Why,
 };
 use weft_fuse::Meter;
-use weft_remote::{Caller, FileKind, Name, RemoteError};
-use weft_vfs::{Vfs, VfsError};
+use weft_remote::{Caller, FileKind, Name, RemoteError, Source, SourceState};
+use weft_vfs::{Mode, Vfs, VfsError};
 
 use crate::config::Resolved;
 use crate::metrics::measures;
@@ -81,6 +81,11 @@ impl MountDaemon {
         }
     }
 
+    fn taken_off(&self, mode: Mode) -> Vec<PathBytes> {
+        let paths = self.vfs.offline_paths().into_iter();
+        paths.filter(|(_, found)| *found == mode).map(|(path, _)| joined(&path)).collect()
+    }
+
     fn figures(&self) -> Figures {
         let figures = self.vfs.figures();
         let usage = self.vfs.store().usage();
@@ -136,7 +141,9 @@ impl Daemon for MountDaemon {
             uptime_s: self.started.elapsed().as_secs(),
             allow_other: self.allow_other,
             bindings: bindings.collect(),
-            offline: self.vfs.offline_paths().iter().map(|path| joined(path)).collect(),
+            offline: self.taken_off(Mode::Offline),
+            fetch_only: self.taken_off(Mode::FetchOnly),
+            sources: source_statuses(self.vfs.sources()),
             figures: self.figures(),
             metrics: self.metrics.clone(),
             troubles: troubles.collect(),
@@ -185,7 +192,7 @@ impl Daemon for MountDaemon {
         let why = self.vfs.why(&names).map_err(|error| {
             let mut refusal = refusal(path, &error);
             if let (Code::NotFound, Some(error)) = (refusal.code, self.vfs.last_error_above(&names)) {
-                refusal.sentence = format!("{}; the last error in the directory above: {error}", refusal.sentence);
+                refusal.sentence = format!("{}; the last look-up of it failed: {error}", refusal.sentence);
             }
             refusal
         })?;
@@ -193,8 +200,9 @@ impl Daemon for MountDaemon {
         Ok(Why { facts: why.facts.into_iter().map(|(name, value)| Fact { name, value }).collect() })
     }
 
-    async fn take_offline(&self, path: &[u8], _uid: u32) -> Result<(), Refusal> {
-        self.vfs.take_offline(&names_of(path)?).map_err(|error| refusal(path, &error))
+    async fn take_offline(&self, path: &[u8], fetch_only: bool, _uid: u32) -> Result<(), Refusal> {
+        let mode = if fetch_only { Mode::FetchOnly } else { Mode::Offline };
+        self.vfs.take_offline(&names_of(path)?, mode).map_err(|error| refusal(path, &error))
     }
 
     async fn bring_online(&self, path: &[u8], _uid: u32) -> Result<(), Refusal> {
@@ -202,7 +210,10 @@ impl Daemon for MountDaemon {
             Ok(_) => Ok(()),
             Err(VfsError::NotFound) => {
                 let hint = "`weft status` lists what is offline";
-                Err(Refusal::new(Code::NotFound, format!("{}: nothing at or below it is offline; {hint}", shown(path))))
+                Err(Refusal::new(
+                    Code::NotFound,
+                    format!("{}: nothing at or below it is offline or given up; {hint}", shown(path)),
+                ))
             }
             Err(error) => Err(refusal(path, &error)),
         }
@@ -233,6 +244,23 @@ impl Daemon for MountDaemon {
 
 /// How long an answer waits for the disk.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Those that are not connected first.
+fn source_statuses(mut sources: Vec<Source>) -> Vec<SourceStatus> {
+    let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    sources.sort_by_key(|source| source.state == SourceState::Connected);
+    let status = |source: Source| SourceStatus {
+        name: source.name,
+        state: source.state.as_str().to_owned(),
+        since_unix_s: seconds(source.since),
+        last_contact_unix_s: source.last_contact.map(seconds),
+        last_error_unix_s: source.last_error.as_ref().map(|(at, _)| seconds(*at)),
+        last_error: source.last_error.map(|(_, text)| text),
+        requests: source.requests,
+        received_bytes: source.received_bytes,
+    };
+    sources.into_iter().take(Status::SOURCES_MAX).map(status).collect()
+}
 
 pub(crate) fn joined(path: &[Name]) -> PathBytes {
     PathBytes(path.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/'))

@@ -44,7 +44,7 @@ fn run(cli: Cli) -> Outcome {
         Verb::Ls { weft, all, paths } => cmd::ls::run(weft, all, &paths, json),
         Verb::Rm { weft, recursive, paths } => cmd::rm::run(weft, recursive, &paths, json),
         Verb::Reload { recursive, paths } => cmd::reload::run(recursive, &paths, json),
-        Verb::Offline { paths } => cmd::offline::take_offline(&paths, json),
+        Verb::Offline { fetch_only, paths } => cmd::offline::take_offline(fetch_only, &paths, json),
         Verb::Online { paths } => cmd::offline::bring_online(&paths, json),
         Verb::Why { path } => cmd::why::run(&path, json),
         Verb::Stats { every, prometheus, dir } => {

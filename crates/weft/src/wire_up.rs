@@ -176,7 +176,7 @@ fn sample_site(runtime: tokio::runtime::Handle) -> Connector {
 }
 
 fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
-    let mut rules = Vec::new();
+    let (mut rules, mut stale_rules) = (Vec::new(), Vec::new());
     for rule in &resolved.trees {
         let path = match &resolved.source {
             Source::Everything => rule.path.as_str(),
@@ -191,7 +191,9 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
             },
         };
         let names: Result<Vec<Name>, _> = path.split('/').filter(|part| !part.is_empty()).map(Name::new).collect();
-        rules.push((names.with_context(|| format!("the rule for {}", rule.path))?, rule.freshness));
+        let names = names.with_context(|| format!("the rule for {}", rule.path))?;
+        stale_rules.extend(rule.stale_if_error.map(|time| (names.clone(), time)));
+        rules.extend(rule.freshness.map(|freshness| (names, freshness)));
     }
     let default = VfsOptions::default();
     let privileged = rustix::process::geteuid().is_root();
@@ -199,7 +201,7 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
         passthrough_bytes_min: if privileged { default.passthrough_bytes_min } else { u64::MAX },
         shared: resolved.allow_other,
         deadline: resolved.deadline,
-        policies: Policies::new(resolved.freshness, rules),
+        policies: Policies::new(resolved.freshness, rules).with_stale_if_error(resolved.stale_if_error, stale_rules),
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         inodes_max: default.inodes_max.min(open_files_max() / FILES_PER_INODE),

@@ -63,7 +63,7 @@ async fn why_tells_source_version_and_what_happens_next() {
     let why = bench.vfs.why(&names("fake/a/b/hello.txt")).expect("an explanation");
     let fact = |key: &str| why.facts.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
     assert_eq!(fact("cached").as_deref(), Some("whole, 5 bytes"));
-    assert_eq!(fact("policy").as_deref(), Some("freshness = http"));
+    assert_eq!(fact("policy").as_deref(), Some("freshness = http (the mount's own)"));
     assert!(fact("version").is_some_and(|v| v.ends_with("(strong)")));
     assert!(fact("next").is_some_and(|next| next.starts_with("served from the cache")));
 }
@@ -76,7 +76,7 @@ async fn offline_asks_nobody_serves_what_is_held_and_lasts_until_online() {
     bench.fake.file("other/f", "f");
     bench.list("fake/d").await.expect("a listing");
     bench.cat("fake/d/held").await.expect("content");
-    bench.vfs.take_offline(&names("fake/d")).expect("offline");
+    bench.vfs.take_offline(&names("fake/d"), weft_vfs::Mode::Offline).expect("offline");
     let bench = bench.remount();
     bench.fake.reset_counts();
     assert_eq!(bench.list("fake/d").await.expect("the names known"), ["held", "listed"]);

@@ -8,18 +8,18 @@ use super::{find, for_each};
 use crate::exit::Outcome;
 use crate::output::say;
 
-/// Has everything below each of `paths` ask no remote.
+/// Has everything below each of `paths` ask no remote, or only for what is missing.
 ///
 /// # Errors
 /// The first failure; the other paths are dealt with all the same.
-pub fn take_offline(paths: &[PathBuf], json: bool) -> Outcome {
+pub fn take_offline(fetch_only: bool, paths: &[PathBuf], json: bool) -> Outcome {
     let (done, outcome) = for_each(paths, |path| {
         let mut located = find(path)?;
-        located.client.take_offline(&located.path.0)?;
+        located.client.take_offline(&located.path.0, fetch_only)?;
         Ok(path.to_owned())
     });
     if json && !done.is_empty() {
-        say!("{}", json!({ "offline": done }));
+        say!("{}", json!({ if fetch_only { "fetch_only" } else { "offline" }: done }));
     }
     outcome
 }

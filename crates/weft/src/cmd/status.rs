@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use weft_control::{Mounts, Status, daemons};
+use weft_control::{Mounts, SourceStatus, Status, daemons};
 
 use super::{find, show_bytes};
 use crate::config::Environment;
@@ -64,6 +64,13 @@ fn show(status: &Status) {
         let path = if path.0.is_empty() { "everything".to_owned() } else { path.to_string() };
         say!("  offline    {path}");
     }
+    for path in &status.fetch_only {
+        let path = if path.0.is_empty() { "everything".to_owned() } else { path.to_string() };
+        say!("  fetch-only {path}");
+    }
+    for source in status.sources.iter().filter(|source| source.state != "connected") {
+        say!("  {:<10} {}", source.name, source_line(source));
+    }
     for binding in &status.bindings {
         say!("  {:<10} {} {}", binding.path.to_string(), binding.kind, binding.state);
     }
@@ -72,6 +79,17 @@ fn show(status: &Status) {
         let ago = SystemTime::now().duration_since(at).unwrap_or_default().as_secs();
         say!("  trouble    {} ago: {}", show_time(ago), trouble.sentence);
     }
+}
+
+/// `disconnected for 5 min: 127.0.0.1:80: connection refused; last answer 2 h 3 min ago`
+fn source_line(source: &SourceStatus) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let error = source.last_error.as_deref().unwrap_or("no error known");
+    let contact = match source.last_contact_unix_s {
+        Some(at) => format!("last answer {} ago", show_time(now.saturating_sub(at))),
+        None => "no answer to this daemon yet".to_owned(),
+    };
+    format!("{} for {}: {error}; {contact}", source.state, show_time(now.saturating_sub(source.since_unix_s)))
 }
 
 fn show_time(seconds: u64) -> String {

@@ -84,6 +84,7 @@ impl Reader<'_> {
                 "mount" => self.each(value, "mount", MOUNT_KEYS, |reader, key, value| match key {
                     "deadline" => settings.deadline = reader.time(key, value, SHORTEST_DEADLINE),
                     "allow_other" => settings.allow_other = reader.boolean(key, value),
+                    "stale_if_error" => settings.stale_if_error = reader.time(key, value, Duration::ZERO),
                     "threads" => settings.threads = reader.number(key, value, 1..=256),
                     _ => settings.freshness = reader.freshness(value),
                 }),
@@ -156,22 +157,27 @@ impl Reader<'_> {
     fn trees(&mut self, value: &Value<'_>) -> Vec<TreeRule> {
         let mut rules = Vec::new();
         for table in self.tables("tree", value) {
-            let (mut path, mut freshness) = (None, None);
+            let (mut path, mut freshness, mut stale_if_error) = (None, None, None);
             let mut whole = true;
             self.each(table, "tree", TREE_KEYS, |reader, key, value| match key {
                 "path" => {
                     path = reader.tree_path(value);
                     whole &= path.is_some();
                 }
+                "stale_if_error" => {
+                    stale_if_error = reader.time(key, value, Duration::ZERO);
+                    whole &= stale_if_error.is_some();
+                }
                 _ => {
                     freshness = reader.freshness(value);
                     whole &= freshness.is_some();
                 }
             });
-            match (path, freshness) {
-                (Some(path), Some(freshness)) => rules.push(TreeRule { path, freshness }),
+            let says_something = freshness.is_some() || stale_if_error.is_some();
+            match path {
+                Some(path) if says_something => rules.push(TreeRule { path, freshness, stale_if_error }),
                 _ if whole => {
-                    let sentence = "a [[tree]] needs a `path` and a `freshness`".to_owned();
+                    let sentence = "a [[tree]] needs a `path` and a `freshness` (or a `stale_if_error`)".to_owned();
                     self.mistake(table.span(), sentence);
                 }
                 _ => {}
@@ -350,7 +356,7 @@ impl Reader<'_> {
 
 const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "tree"];
 const METRICS_KEYS: &[&str] = &["listen", "allow_remote"];
-const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "freshness"];
+const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "freshness", "stale_if_error"];
 const CACHE_KEYS: &[&str] = &["dir"];
 const WEB_KEYS: &[&str] = &[
     "probe_names",
@@ -374,7 +380,7 @@ const WEB_KEYS: &[&str] = &[
     "login",
     "proxy",
 ];
-const TREE_KEYS: &[&str] = &["path", "freshness"];
+const TREE_KEYS: &[&str] = &["path", "freshness", "stale_if_error"];
 /// Longest configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How much of a wrong value is shown.
@@ -405,7 +411,7 @@ mod tests {
         assert_eq!(settings.web.probe_names_extra, [".cache"]);
         assert_eq!(settings.trees.len(), 2);
         assert_eq!(settings.trees[0].path, "web/example.org/docs");
-        assert_eq!(settings.trees[1].freshness, Freshness::Manual);
+        assert_eq!(settings.trees[1].freshness, Some(Freshness::Manual));
         assert_eq!(read("").expect("good"), Settings::default());
     }
 

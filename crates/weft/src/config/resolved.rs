@@ -35,6 +35,8 @@ pub struct Resolved {
     pub freshness: Freshness,
     /// Where metrics are served over HTTP.
     pub metrics: MetricsSettings,
+    /// How long after its lease what is held serves when the source answers with an error, in trees without a rule.
+    pub stale_if_error: Option<Duration>,
     /// The settings of the web.
     pub web: WebSettings,
     /// Policies of trees; the longest path that fits decides, of equal ones the first.
@@ -50,8 +52,10 @@ pub struct Resolved {
 pub struct TreeRule {
     /// Path below the mount of everything (`web/example.org/docs`), without slashes at the ends.
     pub path: String,
-    /// Its policy.
-    pub freshness: Freshness,
+    /// Its policy; `None` leaves that to shorter rules and the mount.
+    pub freshness: Option<Freshness>,
+    /// How long after its lease what is held serves when the source answers with an error.
+    pub stale_if_error: Option<Duration>,
 }
 
 /// What of the process's environment matters.
@@ -169,6 +173,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         threads: settings.threads,
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
         metrics: settings.metrics,
+        stale_if_error: settings.stale_if_error,
         web: settings.web,
         trees: settings.trees,
         usual_proxies: environment.proxies.clone(),
@@ -188,6 +193,7 @@ impl Resolved {
                 "allow_other": self.allow_other,
                 "threads": self.threads,
                 "freshness": show_freshness(self.freshness),
+                "stale_if_error": time(self.stale_if_error),
             },
             "cache": { "dir": self.cache_dir },
             "metrics": { "listen": self.metrics.listen, "allow_remote": self.metrics.allow_remote },
@@ -213,11 +219,19 @@ impl Resolved {
                 "proxy": web.proxies.iter().map(ProxyTable::to_json).collect::<Vec<_>>(),
                 "login": web.logins.iter().map(LoginTable::to_json).collect::<Vec<_>>(),
             },
-            "tree": self.trees.iter().map(|rule| json!({
-                "path": rule.path,
-                "freshness": show_freshness(rule.freshness),
-            })).collect::<Vec<_>>(),
+            "tree": self.trees.iter().map(TreeRule::to_json).collect::<Vec<_>>(),
         })
+    }
+}
+
+impl TreeRule {
+    /// What nobody has set is left out.
+    fn to_json(&self) -> Value {
+        let mut table = serde_json::Map::from_iter([("path".to_owned(), json!(self.path))]);
+        let freshness = self.freshness.map(|freshness| ("freshness".to_owned(), json!(show_freshness(freshness))));
+        let stale = self.stale_if_error.map(|time| ("stale_if_error".to_owned(), json!(show_duration(time))));
+        table.extend(freshness.into_iter().chain(stale));
+        Value::Object(table)
     }
 }
 

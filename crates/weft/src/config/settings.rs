@@ -17,6 +17,8 @@ pub struct Settings {
     pub threads: Option<usize>,
     /// `[mount] freshness`: the policy of trees without one of their own.
     pub freshness: Option<Freshness>,
+    /// `[mount] stale_if_error`: how long after its lease what is held serves when the source answers with an error.
+    pub stale_if_error: Option<Duration>,
     /// `[cache] dir`: where the cache lies.
     pub cache_dir: Option<PathBuf>,
     /// `[metrics]`.
@@ -125,6 +127,7 @@ impl Settings {
             allow_other: self.allow_other.or(below.allow_other),
             threads: self.threads.or(below.threads),
             freshness: self.freshness.or(below.freshness),
+            stale_if_error: self.stale_if_error.or(below.stale_if_error),
             cache_dir: self.cache_dir.or(below.cache_dir),
             // The two keys belong together: one file's word on remote readers says nothing of another's address.
             metrics: if self.metrics.listen.is_some() { self.metrics } else { below.metrics },

@@ -3,6 +3,7 @@
 mod certificate;
 mod liar;
 mod mount;
+mod network;
 mod process;
 mod running;
 mod server;
@@ -11,6 +12,7 @@ mod tree;
 pub use certificate::Certificate;
 pub use liar::{Asked, Liar, answer, page};
 pub use mount::{Mount, Setup, weft_program};
+pub use network::{Confirming, Network};
 pub use process::{Outcome, Program, find_program, is_root, run, without};
 pub use running::Running;
 pub use server::{Hit, Server, free_port};

@@ -30,6 +30,8 @@ pub struct Mount {
     folder: tempfile::TempDir,
     setup: Setup,
     program: PathBuf,
+    /// Words that run a program where the daemon is to live.
+    place: Vec<String>,
 }
 
 /// The program under test.
@@ -87,12 +89,17 @@ impl Mount {
             }
             std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
         }
-        Some(Mount { folder, setup, program })
+        Some(Mount { folder, setup, program, place: Vec::new() })
     }
 
     /// The mount point.
     pub fn dir(&self) -> PathBuf {
         self.folder.path().join("mnt")
+    }
+
+    /// From the next mount on the daemon, and the verbs, live in this network.
+    pub fn move_to(&mut self, network: &super::Network) {
+        self.place = network.words();
     }
 
     /// A path in the mount.
@@ -116,6 +123,7 @@ impl Mount {
             Some(uid) => Program::new("setpriv")
                 .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
                 .arg(&self.program),
+            None if !self.place.is_empty() => Program::words(&self.place).arg(&self.program),
             None => Program::new(&self.program),
         };
         program

@@ -29,6 +29,11 @@ impl Program {
         Program(command)
     }
 
+    /// A program and its first arguments.
+    pub fn words(words: &[String]) -> Program {
+        Program::new(&words[0]).args(&words[1..])
+    }
+
     /// Adds one argument.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Program {
         self.0.arg(arg);

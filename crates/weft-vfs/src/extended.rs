@@ -1,0 +1,199 @@
+//! Extended attributes: what `why` tells, one by one, for programs.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use weft_remote::{Audience, FileKind, Lease, SourceState};
+use weft_store::{DentrySource, NodeId};
+
+use crate::Result;
+use crate::inode::Inode;
+use crate::offline::Mode;
+use crate::vfs::Vfs;
+use crate::why::version_words;
+
+/// How what is held of an inode stands to its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its lease lasts.
+    Fresh,
+    /// Its lease has ended; it is used although the source fails or is not asked.
+    Stale,
+    /// Its lease has ended, or nothing is held: the next use asks.
+    Unchecked,
+    /// Its lease has ended, and its source is away, by the user's word or by itself.
+    Offline,
+    /// It is on its way.
+    Arriving,
+}
+
+/// On what word something is held.
+pub(crate) struct Trust {
+    pub(crate) lease: Lease,
+    pub(crate) checked: SystemTime,
+    pub(crate) audience: Audience,
+}
+
+impl Standing {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Standing::Fresh => "fresh",
+            Standing::Stale => "stale",
+            Standing::Unchecked => "unchecked",
+            Standing::Offline => "offline",
+            Standing::Arriving => "arriving",
+        }
+    }
+}
+
+impl Vfs {
+    /// On what word the content of a file, or the listing of a directory, is held; `None` when it is not.
+    pub(crate) fn trust_of(&self, inode: &Inode) -> Result<Option<Trust>> {
+        if inode.kind() == FileKind::Directory {
+            let listing = self.store.listing(inode.id)?;
+            return Ok(listing.map(|l| Trust { lease: l.lease, checked: l.learnt, audience: l.audience }));
+        }
+        let object = self.store.object_record(inode.id)?;
+        Ok(object.map(|o| Trust { lease: o.lease, checked: o.checked, audience: o.audience }))
+    }
+
+    /// How what is held of an inode stands to its source now.
+    pub(crate) fn state_of(&self, inode: &Inode, now: SystemTime) -> Result<Standing> {
+        if inode.arrival(|_| true).is_some() {
+            return Ok(Standing::Arriving);
+        }
+        let away =
+            || self.mode_of(inode) == Some(Mode::Offline) || self.source_state(inode) == SourceState::Disconnected;
+        let Some(trust) = self.trust_of(inode)? else {
+            return Ok(if away() { Standing::Offline } else { Standing::Unchecked });
+        };
+        if inode.freshness.holds(&trust.lease, trust.checked, now) {
+            return Ok(Standing::Fresh);
+        }
+        let failed = inode.content.lock().last_error.as_ref().is_some_and(|(at, _)| *at > trust.checked);
+        Ok(match () {
+            () if away() => Standing::Offline,
+            () if failed || self.is_fetch_only(inode) => Standing::Stale,
+            () => Standing::Unchecked,
+        })
+    }
+
+    /// The extended attribute `name` of a node: `user.weft.*` tell what `why` tells. `None` for any other name, and for
+    /// what this node does not have.
+    ///
+    /// # Errors
+    /// `Stale` when the node is not known.
+    pub fn extended(&self, node: NodeId, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some(key) = name.strip_prefix(b"user.weft.") else { return Ok(None) };
+        if self.namespace.is_own_root(node) {
+            return Ok(None);
+        }
+        let inode = self.inode(node)?;
+        let now = SystemTime::now();
+        let text = match key {
+            b"cached" => Some(self.cached_word(&inode)?.to_string()),
+            b"state" => Some(self.state_of(&inode, now)?.as_str().to_string()),
+            b"version" => self.store.object_record(inode.id)?.map(|object| version_words(&object.version)),
+            b"etag" => self.entity_tag(&inode)?,
+            b"validated" => self.checked_at(&inode)?.map(time_text),
+            b"age" => {
+                let age = |at: SystemTime| now.duration_since(at).unwrap_or(Duration::ZERO).as_secs().to_string();
+                self.checked_at(&inode)?.map(age)
+            }
+            b"error" => inode.content.lock().last_error.as_ref().map(|(_, error)| error.clone()),
+            b"source" => inode.record().origin.map(|origin| origin.source),
+            b"url" => {
+                let record = inode.record();
+                let facts = self.remote(record.binding)?.about(&record.file);
+                facts.into_iter().find(|(fact, _)| fact == "url").map(|(_, url)| url)
+            }
+            b"freshness" => Some(inode.freshness.to_string()),
+            b"listed_by" => self.listed_by(&inode)?,
+            _ => None,
+        };
+        Ok(text.map(String::into_bytes))
+    }
+
+    fn cached_word(&self, inode: &Inode) -> Result<&'static str> {
+        if inode.kind() == FileKind::Directory {
+            return Ok(if self.store.listing(inode.id)?.is_some() { "whole" } else { "no" });
+        }
+        Ok(match self.store.object_record(inode.id)? {
+            None => "no",
+            Some(object) if object.is_complete() => "whole",
+            Some(_) => "part",
+        })
+    }
+
+    /// The version, where it is an entity tag (RFC 9110 section 8.8.3).
+    fn entity_tag(&self, inode: &Inode) -> Result<Option<String>> {
+        let version = self.store.object_record(inode.id)?.map(|object| object.version);
+        let version = version.unwrap_or_else(|| inode.record().version);
+        let tag = version.token().filter(|token| token.starts_with(b"\"") || token.starts_with(b"W/\""));
+        Ok(tag.map(|tag| tag.escape_ascii().to_string().replace("\\\"", "\"")))
+    }
+
+    fn checked_at(&self, inode: &Inode) -> Result<Option<SystemTime>> {
+        let checked = self.trust_of(inode)?.map(|trust| trust.checked);
+        Ok(checked.filter(|checked| *checked != UNIX_EPOCH))
+    }
+
+    /// How the list was made that names an inode; of a directory, its own.
+    fn listed_by(&self, inode: &Inode) -> Result<Option<String>> {
+        let record = inode.record();
+        let lists = if inode.kind() == FileKind::Directory {
+            Some(inode.id)
+        } else {
+            let dentry = self.store.dentry(record.parent, &record.name)?;
+            let listed = |source| matches!(source, DentrySource::Listed | DentrySource::Described);
+            dentry.is_some_and(|dentry| listed(dentry.source)).then_some(record.parent)
+        };
+        let Some(dir) = lists else { return Ok(None) };
+        Ok(self.store.listing(dir)?.and_then(|listing| listing.origin).map(|origin| origin.how))
+    }
+}
+
+/// A time as RFC 3339 writes it, in UTC.
+pub(crate) fn time_text(at: SystemTime) -> String {
+    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Year, month and day of a number of days since 1970 in the Gregorian calendar, by counting.
+fn civil(days_since_1970: u64) -> (u64, u64, u64) {
+    // 400 years have 146,097 days.
+    let (mut year, mut days) = (1970 + days_since_1970 / 146_097 * 400, days_since_1970 % 146_097);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    for (month, length) in (1..).zip(lengths) {
+        if days < length {
+            return (year, month, days + 1);
+        }
+        days -= length;
+    }
+    (year, 12, 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (68_169_599, "1972-02-28T23:59:59Z"),
+            (68_169_600, "1972-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_795_262_400, "2026-11-21T12:00:00Z"),
+            (16_725_225_600, "2500-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(time_text(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+}
