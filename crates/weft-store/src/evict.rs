@@ -12,23 +12,19 @@ pub enum Evicted {
         /// The bytes.
         bytes: u64,
     },
-    /// Somebody has it open or brings bytes of it, or it was used since.
+    /// Somebody brings bytes of it, or it was used since.
     InUse,
     /// There was none.
     Gone,
 }
 
 impl Shelf {
-    /// Removes an object that nobody holds and that was not used since `used_ms`. Its file goes when that is durable,
-    /// so that a kill leaves the object or nothing. Who opens it in this very moment keeps reading.
-    pub(crate) fn evict(&self, node: NodeId, used_ms: u64) -> Result<Evicted> {
+    /// Removes an object that nobody writes and that was not used since `used_us`. Its file goes when that is durable, so
+    /// that a kill leaves the object or nothing. Who has it open keeps reading; that this is nobody, the caller sees to.
+    pub(crate) fn evict(&self, node: NodeId, used_us: u64) -> Result<Evicted> {
         let mut totals = self.changes.lock();
-        let held = self.held(node).map(|object| object.last_use.at_ms());
-        if let Some(at_ms) = held {
-            self.ledger.used(node, at_ms);
-            return Ok(Evicted::InUse);
-        }
-        if self.ledger.line(node).is_some_and(|line| line.used_ms > used_ms) {
+        let writing = self.held(node).is_some_and(|object| !object.state.lock().appending.is_empty());
+        if writing || self.refresh_use(node) > used_us {
             return Ok(Evicted::InUse);
         }
         let Some(record) = self.record(node)? else {
@@ -41,6 +37,14 @@ impl Shelf {
         Ok(Evicted::Done { bytes: record.disk_bytes() })
     }
 
+    /// Has the ledger know of the last use of an object that somebody holds; tells it.
+    pub(crate) fn refresh_use(&self, node: NodeId) -> u64 {
+        if let Some(object) = self.held(node) {
+            self.ledger.used(node, object.last_use.at_us());
+        }
+        self.ledger.line(node).map_or(0, |line| line.used_us)
+    }
+
     /// Enters an object of an earlier life into the ledger, unless it has a line.
     pub(crate) fn enter(&self, node: NodeId, account: Account) -> Result<()> {
         let _totals = self.changes.lock();
@@ -48,11 +52,11 @@ impl Shelf {
             return Ok(());
         }
         let Some(record) = self.record(node)? else { return Ok(()) };
-        let used_ms = match self.noted_use(node)? {
-            0 => crate::uses::millis(record.checked),
-            used_ms => used_ms,
+        let used_us = match self.noted_use(node)? {
+            0 => crate::uses::micros(record.checked),
+            used_us => used_us,
         };
-        let line = Line { account, bytes: record.disk_bytes(), owner_uid: record.owner_uid, used_ms };
+        let line = Line { account, bytes: record.disk_bytes(), owner_uid: record.owner_uid, used_us };
         self.ledger.put(node, Some(line), None);
         Ok(())
     }

@@ -75,8 +75,8 @@ pub enum Bound {
 pub struct Candidate {
     /// Whose object it is.
     pub node: NodeId,
-    /// When it was last used, in milliseconds since 1970, as the ledger knows it.
-    pub used_ms: u64,
+    /// When it was last used, in microseconds since 1970, as the ledger knows it.
+    pub used_us: u64,
     /// Bytes that it takes on disk.
     pub bytes: u64,
 }
@@ -88,10 +88,10 @@ pub struct Sum {
     pub files: u64,
     /// Their bytes on disk.
     pub bytes: u64,
-    /// The longest unused one's last use, in milliseconds since 1970; 0 without objects.
-    pub oldest_ms: u64,
+    /// The longest unused one's last use, in microseconds since 1970; 0 without objects.
+    pub oldest_us: u64,
     /// The latest use.
-    pub newest_ms: u64,
+    pub newest_us: u64,
 }
 
 /// One line, as it is entered.
@@ -100,7 +100,7 @@ pub(crate) struct Line {
     pub(crate) account: Account,
     pub(crate) bytes: u64,
     pub(crate) owner_uid: u32,
-    pub(crate) used_ms: u64,
+    pub(crate) used_us: u64,
 }
 
 /// The ledger of one store. The lock guards the lines and sums, is held for no I/O, and is taken last.
@@ -181,10 +181,10 @@ impl Ledger {
     }
 
     /// Notes a use; an older one than is known changes nothing.
-    pub(crate) fn used(&self, node: NodeId, used_ms: u64) {
+    pub(crate) fn used(&self, node: NodeId, used_us: u64) {
         let mut books = self.0.lock();
-        if let Some(line) = books.lines.get(&node).copied().filter(|line| line.used_ms < used_ms) {
-            books.put(node, Some(Line { used_ms, ..line }));
+        if let Some(line) = books.lines.get(&node).copied().filter(|line| line.used_us < used_us) {
+            books.put(node, Some(Line { used_us, ..line }));
         }
     }
 
@@ -220,7 +220,7 @@ impl Ledger {
                 Bound::Rule(rule) => line.account.rules >> rule & 1 == 1,
             };
             if counts {
-                found.push(Candidate { node: place.1, used_ms: place.0, bytes: line.bytes });
+                found.push(Candidate { node: place.1, used_us: place.0, bytes: line.bytes });
             }
         }
         (found, None)
@@ -232,7 +232,7 @@ impl Ledger {
         let mut sums: HashMap<_, Sum> = HashMap::new();
         for line in books.lines.values() {
             let sum = sums.entry((line.account.tree, line.account.class, line.owner_uid)).or_default();
-            sum.add(line.bytes, line.used_ms);
+            sum.add(line.bytes, line.used_us);
         }
         sums
     }
@@ -252,9 +252,9 @@ impl Ledger {
 
 impl Sum {
     /// Counts one object.
-    pub fn add(&mut self, bytes: u64, used_ms: u64) {
-        self.oldest_ms = if self.files == 0 { used_ms } else { self.oldest_ms.min(used_ms) };
-        self.newest_ms = self.newest_ms.max(used_ms);
+    pub fn add(&mut self, bytes: u64, used_us: u64) {
+        self.oldest_us = if self.files == 0 { used_us } else { self.oldest_us.min(used_us) };
+        self.newest_us = self.newest_us.max(used_us);
         self.files += 1;
         self.bytes += bytes;
     }
@@ -262,9 +262,9 @@ impl Sum {
     /// Counts another sum.
     pub fn join(&mut self, other: &Sum) {
         if other.files > 0 {
-            self.oldest_ms = if self.files == 0 { other.oldest_ms } else { self.oldest_ms.min(other.oldest_ms) };
+            self.oldest_us = if self.files == 0 { other.oldest_us } else { self.oldest_us.min(other.oldest_us) };
         }
-        self.newest_ms = self.newest_ms.max(other.newest_ms);
+        self.newest_us = self.newest_us.max(other.newest_us);
         self.files += other.files;
         self.bytes += other.bytes;
     }
@@ -296,14 +296,14 @@ impl Books {
         if let Some(former) = former {
             self.drain(&former.account, former.bytes);
             if former.account.class == Class::Scratch {
-                self.order.remove(&(former.used_ms, node));
+                self.order.remove(&(former.used_us, node));
                 self.each(&former.account, |purse| purse.evictable = purse.evictable.saturating_sub(former.bytes));
             }
         }
         if let Some(line) = line {
             self.fill(&line.account, line.bytes);
             if line.account.class == Class::Scratch {
-                self.order.insert((line.used_ms, node));
+                self.order.insert((line.used_us, node));
                 self.each(&line.account, |purse| purse.evictable += line.bytes);
             }
         }
@@ -442,7 +442,7 @@ mod tests {
                 match step {
                     Step::Put { node, tree, rules, class, bytes, used } => {
                         let account = account(tree, rules, class);
-                        let line = Line { account, bytes, owner_uid: 1, used_ms: used };
+                        let line = Line { account, bytes, owner_uid: 1, used_us: used };
                         ledger.put(NodeId(node), Some(line), held.pop());
                         model.insert(NodeId(node), line);
                     }
@@ -452,7 +452,7 @@ mod tests {
                     }
                     Step::Use { node, used } => {
                         ledger.used(NodeId(node), used);
-                        model.entry(NodeId(node)).and_modify(|line| line.used_ms = line.used_ms.max(used));
+                        model.entry(NodeId(node)).and_modify(|line| line.used_us = line.used_us.max(used));
                     }
                     Step::Transfer { node, tree, class } => {
                         let account = account(tree, 1, class);
@@ -488,11 +488,11 @@ mod tests {
                     let mut expected: Vec<_> = model.iter().filter(|(_, line)| line.account.class == Class::Scratch)
                         .filter(|(node, line)| count(&Model::from([(**node, **line)]), &[], bound).0 == line.bytes
                             && (line.bytes > 0 || matches!(bound, Bound::All | Bound::Scratch)))
-                        .map(|(node, line)| (line.used_ms, *node)).collect();
+                        .map(|(node, line)| (line.used_us, *node)).collect();
                     expected.sort();
                     let (found, next) = ledger.oldest(bound, None, 100);
                     let found: Vec<_> = found.iter().filter(|c| c.bytes > 0 || matches!(bound, Bound::All | Bound::Scratch))
-                        .map(|c| (c.used_ms, c.node)).collect();
+                        .map(|c| (c.used_us, c.node)).collect();
                     prop_assert_eq!(found, expected);
                     prop_assert_eq!(next, None);
                 }
@@ -504,7 +504,7 @@ mod tests {
     fn what_could_be_evicted_makes_room_only_in_thought() {
         let ledger = Arc::new(Ledger::default());
         ledger.bind(Bounds { all: Some(100), ..Bounds::default() });
-        let line = |class, bytes| Line { account: account(1, 0, class), bytes, owner_uid: 0, used_ms: 1 };
+        let line = |class, bytes| Line { account: account(1, 0, class), bytes, owner_uid: 0, used_us: 1 };
         ledger.put(NodeId(1), Some(line(Class::Scratch, 60)), None);
         ledger.put(NodeId(2), Some(line(Class::Kept, 30)), None);
         let wanted = account(2, 0, Class::Kept);

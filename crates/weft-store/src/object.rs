@@ -129,7 +129,7 @@ impl Object {
             owner_uid: record.owner_uid,
             account: Account::default(),
         };
-        let last_use = Use::noted(shelf.ledger.line(node).map_or(0, |line| line.used_ms));
+        let last_use = Use::noted(shelf.ledger.line(node).map_or(0, |line| line.used_us));
         let mut object = Object::draft(shelf, node, generation, file, new);
         (object.account, object.last_use) = (None, last_use);
         let state = object.state.get_mut();
@@ -337,7 +337,7 @@ impl Object {
 impl Drop for Object {
     fn drop(&mut self) {
         self.shelf.put_back(self.node, self.generation);
-        self.shelf.ledger.used(self.node, self.last_use.at_ms());
+        self.shelf.ledger.used(self.node, self.last_use.at_us());
         if self.state.get_mut().standing == Standing::Draft {
             self.shelf.remove_file(&self.path);
         }

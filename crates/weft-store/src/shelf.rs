@@ -27,7 +27,7 @@ use crate::ledger::{Ledger, Line};
 use crate::object::{OBJECT_BYTES_MAX, Standing};
 use crate::stage::Change;
 use crate::troubles::Troubles;
-use crate::uses::{millis, use_noted};
+use crate::uses::{micros, use_noted};
 use crate::value;
 use crate::{NewObject, NodeId, Object, ObjectRecord, Result, StoreError, key};
 
@@ -50,7 +50,7 @@ pub(crate) struct Shelf {
     pub(crate) ledger: Arc<Ledger>,
     /// Uses to be made durable, bounded; held for one change, with no other lock taken under it.
     pub(crate) uses: Mutex<Vec<(NodeId, u64)>>,
-    pub(crate) use_interval_ms: u64,
+    pub(crate) use_interval_us: u64,
     held_bytes: AtomicU64,
     held_count: AtomicU64,
     /// Keeps other daemons out for as long as anything of this store is open.
@@ -98,7 +98,7 @@ impl Shelf {
             floor,
             ledger: Arc::default(),
             uses: Mutex::default(),
-            use_interval_ms: u64::try_from(use_interval.as_millis()).unwrap_or(u64::MAX),
+            use_interval_us: u64::try_from(use_interval.as_micros()).unwrap_or(u64::MAX),
             held_bytes: AtomicU64::new(bytes),
             held_count: AtomicU64::new(objects),
             _lock: lock,
@@ -357,10 +357,10 @@ impl Shelf {
         let reserved = object.reserved.lock().take();
         let (bytes, owner_uid) = (record.disk_bytes(), record.owner_uid);
         let line = match (object.account, self.ledger.line(object.node)) {
-            (Some(account), None) => Some(Line { account, bytes, owner_uid, used_ms: object.last_use.at_ms() }),
+            (Some(account), None) => Some(Line { account, bytes, owner_uid, used_us: object.last_use.at_us() }),
             (Some(account), Some(line)) => {
-                let used_ms = line.used_ms.max(object.last_use.at_ms());
-                Some(Line { account, bytes, owner_uid, used_ms })
+                let used_us = line.used_us.max(object.last_use.at_us());
+                Some(Line { account, bytes, owner_uid, used_us })
             }
             (None, line) => line.map(|line| Line { bytes, ..line }),
         };
@@ -399,7 +399,7 @@ impl Shelf {
         let mut changes = vec![(key, value), sum];
         let is_new = record.is_some_and(|record| former.is_none_or(|former| former.generation != record.generation));
         if is_new {
-            changes.push(use_noted(node, millis(SystemTime::now()))?);
+            changes.push(use_noted(node, micros(SystemTime::now()))?);
         } else if record.is_none() {
             changes.push((key::used(node), None));
         }

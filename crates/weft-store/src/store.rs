@@ -277,12 +277,19 @@ impl Store {
         self.shelf.ledger.oldest(bound, after, limit)
     }
 
-    /// Removes an object that nobody holds and that was not used since `used_ms` (milliseconds since 1970).
+    /// Removes an object that nobody writes and that was not used since `used_us` (microseconds since 1970); who has it
+    /// open keeps reading.
     ///
     /// # Errors
     /// `Full`, `Index`.
-    pub fn evict(&self, node: NodeId, used_ms: u64) -> Result<Evicted> {
-        self.shelf.evict(node, used_ms)
+    pub fn evict(&self, node: NodeId, used_us: u64) -> Result<Evicted> {
+        self.shelf.evict(node, used_us)
+    }
+
+    /// When a node's object was last used, in microseconds since 1970, by all that is known; 0 without one. After this
+    /// [`Store::oldest`] knows as well.
+    pub fn refresh_use(&self, node: NodeId) -> u64 {
+        self.shelf.refresh_use(node)
     }
 
     /// The nodes that have objects, at most `limit` after `after`.
@@ -306,10 +313,10 @@ impl Store {
         self.shelf.ledger.transfer(node, account);
     }
 
-    /// What a node's object counts towards, its bytes on disk and its last use in milliseconds since 1970; `None`
+    /// What a node's object counts towards, its bytes on disk and its last use in microseconds since 1970; `None`
     /// without an object, or before it was entered.
     pub fn account(&self, node: NodeId) -> Option<(Account, u64, u64)> {
-        self.shelf.ledger.line(node).map(|line| (line.account, line.bytes, line.used_ms))
+        self.shelf.ledger.line(node).map(|line| (line.account, line.bytes, line.used_us))
     }
 
     /// What is held, by top-level tree, class and owner. Takes time with the number of objects.

@@ -12,48 +12,48 @@ use crate::shelf::Shelf;
 use crate::stage::Change;
 use crate::{NodeId, Result, key, value};
 
-/// When one object was last used, in milliseconds since 1970.
+/// When one object was last used, in microseconds since 1970.
 #[derive(Debug)]
 pub(crate) struct Use {
-    at_ms: AtomicU64,
+    at_us: AtomicU64,
     /// The use that is durable, or about to be.
-    noted_ms: AtomicU64,
+    noted_us: AtomicU64,
 }
 
 impl Use {
     /// A new object, whose first use is noted when it is committed.
     pub(crate) fn now() -> Use {
-        Use::noted(millis(SystemTime::now()))
+        Use::noted(micros(SystemTime::now()))
     }
 
     /// An object that was last used then, as is durable.
-    pub(crate) fn noted(at_ms: u64) -> Use {
-        Use { at_ms: AtomicU64::new(at_ms), noted_ms: AtomicU64::new(at_ms) }
+    pub(crate) fn noted(at_us: u64) -> Use {
+        Use { at_us: AtomicU64::new(at_us), noted_us: AtomicU64::new(at_us) }
     }
 
-    pub(crate) fn at_ms(&self) -> u64 {
-        self.at_ms.load(Ordering::Relaxed)
+    pub(crate) fn at_us(&self) -> u64 {
+        self.at_us.load(Ordering::Relaxed)
     }
 }
 
 impl Shelf {
     /// See [`Object::touch`].
     pub(crate) fn touch(&self, object: &Object, now: SystemTime) {
-        let now = millis(now);
+        let now = micros(now);
         let last = &object.last_use;
-        last.at_ms.fetch_max(now, Ordering::Relaxed);
-        let noted = last.noted_ms.load(Ordering::Relaxed);
-        if now.saturating_sub(noted) < self.use_interval_ms {
+        last.at_us.fetch_max(now, Ordering::Relaxed);
+        let noted = last.noted_us.load(Ordering::Relaxed);
+        if now.saturating_sub(noted) < self.use_interval_us {
             return;
         }
-        let ours = last.noted_ms.compare_exchange(noted, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let ours = last.noted_us.compare_exchange(noted, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if ours {
             let mut uses = self.uses.lock();
             // One that finds no place is noted with its next use.
             if uses.len() < USES_MAX {
                 uses.push((object.node, now));
             } else {
-                last.noted_ms.store(noted, Ordering::Relaxed);
+                last.noted_us.store(noted, Ordering::Relaxed);
             }
         }
     }
@@ -67,9 +67,9 @@ impl Shelf {
         // Held so that no object is removed between the look at its line and the note of its use.
         let _changes = self.changes.lock();
         let held = uses.into_iter().filter(|(node, _)| self.ledger.line(*node).is_some());
-        let changes = held.map(|(node, at_ms)| {
-            self.ledger.used(node, at_ms);
-            use_noted(node, at_ms)
+        let changes = held.map(|(node, at_us)| {
+            self.ledger.used(node, at_us);
+            use_noted(node, at_us)
         });
         self.index.apply(changes.collect::<Result<Vec<_>>>()?, None)
     }
@@ -83,16 +83,16 @@ impl Shelf {
 }
 
 /// The change that notes a use.
-pub(crate) fn use_noted(node: NodeId, at_ms: u64) -> Result<Change> {
+pub(crate) fn use_noted(node: NodeId, at_us: u64) -> Result<Change> {
     let key = key::used(node);
-    let value = value::encode(&key, &at_ms)?;
+    let value = value::encode(&key, &at_us)?;
     Ok((key, Some(value)))
 }
 
-/// Milliseconds since 1970; 0 before.
-pub(crate) fn millis(at: SystemTime) -> u64 {
+/// Microseconds since 1970; 0 before.
+pub(crate) fn micros(at: SystemTime) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Most uses that wait to be made durable.

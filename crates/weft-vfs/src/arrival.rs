@@ -18,6 +18,7 @@ use crate::figures::add;
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::listing::ListingMerge;
+use crate::room::Room;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -149,23 +150,30 @@ impl Vfs {
             lease: delivery.lease,
             audience: delivery.audience,
             owner_uid: delivery.owner_uid,
+            account: self.account_of(delivery.node)?,
         };
+        let lists = delivery.lists.is_some();
+        if !lists {
+            self.refuse_too_large(delivery.node, &new.account, new.length)?;
+        }
         let object = self.store.create(delivery.node, new)?;
+        let room = Room::for_body(self, &object, 0, lists)?;
         let writer = object.writer(0)?;
         let arrival = Arrival::new(object, 0);
         register(&arrival);
-        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, true).run(writer));
+        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, room, true).run(writer));
         Ok(arrival)
     }
 
     /// Has a body from the middle of a file delivered into the object that it belongs to.
     pub(crate) fn receive_range(self: &Arc<Self>, object: &Arc<Object>, delivery: Delivery) -> Result<Arc<Arrival>> {
         let start = delivery.body.start;
+        let room = Room::for_body(self, object, start, false)?;
         let writer = object.writer(start)?;
         let arrival = Arrival::new(object.clone(), start);
         arrival.claim();
         arrival.want(u64::MAX);
-        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, false).run(writer));
+        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, room, false).run(writer));
         Ok(arrival)
     }
 }
@@ -177,6 +185,7 @@ struct Pump {
     delivery: Delivery,
     /// Keeps the file's inode in memory, where whoever gives the content up finds this body's object.
     inode: Option<Arc<Inode>>,
+    room: Room,
     listing: Option<ListingMerge>,
     /// Whether the body is of the whole file; otherwise it is a range of one that is held in part.
     whole: bool,
@@ -202,10 +211,10 @@ enum Ended {
 }
 
 impl Pump {
-    fn new(vfs: Arc<Vfs>, arrival: Arc<Arrival>, delivery: Delivery, whole: bool) -> Pump {
+    fn new(vfs: Arc<Vfs>, arrival: Arc<Arrival>, delivery: Delivery, room: Room, whole: bool) -> Pump {
         let named = delivery.lists.is_none();
         let inode = vfs.inode(delivery.node).ok();
-        Pump { vfs, arrival, delivery, inode, listing: None, whole, named }
+        Pump { vfs, arrival, delivery, inode, room, listing: None, whole, named }
     }
 
     async fn run(mut self, mut writer: Writer) {
@@ -245,6 +254,7 @@ impl Pump {
                 Some(Err(error)) => return Err(error.into()),
                 Some(Ok(Piece::Bytes(bytes))) => {
                     self.check_bound(bytes.len())?;
+                    self.room.cover(&self.vfs, &self.arrival.object, bytes.len() as u64)?;
                     writer.append(&bytes)?;
                     add(&self.vfs.figures.bytes_received, bytes.len() as u64);
                     self.arrival.advance(bytes.len() as u64);
@@ -310,7 +320,7 @@ impl Pump {
         if let Some(merge) = self.listing.take() {
             self.vfs.finish_listing(merge)?;
         }
-        if !self.named {
+        if !self.named || self.room.is_lent() {
             object.discard();
             return Ok(());
         }
@@ -340,8 +350,12 @@ impl Pump {
     }
 
     fn fail(&self, error: &VfsError) {
-        let text = self.vfs.path_text(self.delivery.node);
-        self.vfs.troubles.tell(text, format!("{error}; what came of it was not kept"));
+        if error.is_full() {
+            self.vfs.tell_unstored(self.delivery.node, error);
+        } else {
+            let text = self.vfs.path_text(self.delivery.node);
+            self.vfs.troubles.tell(text, format!("{error}; what came of it was not kept"));
+        }
         if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
             inode.note_error(error);
             let broken =

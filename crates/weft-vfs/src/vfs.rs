@@ -13,6 +13,7 @@ use crate::inode::{Inode, Inodes};
 use crate::namespace::Namespace;
 use crate::notice::Notices;
 use crate::offline::Offline;
+use crate::space::{Space, SpaceOptions};
 use crate::stat::{DefaultOwner, StatFs};
 use crate::trouble::{Trouble, Troubles};
 use crate::{Result, VfsError};
@@ -43,6 +44,8 @@ pub struct VfsOptions {
     pub unclaimed_bytes_max: u64,
     /// Files at least this long are read by the kernel itself when they are complete; `u64::MAX` where it may not.
     pub passthrough_bytes_min: u64,
+    /// What may be held, and where.
+    pub space: SpaceOptions,
 }
 
 impl Default for VfsOptions {
@@ -55,6 +58,7 @@ impl Default for VfsOptions {
             inodes_max: 4096,
             unclaimed_bytes_max: 256 << 10,
             passthrough_bytes_min: 128 << 10,
+            space: SpaceOptions::default(),
         }
     }
 }
@@ -74,6 +78,7 @@ pub struct Vfs {
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
     pub(crate) offline: Offline,
+    pub(crate) space: Space,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -96,6 +101,7 @@ impl Vfs {
             figures: Figures::default(),
             troubles: Troubles::default(),
             offline: Offline::noted(store.notes("offline")),
+            space: Space::new(&store, store.notes("pins"), options.space.clone()),
             store,
             namespace,
             options,
@@ -106,6 +112,7 @@ impl Vfs {
             vfs.troubles.tell(String::new(), text);
         }
         vfs.listen();
+        vfs.keep_space();
         Ok(vfs)
     }
 

@@ -47,6 +47,7 @@ impl Vfs {
         why.add("learnt", &age_words(record.learnt, now));
         self.why_cached(&mut why, &inode, now)?;
         why.add("policy", &format!("freshness = {}", inode.freshness));
+        self.why_space(&mut why, inode.id)?;
         self.why_next(&mut why, &inode, now)?;
         if let Some((at, error)) = &inode.content.lock().last_error {
             why.add("last error", &format!("{error} ({})", age_words(*at, now)));
@@ -135,6 +136,7 @@ impl Vfs {
                 Some(origin) => origin.source,
                 None => return Ok(None),
             },
+            b"class" => self.class_words(inode.id)?,
             b"freshness" => inode.freshness.to_string(),
             _ => return Ok(None),
         };
@@ -143,7 +145,7 @@ impl Vfs {
 }
 
 impl Why {
-    fn add(&mut self, key: &str, value: &str) {
+    pub(crate) fn add(&mut self, key: &str, value: &str) {
         self.facts.push((key.to_string(), value.to_string()));
     }
 }

@@ -4,4 +4,5 @@ mod bench;
 mod content;
 mod faults;
 mod names;
+mod space;
 mod verbs;
