@@ -13,6 +13,7 @@ mod path_bytes;
 mod protocol;
 mod server;
 mod socket_dir;
+mod space;
 
 pub use client::Client;
 pub use daemon::Daemon;
@@ -25,3 +26,4 @@ pub use protocol::{
 };
 pub use server::{Access, Server};
 pub use socket_dir::socket_dir;
+pub use space::{CacheReport, Covered, Eviction, Held, OfPinned, TreeReport, UserReport};

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::PathBytes;
+use crate::{CacheReport, Covered, Eviction, OfPinned, PathBytes};
 
 /// The version of this protocol. Another version is refused with a sentence, never guessed at.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -28,13 +28,43 @@ pub(crate) struct Request {
 pub(crate) enum Verb {
     Hello,
     Status,
-    Names { path: PathBytes },
-    Remove { path: PathBytes, depth: Depth },
-    Reload { path: PathBytes, depth: Depth },
-    Why { path: PathBytes },
-    Offline { path: PathBytes },
-    Online { path: PathBytes },
-    Unmount { lazy: bool },
+    Names {
+        path: PathBytes,
+    },
+    Remove {
+        path: PathBytes,
+        depth: Depth,
+        #[serde(default)]
+        of_pinned: OfPinned,
+    },
+    Reload {
+        path: PathBytes,
+        depth: Depth,
+    },
+    Why {
+        path: PathBytes,
+    },
+    Offline {
+        path: PathBytes,
+    },
+    Online {
+        path: PathBytes,
+    },
+    Pin {
+        path: PathBytes,
+    },
+    Unpin {
+        path: PathBytes,
+    },
+    Cache {
+        path: PathBytes,
+    },
+    Evictions {
+        limit: usize,
+    },
+    Unmount {
+        lazy: bool,
+    },
 }
 
 impl Verb {
@@ -46,6 +76,11 @@ impl Verb {
             | Verb::Reload { .. }
             | Verb::Offline { .. }
             | Verb::Online { .. }
+            | Verb::Pin { .. }
+            | Verb::Unpin { .. }
+            // These tell what each user read.
+            | Verb::Cache { .. }
+            | Verb::Evictions { .. }
             | Verb::Unmount { .. } => false,
         }
     }
@@ -77,6 +112,10 @@ pub(crate) enum Reply {
     Why(Why),
     Offline,
     Online,
+    Pinned(Covered),
+    Unpinned(Covered),
+    Cache(Box<CacheReport>),
+    Evictions(Vec<Eviction>),
     Unmounted,
 }
 
@@ -125,6 +164,9 @@ pub struct Status {
     /// The paths that the user has taken off the network.
     #[serde(default)]
     pub offline: Vec<PathBytes>,
+    /// The paths that the user has pinned, as they were given, for people.
+    #[serde(default)]
+    pub pinned: Vec<String>,
     /// Counters and sizes.
     pub figures: Figures,
     /// The latest troubles, newest first; at most [`Status::TROUBLES_MAX`].

@@ -168,7 +168,9 @@ async fn answer(line: &[u8], uid: u32, access: Access, daemon: &dyn Daemon) -> R
             Reply::Status(Box::new(status))
         }
         Verb::Names { path } => return Ok(in_lines(daemon.names(checked(&path)?, uid).await?)),
-        Verb::Remove { path, depth } => Reply::Removed(daemon.remove(checked(&path)?, depth, uid).await?),
+        Verb::Remove { path, depth, of_pinned } => {
+            Reply::Removed(daemon.remove(checked(&path)?, depth, of_pinned, uid).await?)
+        }
         Verb::Reload { path, depth } => Reply::Reloaded(daemon.reload(checked(&path)?, depth, uid).await?),
         Verb::Why { path } => Reply::Why(daemon.why(checked(&path)?, uid).await?),
         Verb::Offline { path } => {
@@ -178,6 +180,13 @@ async fn answer(line: &[u8], uid: u32, access: Access, daemon: &dyn Daemon) -> R
         Verb::Online { path } => {
             daemon.bring_online(checked(&path)?, uid).await?;
             Reply::Online
+        }
+        Verb::Pin { path } => Reply::Pinned(daemon.pin(checked(&path)?, uid).await?),
+        Verb::Unpin { path } => Reply::Unpinned(daemon.unpin(checked(&path)?, uid).await?),
+        Verb::Cache { path } => Reply::Cache(Box::new(daemon.cache(checked(&path)?, uid).await?)),
+        Verb::Evictions { limit } => {
+            let evictions = daemon.evictions(limit.min(crate::Eviction::COUNT_MAX), uid).await?;
+            Reply::Evictions(crate::space::fitting(evictions))
         }
         Verb::Unmount { lazy } => {
             daemon.unmount(lazy).await?;

@@ -56,7 +56,7 @@ pub use stat::{Stat, StatFs};
 pub use trouble::Trouble;
 pub use usage::{CacheUsage, TreeUsage, UserUsage};
 pub use vfs::{Binding, Vfs, VfsOptions};
-pub use weft_store::{Class, NodeId, Object, StoreError};
+pub use weft_store::{Class, NodeId, Object, StoreError, Sum};
 pub use why::Why;
 
 /// What every operation returns.

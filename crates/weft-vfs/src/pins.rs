@@ -168,10 +168,11 @@ impl Vfs {
         }
         let anchor = self.namespace.real(node);
         if known < path.len() {
-            // Below the top of a binding only names that were asked about are known to be anything.
+            // At the top of a binding stand the hosts: one that is not known may be none. Where a binding is the whole
+            // mount, it may be a tree of its own, and whatever is below is below something known.
             let is_top = anchor == NodeId::ROOT || self.namespace.all().iter().any(|bound| bound.root == anchor);
             let shows_all = self.namespace.all().iter().any(|bound| bound.root == anchor && bound.name.is_none());
-            if is_top && !shows_all || known == 0 && !shows_all {
+            if is_top && !shows_all {
                 return Err(VfsError::NotFound);
             }
         }

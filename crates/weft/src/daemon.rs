@@ -6,13 +6,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use weft_control::{
-    BindingStatus, Cached, Code, Daemon, Depth, Fact, Figures, Hello, NameInfo, NameKind, PathBytes, Refusal, Reloaded,
-    Removed, Status, Trouble, Why,
+    BindingStatus, CacheReport, Cached, Code, Covered, Daemon, Depth, Eviction, Fact, Figures, Hello, NameInfo,
+    NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, Status, Trouble, Why,
 };
 use weft_remote::{Caller, FileKind, Name, RemoteError};
 use weft_vfs::{Vfs, VfsError};
 
 use crate::config::Resolved;
+use crate::space;
 
 /// A mount's daemon.
 pub struct MountDaemon {
@@ -97,6 +98,7 @@ impl Daemon for MountDaemon {
             allow_other: self.allow_other,
             bindings: bindings.collect(),
             offline: self.vfs.offline_paths().iter().map(|path| joined(path)).collect(),
+            pinned: self.vfs.pinned_paths(),
             figures: self.figures(),
             troubles: troubles.collect(),
         })
@@ -108,8 +110,12 @@ impl Daemon for MountDaemon {
         Ok(infos.into_iter().map(name_info).collect())
     }
 
-    async fn remove(&self, path: &[u8], depth: Depth, uid: u32) -> Result<Removed, Refusal> {
-        let removed = self.vfs.remove(&names_of(path)?, depth == Depth::Below, uid);
+    async fn remove(&self, path: &[u8], depth: Depth, of_pinned: OfPinned, uid: u32) -> Result<Removed, Refusal> {
+        let of_pinned = match of_pinned {
+            OfPinned::Stays => weft_vfs::OfPinned::Stays,
+            OfPinned::Goes => weft_vfs::OfPinned::Goes,
+        };
+        let removed = self.vfs.remove(&names_of(path)?, depth == Depth::Below, of_pinned, uid);
         let weft_vfs::Removed { files, bytes } = removed.map_err(|error| match error {
             VfsError::IsADirectory => {
                 Refusal::new(Code::Invalid, format!("{}: is a directory; -r drops all below it", shown(path)))
@@ -159,6 +165,44 @@ impl Daemon for MountDaemon {
             }
             Err(error) => Err(refusal(path, &error)),
         }
+    }
+
+    async fn pin(&self, path: &[u8], _uid: u32) -> Result<Covered, Refusal> {
+        let covered = self.vfs.pin(&names_of(path)?).map_err(|error| match error {
+            VfsError::NotFound => {
+                let hint = "a look at it with ls or cat asks the source; below a known host any path can be pinned";
+                Refusal::new(Code::NotFound, format!("{}: not known here; {hint}", shown(path)))
+            }
+            error => refusal(path, &error),
+        })?;
+        // A pin is a promise: it is there after a crash.
+        self.settle().await;
+        Ok(space::covered(covered))
+    }
+
+    async fn unpin(&self, path: &[u8], _uid: u32) -> Result<Covered, Refusal> {
+        let covered = self.vfs.unpin(&names_of(path)?).map_err(|error| match error {
+            VfsError::NotFound => {
+                let hint = "`weft status` lists what is; a directory above it may be";
+                Refusal::new(Code::NotFound, format!("{}: nothing at or below it is pinned; {hint}", shown(path)))
+            }
+            error => refusal(path, &error),
+        })?;
+        self.settle().await;
+        Ok(space::covered(covered))
+    }
+
+    async fn cache(&self, path: &[u8], _uid: u32) -> Result<CacheReport, Refusal> {
+        self.settle().await;
+        Ok(space::report(self.vfs.cache_usage(&names_of(path)?).map_err(|error| refusal(path, &error))?))
+    }
+
+    async fn evictions(&self, limit: usize, _uid: u32) -> Result<Vec<Eviction>, Refusal> {
+        let evictions = self.vfs.evictions(limit);
+        let evictions = evictions.map_err(|error| {
+            Refusal::new(Code::Failed, format!("{}: the journal of evictions: {error}", self.cache_dir.display()))
+        })?;
+        Ok(evictions.into_iter().map(space::eviction).collect())
     }
 
     async fn unmount(&self, lazy: bool) -> Result<(), Refusal> {
@@ -216,7 +260,7 @@ fn refusal(path: &[u8], error: &VfsError) -> Refusal {
     let code = match error {
         VfsError::NotFound | VfsError::Stale => Code::NotFound,
         VfsError::Remote(RemoteError::NotFound { .. }) => Code::NotFound,
-        VfsError::Denied | VfsError::Remote(RemoteError::Denied { .. }) => Code::Denied,
+        VfsError::Denied | VfsError::Pinned | VfsError::Remote(RemoteError::Denied { .. }) => Code::Denied,
         error if error.is_silence() => Code::Unreachable,
         VfsError::Remote(RemoteError::Busy { .. }) => Code::Busy,
         VfsError::NameTooLong | VfsError::NotADirectory | VfsError::IsADirectory => Code::Invalid,

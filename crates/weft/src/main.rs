@@ -9,6 +9,7 @@ mod exit;
 mod output;
 mod ready;
 mod site;
+mod space;
 mod wire_up;
 
 use std::process::ExitCode;
@@ -39,10 +40,13 @@ fn run(cli: Cli) -> Outcome {
         Verb::Umount { dir, lazy } => cmd::umount::run(&dir, lazy, json),
         Verb::Status { dir } => cmd::status::run(dir.as_deref(), json),
         Verb::Ls { weft, all, paths } => cmd::ls::run(weft, all, &paths, json),
-        Verb::Rm { weft, recursive, paths } => cmd::rm::run(weft, recursive, &paths, json),
+        Verb::Rm { weft, recursive, pinned, paths } => cmd::rm::run(weft, recursive, pinned, &paths, json),
         Verb::Reload { recursive, paths } => cmd::reload::run(recursive, &paths, json),
         Verb::Offline { paths } => cmd::offline::take_offline(&paths, json),
         Verb::Online { paths } => cmd::offline::bring_online(&paths, json),
+        Verb::Pin { paths } => cmd::pin::pin(&paths, json),
+        Verb::Unpin { paths } => cmd::pin::unpin(&paths, json),
+        Verb::Cache(args) => cmd::cache::run(&args, json),
         Verb::Why { path } => cmd::why::run(&path, json),
         Verb::Config { verb } => cmd::config::run(verb, json),
         Verb::Demo => cmd::demo::run(),

@@ -11,10 +11,10 @@ use weft_control::{Access, Server};
 use weft_fuse::Bridge;
 use weft_remote::{Name, Remote};
 use weft_store::{Store, StoreError, StoreOptions};
-use weft_vfs::{Binding, Notices, Policies, Vfs, VfsOptions};
+use weft_vfs::{Binding, Notices, Policies, SpaceOptions, SpaceRule, Vfs, VfsOptions};
 use weft_web::{AddressPolicy, Connector, Credentials, HostPattern, Web, WebOptions};
 
-use crate::config::{PrivateAddresses, Resolved, Source, WebSettings};
+use crate::config::{PrivateAddresses, Resolved, Source, SpaceSettings, WebSettings};
 use crate::daemon::MountDaemon;
 use crate::ready::Ready;
 use crate::site::{self, Site};
@@ -165,6 +165,7 @@ fn sample_site(runtime: tokio::runtime::Handle) -> Connector {
 
 fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
     let mut rules = Vec::new();
+    let mut space = space_options(&resolved.space);
     for rule in &resolved.trees {
         let path = match &resolved.source {
             Source::Everything => rule.path.as_str(),
@@ -179,7 +180,15 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
             },
         };
         let names: Result<Vec<Name>, _> = path.split('/').filter(|part| !part.is_empty()).map(Name::new).collect();
-        rules.push((names.with_context(|| format!("the rule for {}", rule.path))?, rule.freshness));
+        let names = names.with_context(|| format!("the rule for {}", rule.path))?;
+        rules.extend(rule.freshness.map(|freshness| (names.clone(), freshness)));
+        if rule.class.is_some() || rule.max.is_some() {
+            space.rules.push(SpaceRule { path: names, class: rule.class, max: rule.max });
+        }
+    }
+    let bounded_max = SpaceOptions::BOUNDED_RULES_MAX;
+    if space.rules.iter().filter(|rule| rule.max.is_some()).count() > bounded_max {
+        anyhow::bail!("more than {bounded_max} [[tree]] rules have a `max`");
     }
     let default = VfsOptions::default();
     let privileged = rustix::process::geteuid().is_root();
@@ -187,11 +196,24 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
         passthrough_bytes_min: if privileged { default.passthrough_bytes_min } else { u64::MAX },
         deadline: resolved.deadline,
         policies: Policies::new(resolved.freshness, rules),
+        space,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         inodes_max: default.inodes_max.min(open_files_max() / FILES_PER_INODE),
         ..default
     })
+}
+
+/// What the cache may hold; the rules for trees are added by the caller.
+fn space_options(settings: &SpaceSettings) -> SpaceOptions {
+    SpaceOptions {
+        class: settings.class.unwrap_or_default(),
+        rules: Vec::new(),
+        max: settings.max,
+        scratch_max: settings.scratch_max,
+        tree_max: settings.max_per_host,
+        keep_free: settings.keep_free,
+    }
 }
 
 /// How many files this process may have open, after asking for as many as it may ask for: a cached file that was read

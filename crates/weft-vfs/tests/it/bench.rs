@@ -97,6 +97,17 @@ impl Bench {
         content
     }
 
+    /// Waits until what was read of a file is stored, or is known not to be: its last bytes are read before that.
+    pub async fn settled(&self, path: &str) {
+        let coming = || {
+            let why = self.vfs.why(&names(path)).expect("an explanation");
+            why.facts.iter().any(|(key, value)| key == "cached" && value == "on its way")
+        };
+        while coming() {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub async fn drain(&self, handle: HandleId) -> Result<Vec<u8>, VfsError> {
         let mut content = Vec::new();
         loop {

@@ -30,6 +30,7 @@ fn bench(space: SpaceOptions) -> Bench {
 impl Bench {
     async fn reads(&self, path: &str) {
         assert!(self.cat(path).await.unwrap_or_else(|error| panic!("{path}: {error}")) == pattern(FILE), "{path}");
+        self.settled(path).await;
     }
 
     fn holds(&self, path: &str) -> bool {
@@ -139,10 +140,12 @@ async fn a_bound_met_half_way_costs_no_byte() {
     let open = bench.open("fake/one/open").await.expect("open").handle;
     assert!(bench.drain(open).await.expect("content") == pattern(2 << 20));
     assert!(bench.cat("fake/one/large").await.expect("content") == pattern(5 << 20));
+    bench.settled("fake/one/large").await;
     assert!(!bench.holds("fake/one/large"));
     assert!(bench.holds("fake/one/open"));
     bench.vfs.close(open);
     assert!(bench.cat("fake/one/large").await.expect("content") == pattern(5 << 20));
+    bench.settled("fake/one/large").await;
     assert!(bench.holds("fake/one/large"), "the other could go now");
     assert!(!bench.holds("fake/one/open"));
 }

@@ -25,6 +25,7 @@ async fn removal_drops_content_keeps_the_name_and_respects_the_owner() {
     bench.fake.file("d/f", pattern(5000));
     bench.list("fake/d").await.expect("a listing");
     bench.cat("fake/d/f").await.expect("content");
+    bench.settled("fake/d/f").await;
     let path = names("fake/d/f");
     assert!(matches!(bench.vfs.remove(&path, false, OfPinned::Stays, USER.uid + 1), Err(VfsError::Denied)));
     assert!(matches!(

@@ -61,6 +61,10 @@ fn show(status: &Status) {
         let path = if path.0.is_empty() { "everything".to_owned() } else { path.to_string() };
         say!("  offline    {path}");
     }
+    for path in &status.pinned {
+        let path = if path.is_empty() { "everything" } else { path };
+        say!("  pinned     {path}");
+    }
     for binding in &status.bindings {
         say!("  {:<10} {} {}", binding.path.to_string(), binding.kind, binding.state);
     }
@@ -71,7 +75,8 @@ fn show(status: &Status) {
     }
 }
 
-fn show_time(seconds: u64) -> String {
+/// A time for people, in two units.
+pub(super) fn show_time(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),

@@ -10,7 +10,9 @@ mod nearest;
 mod options;
 mod resolved;
 mod settings;
+mod size;
 mod source;
+mod space;
 
 pub use duration::{parse_duration, show_duration};
 pub use file::{FileError, load_file};
@@ -19,4 +21,6 @@ pub use nearest::nearest;
 pub use options::{MountOptions, parse_options};
 pub use resolved::{Environment, Given, Resolved, TreeRule, files_sought, resolve};
 pub use settings::{PrivateAddresses, Settings, WebSettings};
+pub use size::{parse_size, show_size};
 pub use source::Source;
+pub use space::{Class, SpaceSettings, parse_class, show_class};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    FileError, Freshness, MountOptions, PrivateAddresses, Settings, Source, WebSettings, load_file, show_duration,
-    show_freshness,
+    Class, FileError, Freshness, MountOptions, PrivateAddresses, Settings, Source, SpaceSettings, WebSettings,
+    load_file, show_class, show_duration, show_freshness, show_size,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -31,6 +31,8 @@ pub struct Resolved {
     pub threads: Option<usize>,
     /// The policy of trees without a rule.
     pub freshness: Freshness,
+    /// What the cache may hold.
+    pub space: SpaceSettings,
     /// The settings of the web.
     pub web: WebSettings,
     /// Policies of trees; the longest path that fits decides, of equal ones the first.
@@ -44,8 +46,12 @@ pub struct Resolved {
 pub struct TreeRule {
     /// Path below the mount of everything (`web/example.org/docs`), without slashes at the ends.
     pub path: String,
-    /// Its policy.
-    pub freshness: Freshness,
+    /// Its freshness, if it has one of its own.
+    pub freshness: Option<Freshness>,
+    /// Its class, if it has one of its own.
+    pub class: Option<Class>,
+    /// Most bytes in it.
+    pub max: Option<u64>,
 }
 
 /// What of the process's environment matters.
@@ -152,6 +158,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         noexec: options.noexec,
         threads: settings.threads,
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
+        space: settings.space,
         web: settings.web,
         trees: settings.trees,
         files,
@@ -171,7 +178,14 @@ impl Resolved {
                 "threads": self.threads,
                 "freshness": show_freshness(self.freshness),
             },
-            "cache": { "dir": self.cache_dir },
+            "cache": {
+                "dir": self.cache_dir,
+                "class": self.space.class.map(show_class),
+                "max": self.space.max.map(show_size),
+                "scratch_max": self.space.scratch_max.map(show_size),
+                "max_per_host": self.space.max_per_host.map(show_size),
+                "keep_free": self.space.keep_free.map(show_size),
+            },
             "web": {
                 "probe_names": web.probe_names,
                 "probe_names_extra": web.probe_names_extra,
@@ -193,7 +207,9 @@ impl Resolved {
             },
             "tree": self.trees.iter().map(|rule| json!({
                 "path": rule.path,
-                "freshness": show_freshness(rule.freshness),
+                "freshness": rule.freshness.map(show_freshness),
+                "class": rule.class.map(show_class),
+                "max": rule.max.map(show_size),
             })).collect::<Vec<_>>(),
         })
     }

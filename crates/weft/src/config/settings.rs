@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Freshness, TreeRule};
+use super::{Freshness, SpaceSettings, TreeRule};
 
 /// The settings of one file, or of several laid over each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Settings {
     pub freshness: Option<Freshness>,
     /// `[cache] dir`: where the cache lies.
     pub cache_dir: Option<PathBuf>,
+    /// The rest of `[cache]`.
+    pub space: SpaceSettings,
     /// `[web]`.
     pub web: WebSettings,
     /// `[[tree]]`, in the order of the file.
@@ -108,6 +110,7 @@ impl Settings {
             threads: self.threads.or(below.threads),
             freshness: self.freshness.or(below.freshness),
             cache_dir: self.cache_dir.or(below.cache_dir),
+            space: self.space.over(below.space),
             web: self.web.over(below.web),
             trees: [self.trees, below.trees].concat(),
         }

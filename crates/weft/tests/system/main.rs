@@ -8,6 +8,7 @@ mod logins;
 mod mounting;
 mod offline;
 mod reads;
+mod space;
 mod support;
 mod survival;
 mod tls;
