@@ -21,7 +21,7 @@ fn bench(space: SpaceOptions) -> Bench {
     let bench = Bench::with_space(Freshness::Http, space);
     for tree in ["one", "two"] {
         for nth in 0..12 {
-            bench.fake.file(&format!("{tree}/{nth}"), pattern(FILE));
+            bench.fake.file(format!("{tree}/{nth}"), pattern(FILE));
         }
     }
     bench
