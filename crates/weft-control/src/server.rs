@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn others_may_only_read_and_only_where_the_mount_is_open() {
         let why = Verb::Why { path: PathBytes::default() };
-        let remove = Verb::Remove { path: PathBytes::default(), depth: Depth::This };
+        let of_pinned = crate::OfPinned::Stays;
+        let remove = Verb::Remove { path: PathBytes::default(), depth: Depth::This, of_pinned };
         let unmount = Verb::Unmount { lazy: true };
         let closed = Access { owner_uid: 1000, allow_other: false };
         let open = Access { owner_uid: 1000, allow_other: true };
