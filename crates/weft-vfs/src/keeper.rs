@@ -9,6 +9,7 @@ use weft_store::{Bound, Candidate, Class, Evicted, NodeId};
 
 use crate::Result;
 use crate::journal::Eviction;
+use crate::notice::Notice;
 use crate::vfs::Vfs;
 
 /// Bytes that were evicted of late: the disk shows them free only when the store has made that durable.
@@ -87,7 +88,11 @@ impl Vfs {
         let mut freed = 0;
         for candidate in chosen {
             match self.store.evict(candidate.node, candidate.used_us) {
-                Ok(Evicted::Done { bytes }) => freed += bytes,
+                Ok(Evicted::Done { bytes }) => {
+                    freed += bytes;
+                    // The kernel's pages of it, and its hold on the file where it reads that itself.
+                    self.notices.send(Notice::Content { node: self.namespace.shown(candidate.node) });
+                }
                 Ok(Evicted::InUse | Evicted::Gone) => {}
                 Err(error) => {
                     self.troubles.tell(self.path_text(candidate.node), format!("not evicted: {error}"));
