@@ -166,6 +166,14 @@ impl Store {
         self.shelf.index.flush()
     }
 
+    /// Puts the uses on the list ([`Object::touch`]) into the index, to be durable within the flush interval.
+    ///
+    /// # Errors
+    /// `Full`, `Index`.
+    pub fn note_uses(&self) -> Result<()> {
+        self.shelf.note_uses()
+    }
+
     /// The number of a source: always the same for the same string.
     ///
     /// # Errors

@@ -138,9 +138,15 @@ impl Vfs {
         let wanted = Arc::clone(&self.space.wanted);
         self.runtime.spawn(async move {
             count(&vfs).await;
+            if let Some(vfs) = vfs.upgrade() {
+                vfs.keep_tree_bounds();
+            }
             loop {
                 let Some(strong) = vfs.upgrade() else { return };
                 strong.keep_bounds();
+                if let Err(error) = strong.store.note_uses() {
+                    tracing::debug!(%error, "the last uses of files were not noted");
+                }
                 drop(strong);
                 // Not sooner again than this, however often it is called.
                 tokio::time::sleep(KEEPER_PAUSE).await;
@@ -149,21 +155,24 @@ impl Vfs {
         });
     }
 
-    /// Evicts what is over the bounds: they may have been lowered since it was stored.
+    /// Evicts what is over the bounds: they may have been lowered since it was stored, or more of it be scratch now.
     fn keep_bounds(&self) {
-        let options = &self.space.options;
         let bounds = [(Bound::All, "[cache] max"), (Bound::Scratch, "[cache] scratch_max")];
         for (bound, reason) in bounds {
             self.keep_bound(bound, reason);
         }
-        for nth in 0..options.rules.len() {
+        for nth in 0..self.space.options.rules.len() {
             self.keep_bound(Bound::Rule(nth), "max of [[tree]]");
         }
-        if options.tree_max.is_some() {
+        self.keeps_free(0);
+    }
+
+    /// The same for the bound on each tree, once: what comes later is refused before it is stored.
+    fn keep_tree_bounds(&self) {
+        if self.space.options.tree_max.is_some() {
             let trees: std::collections::HashSet<NodeId> = self.store.sums().keys().map(|(tree, ..)| *tree).collect();
             trees.into_iter().for_each(|tree| self.keep_bound(Bound::Tree(tree), "[cache] max_per_host"));
         }
-        self.keeps_free(0);
     }
 
     fn keep_bound(&self, bound: Bound, reason: &str) {
