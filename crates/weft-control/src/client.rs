@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::protocol::{Outcome, Reply, Request, Response, Verb};
 use crate::stream::BEAT;
 use crate::{
-    ControlError, Depth, Hello, LINE_BYTES_MAX, Measures, NameInfo, PROTOCOL_VERSION, PathBytes, Reloaded, Removed,
-    Status, Watched, Why,
+    CacheReport, ControlError, Covered, Depth, Eviction, Hello, LINE_BYTES_MAX, Measures, NameInfo, OfPinned,
+    PROTOCOL_VERSION, PathBytes, Reloaded, Removed, Status, Watched, Why,
 };
 
 /// A connection to one daemon. Errors of every call: `Refused` when the daemon says no, `Io` when it cannot be
@@ -93,8 +93,8 @@ impl Client {
     ///
     /// # Errors
     /// As for every call.
-    pub fn remove(&mut self, path: &[u8], depth: Depth) -> Result<Removed, ControlError> {
-        match self.ask(Verb::Remove { path: path.into(), depth }, LONG)? {
+    pub fn remove(&mut self, path: &[u8], depth: Depth, of_pinned: OfPinned) -> Result<Removed, ControlError> {
+        match self.ask(Verb::Remove { path: path.into(), depth, of_pinned }, LONG)? {
             Reply::Removed(removed) => Ok(removed),
             other => Err(unexpected(&other)),
         }
@@ -151,6 +151,50 @@ impl Client {
     pub fn stats(&mut self) -> Result<Measures, ControlError> {
         match self.ask(Verb::Stats, MIDDLE)? {
             Reply::Stats(measures) => Ok(*measures),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Has what is at and below a path never evicted.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn pin(&mut self, path: &[u8]) -> Result<Covered, ControlError> {
+        match self.ask(Verb::Pin { path: path.into() }, LONG)? {
+            Reply::Pinned(covered) => Ok(covered),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn unpin(&mut self, path: &[u8]) -> Result<Covered, ControlError> {
+        match self.ask(Verb::Unpin { path: path.into() }, LONG)? {
+            Reply::Unpinned(covered) => Ok(covered),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Who uses what of the cache.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn cache(&mut self, path: &[u8]) -> Result<CacheReport, ControlError> {
+        match self.ask(Verb::Cache { path: path.into() }, LONG)? {
+            Reply::Cache(report) => Ok(*report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The newest evictions, oldest first; fewer than `limit` where they would not fit into one answer.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn evictions(&mut self, limit: usize) -> Result<Vec<Eviction>, ControlError> {
+        match self.ask(Verb::Evictions { limit }, MIDDLE)? {
+            Reply::Evictions(evictions) => Ok(evictions),
             other => Err(unexpected(&other)),
         }
     }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Depth, Hello, Lines, Measures, NameInfo, Refusal, Reloaded, Removed, Status, Watched, Why};
+use crate::{
+    CacheReport, Covered, Depth, Eviction, Hello, Lines, Measures, NameInfo, OfPinned, Refusal, Reloaded, Removed,
+    Status, Watched, Why,
+};
 
 /// The daemon as the control socket sees it. Paths are bytes relative to the mount's root, without a leading or
 /// trailing slash and without `.` or `..`; the empty path is the root. `uid` is the user who asks, as the kernel
@@ -29,9 +32,9 @@ pub trait Daemon: Send + Sync {
     /// Drops content from the cache, never from the remote.
     ///
     /// # Errors
-    /// `NotFound`; `Denied` when the content is another user's and the caller is not root; `Invalid` for a
-    /// directory without [`Depth::Below`].
-    async fn remove(&self, path: &[u8], depth: Depth, uid: u32) -> Result<Removed, Refusal>;
+    /// `NotFound`; `Denied` when the content is another user's and the caller is not root, or pinned and to stay;
+    /// `Invalid` for a directory without [`Depth::Below`].
+    async fn remove(&self, path: &[u8], depth: Depth, of_pinned: OfPinned, uid: u32) -> Result<Removed, Refusal>;
 
     /// Asks the source now.
     ///
@@ -57,6 +60,30 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// `NotFound` when nothing there was offline.
     async fn bring_online(&self, path: &[u8], uid: u32) -> Result<(), Refusal>;
+
+    /// Has what is or will be cached at and below `path` never evicted.
+    ///
+    /// # Errors
+    /// `NotFound` when neither the path nor a host above it is known.
+    async fn pin(&self, path: &[u8], uid: u32) -> Result<Covered, Refusal>;
+
+    /// Ends that for everything at and below `path`.
+    ///
+    /// # Errors
+    /// `NotFound` when nothing there was pinned.
+    async fn unpin(&self, path: &[u8], uid: u32) -> Result<Covered, Refusal>;
+
+    /// Who uses what of the cache, of all or at and below `path`.
+    ///
+    /// # Errors
+    /// `NotFound` when the path is not known.
+    async fn cache(&self, path: &[u8], uid: u32) -> Result<CacheReport, Refusal>;
+
+    /// The newest evictions, oldest first.
+    ///
+    /// # Errors
+    /// `Failed` when the journal cannot be read.
+    async fn evictions(&self, limit: usize, uid: u32) -> Result<Vec<Eviction>, Refusal>;
 
     /// Takes the mount away, and ends the daemon soon after it has answered.
     ///

@@ -15,6 +15,7 @@ mod path_bytes;
 mod protocol;
 mod server;
 mod socket_dir;
+mod space;
 mod stream;
 
 pub use changes::{Change, ChangeKind, Watched};
@@ -30,4 +31,5 @@ pub use protocol::{
 };
 pub use server::{Access, Server};
 pub use socket_dir::socket_dir;
+pub use space::{CacheReport, Covered, Eviction, Held, OfPinned, TreeReport, UserReport};
 pub use stream::Lines;

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Measures, PathBytes, Watched};
+use crate::{CacheReport, Covered, Eviction, Measures, OfPinned, PathBytes, Watched};
 
 /// The version of this protocol. Another version is refused with a sentence, never guessed at.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -35,6 +35,8 @@ pub(crate) enum Verb {
     Remove {
         path: PathBytes,
         depth: Depth,
+        #[serde(default)]
+        of_pinned: OfPinned,
     },
     Reload {
         path: PathBytes,
@@ -50,6 +52,18 @@ pub(crate) enum Verb {
     },
     Online {
         path: PathBytes,
+    },
+    Pin {
+        path: PathBytes,
+    },
+    Unpin {
+        path: PathBytes,
+    },
+    Cache {
+        path: PathBytes,
+    },
+    Evictions {
+        limit: usize,
     },
     Unmount {
         lazy: bool,
@@ -72,6 +86,11 @@ impl Verb {
             | Verb::Reload { .. }
             | Verb::Offline { .. }
             | Verb::Online { .. }
+            | Verb::Pin { .. }
+            | Verb::Unpin { .. }
+            // These tell what each user read.
+            | Verb::Cache { .. }
+            | Verb::Evictions { .. }
             | Verb::Unmount { .. } => false,
         }
     }
@@ -106,6 +125,10 @@ pub(crate) enum Reply {
     Why(Why),
     Offline,
     Online,
+    Pinned(Covered),
+    Unpinned(Covered),
+    Cache(Box<CacheReport>),
+    Evictions(Vec<Eviction>),
     Unmounted,
     Watched(Watched),
     Stats(Box<Measures>),
@@ -166,6 +189,9 @@ pub struct Status {
     /// The sources (hosts) used so far; at most [`Status::SOURCES_MAX`], those that are not connected first.
     #[serde(default)]
     pub sources: Vec<SourceStatus>,
+    /// The paths that the user has pinned, as they were given, for people.
+    #[serde(default)]
+    pub pinned: Vec<String>,
     /// Counters and sizes.
     pub figures: Figures,
     /// Where metrics are served over HTTP (`127.0.0.1:9469`), or why they are not; nothing where nobody asked for it.

@@ -216,7 +216,9 @@ async fn answer(line: &[u8], uid: u32, house: &House) -> Result<Answer, Refusal>
             Reply::Status(Box::new(status))
         }
         Verb::Names { path } => return Ok(Answer::Replies(in_lines(daemon.names(checked(&path)?, uid).await?))),
-        Verb::Remove { path, depth } => Reply::Removed(daemon.remove(checked(&path)?, depth, uid).await?),
+        Verb::Remove { path, depth, of_pinned } => {
+            Reply::Removed(daemon.remove(checked(&path)?, depth, of_pinned, uid).await?)
+        }
         Verb::Reload { path, depth } => Reply::Reloaded(daemon.reload(checked(&path)?, depth, uid).await?),
         Verb::Why { path } => Reply::Why(daemon.why(checked(&path)?, uid).await?),
         Verb::Offline { path, fetch_only } => {
@@ -226,6 +228,13 @@ async fn answer(line: &[u8], uid: u32, house: &House) -> Result<Answer, Refusal>
         Verb::Online { path } => {
             daemon.bring_online(checked(&path)?, uid).await?;
             Reply::Online
+        }
+        Verb::Pin { path } => Reply::Pinned(daemon.pin(checked(&path)?, uid).await?),
+        Verb::Unpin { path } => Reply::Unpinned(daemon.unpin(checked(&path)?, uid).await?),
+        Verb::Cache { path } => Reply::Cache(Box::new(daemon.cache(checked(&path)?, uid).await?)),
+        Verb::Evictions { limit } => {
+            let evictions = daemon.evictions(limit.min(crate::Eviction::COUNT_MAX), uid).await?;
+            Reply::Evictions(crate::space::fitting(evictions))
         }
         Verb::Unmount { lazy } => {
             daemon.unmount(lazy).await?;
@@ -307,7 +316,8 @@ mod tests {
     #[test]
     fn others_may_only_read_and_only_where_the_mount_is_open() {
         let why = Verb::Why { path: PathBytes::default() };
-        let remove = Verb::Remove { path: PathBytes::default(), depth: Depth::This };
+        let of_pinned = crate::OfPinned::Stays;
+        let remove = Verb::Remove { path: PathBytes::default(), depth: Depth::This, of_pinned };
         let unmount = Verb::Unmount { lazy: true };
         let closed = Access { owner_uid: 1000, allow_other: false };
         let open = Access { owner_uid: 1000, allow_other: true };

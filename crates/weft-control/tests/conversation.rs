@@ -12,9 +12,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use weft_control::{
-    Access, Cached, Change, ChangeKind, Client, Code, ControlError, Daemon, Depth, Fact, Family, FamilyKind, Hello,
-    LINE_BYTES_MAX, Lines, Measures, NameInfo, NameKind, PathBytes, Refusal, Reloaded, Removed, Sample, Server, Status,
-    Value, Watched, Why, daemons, find_for_path,
+    Access, CacheReport, Cached, Change, ChangeKind, Client, Code, ControlError, Covered, Daemon, Depth, Eviction,
+    Fact, Family, FamilyKind, Hello, LINE_BYTES_MAX, Lines, Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal,
+    Reloaded, Removed, Sample, Server, Status, Value, Watched, Why, daemons, find_for_path,
 };
 
 struct Answering {
@@ -47,7 +47,10 @@ impl Daemon for Answering {
         Ok((0..2500).map(name).collect())
     }
 
-    async fn remove(&self, path: &[u8], depth: Depth, _uid: u32) -> Result<Removed, Refusal> {
+    async fn remove(&self, path: &[u8], depth: Depth, of_pinned: OfPinned, _uid: u32) -> Result<Removed, Refusal> {
+        if of_pinned == OfPinned::Goes {
+            return Err(Refusal::new(Code::Failed, "pinned as well"));
+        }
         match depth {
             Depth::Below => Ok(Removed { files: path.len() as u64, bytes: 5 }),
             Depth::This => Err(Refusal::new(Code::Busy, "in use")),
@@ -70,6 +73,29 @@ impl Daemon for Answering {
 
     async fn bring_online(&self, _path: &[u8], _uid: u32) -> Result<(), Refusal> {
         Err(Refusal::new(Code::NotFound, "nothing there is offline"))
+    }
+
+    async fn pin(&self, path: &[u8], _uid: u32) -> Result<Covered, Refusal> {
+        Ok(Covered { files: path.len() as u64, ..Covered::default() })
+    }
+
+    async fn unpin(&self, _path: &[u8], _uid: u32) -> Result<Covered, Refusal> {
+        Err(Refusal::new(Code::NotFound, "nothing there is pinned"))
+    }
+
+    async fn cache(&self, path: &[u8], _uid: u32) -> Result<CacheReport, Refusal> {
+        Ok(CacheReport { more_trees: path.len() as u64, counted: true, ..CacheReport::default() })
+    }
+
+    async fn evictions(&self, limit: usize, _uid: u32) -> Result<Vec<Eviction>, Refusal> {
+        let eviction = |nth: usize| Eviction {
+            at_unix_s: nth as u64,
+            path: "x".repeat(3000),
+            bytes: 1,
+            class: "scratch".to_owned(),
+            reason: "[cache] max".to_owned(),
+        };
+        Ok((0..limit).map(eviction).collect())
     }
 
     async fn unmount(&self, _lazy: bool) -> Result<(), Refusal> {
@@ -149,13 +175,21 @@ fn every_verb_is_answered() {
     let names = client.names(b"d").expect("answered");
     assert_eq!(names.len(), 2500);
     assert_eq!(names[2499].name.0, b"d\xff2499");
-    assert_eq!(client.remove(b"a/b", Depth::Below).expect("answered"), Removed { files: 3, bytes: 5 });
+    let removed = client.remove(b"a/b", Depth::Below, OfPinned::Stays).expect("answered");
+    assert_eq!(removed, Removed { files: 3, bytes: 5 });
+    assert!(client.remove(b"a/b", Depth::Below, OfPinned::Goes).is_err());
+    assert_eq!(client.pin(b"web/a").expect("answered").files, 5);
+    assert!(client.unpin(b"web/a").is_err());
+    assert_eq!(client.cache(b"web").expect("answered").more_trees, 3);
+    assert_eq!(client.evictions(2).expect("answered").len(), 2);
+    let evictions = client.evictions(usize::MAX).expect("as many as fit");
+    assert_eq!(evictions.last().map(|last| last.at_unix_s + 1), Some(Eviction::COUNT_MAX as u64));
     assert_eq!(client.reload(b"", Depth::This).expect("answered").checked, 3);
     client.take_offline(b"web/a", true).expect("answered");
     assert!(client.bring_online(b"web/a").is_err(), "refused");
     assert_eq!(client.why("\u{fc}".as_bytes()).expect("answered").facts[0].value, "\u{fc}");
     assert_eq!(client.stats().expect("answered").sum("weft_x_total"), 7);
-    let refused = client.remove(b"a", Depth::This).expect_err("refused");
+    let refused = client.remove(b"a", Depth::This, OfPinned::Stays).expect_err("refused");
     assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Busy, .. })), "{refused}");
 }
 

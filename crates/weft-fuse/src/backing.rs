@@ -104,6 +104,22 @@ impl<B> Backings<B> {
     }
 }
 
+impl<B> Backings<B> {
+    /// Lets go of the backing id of an inode that is not open: what it was made from may have been removed, and an id
+    /// keeps the file's bytes on the disk.
+    pub(crate) fn forget(&self, node: NodeId) {
+        let idle = {
+            let mut state = self.state.lock();
+            match state.nodes.get(&node) {
+                Some(entry) if entry.cached_opens + entry.passthrough_opens == 0 => state.nodes.remove(&node),
+                Some(_) | None => None,
+            }
+        };
+        // An id that goes is a system call.
+        drop(idle);
+    }
+}
+
 impl<B> PerNode<B> {
     /// The backing id for this content: the one at hand, or a new one.
     fn id_for(&mut self, object: &Object, make: impl FnOnce(&Object) -> std::io::Result<B>) -> Option<Arc<B>> {

@@ -46,6 +46,11 @@ impl<H: Handler> Door<H> {
         let backings = Arc::new(Backings::new(passthrough));
         Door { handler, driver, backings, directories: Arc::default(), passthrough }
     }
+
+    /// The modes of open inodes, for those who tell the kernel what to forget.
+    pub(crate) fn backings(&self) -> Arc<Backings<BackingId>> {
+        self.backings.clone()
+    }
 }
 
 impl<H: Handler> Filesystem for Door<H> {

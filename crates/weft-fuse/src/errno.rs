@@ -51,6 +51,9 @@ impl From<&VfsError> for Errno {
             VfsError::Changed => E::IO,
             // "Text file busy": the file is held in a state that excludes this open.
             VfsError::OldVersionOpen => E::TXTBSY,
+            // As a full disk is: what may be held is held.
+            VfsError::NoRoom(_) => E::NOSPC,
+            VfsError::Pinned => E::PERM,
             VfsError::BadHandle => E::BADF,
             VfsError::TimedOut => E::TIMEDOUT,
             // "Network is down": it is, for this tree, by the user's own word.

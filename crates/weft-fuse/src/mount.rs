@@ -87,6 +87,7 @@ pub fn mount<H: Handler>(
     let meter = Arc::<Meter>::default();
     let driver = Driver::new(runtime.clone(), handler.deadline(), meter.clone());
     let door = Door::new(Arc::new(handler), driver, privileged);
+    let backings = door.backings();
     let refused = |source| MountError::Refused { mountpoint: options.mountpoint.clone(), source };
     let threads = |source| MountError::Threads { mountpoint: options.mountpoint.clone(), source };
     let session = if privileged {
@@ -95,7 +96,7 @@ pub fn mount<H: Handler>(
     } else {
         Session::new(door, &options.mountpoint, &config(options)).map_err(refused)?
     };
-    notify::start(session.notifier(), notices).map_err(threads)?;
+    notify::start(session.notifier(), notices, move |node| backings.forget(node)).map_err(threads)?;
     let session = session.spawn().map_err(threads)?;
     if privileged {
         raise_read_ahead(&options.mountpoint);

@@ -4,10 +4,15 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use fuser::{INodeNo, Notifier};
-use weft_vfs::{Notice, NoticeReceivers};
+use weft_vfs::{NodeId, Notice, NoticeReceivers};
 
-/// Starts the threads that pass notices on. They end when the file system is gone.
-pub(crate) fn start(notifier: Notifier, receivers: NoticeReceivers) -> std::io::Result<()> {
+/// Starts the threads that pass notices on. They end when the file system is gone. `forget` is told of content that
+/// changed, before the kernel is.
+pub(crate) fn start(
+    notifier: Notifier,
+    receivers: NoticeReceivers,
+    forget: impl Fn(NodeId) + Send + 'static,
+) -> std::io::Result<()> {
     let NoticeReceivers { attributes, others, told } = receivers;
     let attribute_notifier = notifier.clone();
     let name = |which: &str| std::thread::Builder::new().name(format!("weft-notify-{which}"));
@@ -19,6 +24,9 @@ pub(crate) fn start(notifier: Notifier, receivers: NoticeReceivers) -> std::io::
     })?;
     name("other").spawn(move || {
         while let Ok(notice) = others.recv() {
+            if let Notice::Content { node } = &notice {
+                forget(*node);
+            }
             pass_on(&notifier, &notice);
         }
     })?;

@@ -33,6 +33,17 @@ pub(crate) fn object(node: NodeId) -> Key {
     join(TAG_OBJECT, &[&node.0.to_be_bytes()])
 }
 
+/// When a node's object was last used.
+pub(crate) fn used(node: NodeId) -> Key {
+    join(TAG_USED, &[&node.0.to_be_bytes()])
+}
+
+/// The node of a key that is a tag and a node; `None` for any other key.
+pub(crate) fn node_of(key: &[u8]) -> Option<NodeId> {
+    let number = key.get(1..)?.try_into().ok()?;
+    Some(NodeId(u64::from_be_bytes(number)))
+}
+
 /// A note of a kind.
 pub(crate) fn note(kind: &str, key: &[u8]) -> Key {
     join(TAG_NOTE, &[kind.as_bytes(), &[0], key])
@@ -69,9 +80,12 @@ const TAG_NODE: u8 = b'n';
 const TAG_DENTRY: u8 = b'd';
 const TAG_LISTING: u8 = b'l';
 const TAG_OBJECT: u8 = b'o';
+const TAG_USED: u8 = b'u';
 const TAG_NOTE: u8 = b'k';
 const TAG_BINDING: u8 = b'b';
 
+/// All keys of objects start with this.
+pub(crate) const OBJECTS: &[u8] = &[TAG_OBJECT];
 /// All keys of bindings start with this.
 pub(crate) const BINDINGS: &[u8] = &[TAG_BINDING];
 /// Which format the database has; its value is one byte.

@@ -19,9 +19,11 @@
 mod database;
 mod disk;
 mod error;
+mod evict;
 mod flusher;
 mod index;
 mod key;
+mod ledger;
 mod notes;
 mod object;
 mod options;
@@ -34,10 +36,13 @@ mod stage;
 mod store;
 mod sweeper;
 mod troubles;
+mod uses;
 mod value;
 mod writer;
 
 pub use error::StoreError;
+pub use evict::Evicted;
+pub use ledger::{Account, Bound, Bounds, Candidate, Class, Sum};
 pub use object::{NewObject, Object};
 pub use options::{StoreOptions, Usage};
 pub use records::{

@@ -11,10 +11,12 @@ use weft_remote::{Audience, Lease, Version};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::disk::DiskFile;
+use crate::ledger::Reservation;
 use crate::pieces::{Pieces, Trust};
 use crate::records::piece_length;
 use crate::shelf::Shelf;
-use crate::{NodeId, ObjectRecord, PIECE_BYTES, Result, StoreError, Writer};
+use crate::uses::Use;
+use crate::{Account, Bound, NodeId, ObjectRecord, PIECE_BYTES, Result, StoreError, Writer};
 
 /// What a new object is made from.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct NewObject {
     pub audience: Audience,
     /// The user whose read brings it here.
     pub owner_uid: u32,
+    /// What it counts towards.
+    pub account: Account,
 }
 
 /// The content of one version of one file.
@@ -45,6 +49,11 @@ pub struct Object {
     version: Version,
     audience: Audience,
     owner_uid: u32,
+    /// What a new object counts towards; one from the index has its line in the ledger.
+    pub(crate) account: Option<Account>,
+    pub(crate) last_use: Use,
+    /// Room taken for bytes that its record does not have yet. Held for one change, before the ledger's lock.
+    pub(crate) reserved: Mutex<Option<Reservation>>,
     /// Guards what changes; held for no I/O. Taken after the shelf's locks.
     pub(crate) state: Mutex<State>,
 }
@@ -98,8 +107,10 @@ impl Object {
             standing: Standing::Draft,
         };
         let (path, file) = file;
-        let (version, audience, owner_uid) = (new.version, new.audience, new.owner_uid);
-        Object { shelf, node, generation, path, file, version, audience, owner_uid, state: Mutex::new(state) }
+        let NewObject { version, audience, owner_uid, account, .. } = new;
+        let (account, last_use, reserved) = (Some(account), Use::now(), Mutex::default());
+        let state = Mutex::new(state);
+        Object { shelf, node, generation, path, file, version, audience, owner_uid, account, last_use, reserved, state }
     }
 
     pub(crate) fn of_record(
@@ -116,8 +127,11 @@ impl Object {
             lease: record.lease,
             audience: record.audience,
             owner_uid: record.owner_uid,
+            account: Account::default(),
         };
+        let last_use = Use::noted(shelf.ledger.line(node).map_or(0, |line| line.used_us));
         let mut object = Object::draft(shelf, node, generation, file, new);
+        (object.account, object.last_use) = (None, last_use);
         let state = object.state.get_mut();
         (state.pieces, state.checked, state.standing) = (pieces, record.checked, Standing::Committed);
         object
@@ -156,6 +170,28 @@ impl Object {
     /// The user whose read brought it here.
     pub fn owner_uid(&self) -> u32 {
         self.owner_uid
+    }
+
+    /// Notes that somebody uses it now. Costs no lock and no disk but once per [`crate::StoreOptions::use_interval`],
+    /// when it is put on the list of uses to be made durable.
+    pub fn touch(&self, now: SystemTime) {
+        self.shelf.touch(self, now);
+    }
+
+    /// Takes room for more bytes than it has; they count towards the bounds from now on.
+    ///
+    /// # Errors
+    /// The bound that would be passed.
+    pub fn reserve(&self, more: u64) -> Result<(), Bound> {
+        let mut reserved = self.reserved.lock();
+        match &mut *reserved {
+            Some(reserved) => reserved.grow(more),
+            None => {
+                let account = self.account.or_else(|| self.shelf.ledger.line(self.node).map(|line| line.account));
+                *reserved = Some(self.shelf.ledger.reserve(account.unwrap_or_default(), more)?);
+                Ok(())
+            }
+        }
     }
 
     /// When the source last confirmed it.
@@ -301,6 +337,7 @@ impl Object {
 impl Drop for Object {
     fn drop(&mut self) {
         self.shelf.put_back(self.node, self.generation);
+        self.shelf.ledger.used(self.node, self.last_use.at_us());
         if self.state.get_mut().standing == Standing::Draft {
             self.shelf.remove_file(&self.path);
         }

@@ -9,11 +9,17 @@ pub struct StoreOptions {
     pub flush_interval: Duration,
     /// Memory for pages of the database, in bytes.
     pub index_cache_bytes: usize,
+    /// The last use of an object is made durable at most this often.
+    pub use_interval: Duration,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { flush_interval: Duration::from_millis(200), index_cache_bytes: 8 << 20 }
+        StoreOptions {
+            flush_interval: Duration::from_millis(200),
+            index_cache_bytes: 8 << 20,
+            use_interval: Duration::from_secs(3600),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::object::OBJECT_BYTES_MAX;
 
 /// The durable number of a file in this store; also the inode number that the kernel sees. 0 is never used,
 /// 1 is the root of the mount; numbers below 4096 are kept for directories of weft's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
 impl NodeId {

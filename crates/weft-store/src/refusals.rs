@@ -51,8 +51,14 @@ fn names(store: &Store) -> usize {
 
 fn create(store: &Arc<Store>, node: u64, length: u64) -> Result<Arc<Object>> {
     let version = Version::strong("v");
-    let new =
-        NewObject { version, length: Some(length), lease: Lease::Spent, audience: Audience::Everyone, owner_uid: 0 };
+    let new = NewObject {
+        version,
+        length: Some(length),
+        lease: Lease::Spent,
+        audience: Audience::Everyone,
+        owner_uid: 0,
+        account: crate::Account::default(),
+    };
     store.create(NodeId(node), new)
 }
 

@@ -16,16 +16,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use weft_remote::Lease;
 
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::index::Index;
+use crate::ledger::{Ledger, Line};
 use crate::object::{OBJECT_BYTES_MAX, Standing};
 use crate::stage::Change;
 use crate::troubles::Troubles;
+use crate::uses::{micros, use_noted};
 use crate::value;
 use crate::{NewObject, NodeId, Object, ObjectRecord, Result, StoreError, key};
 
@@ -38,12 +40,17 @@ pub(crate) struct Shelf {
     pub(crate) troubles: Arc<Troubles>,
     /// Orders the changes of object records; guards the totals. Held while the index is read (which may read the
     /// disk) and never taken to read content. Taken before `live` and before any object's state.
-    changes: Mutex<Totals>,
+    pub(crate) changes: Mutex<Totals>,
     /// Guards the table of open objects; held for no I/O. Taken before any object's state.
     live: Mutex<Live>,
     numbers: AtomicU64,
     /// Files with generations from here on were made in this life of the daemon.
     pub(crate) floor: u64,
+    /// Who uses how much; changed together with the records.
+    pub(crate) ledger: Arc<Ledger>,
+    /// Uses to be made durable, bounded; held for one change, with no other lock taken under it.
+    pub(crate) uses: Mutex<Vec<(NodeId, u64)>>,
+    pub(crate) use_interval_us: u64,
     held_bytes: AtomicU64,
     held_count: AtomicU64,
     /// Keeps other daemons out for as long as anything of this store is open.
@@ -58,7 +65,7 @@ struct Live {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Totals {
+pub(crate) struct Totals {
     bytes: u64,
     objects: u64,
     /// Which database these count; see [`Index::begun_anew`].
@@ -73,6 +80,7 @@ impl Shelf {
         index: Arc<Index>,
         troubles: Arc<Troubles>,
         lock: Lock,
+        use_interval: Duration,
     ) -> Result<Shelf> {
         disk.make_dir(&dir).map_err(|error| StoreError::from_io(&dir, error))?;
         let totals = index.get(key::TOTALS)?.and_then(|value| value::decode(key::TOTALS, &value).ok());
@@ -88,6 +96,9 @@ impl Shelf {
             live: Mutex::new(Live::default()),
             numbers: AtomicU64::new(floor),
             floor,
+            ledger: Arc::default(),
+            uses: Mutex::default(),
+            use_interval_us: u64::try_from(use_interval.as_micros()).unwrap_or(u64::MAX),
             held_bytes: AtomicU64::new(bytes),
             held_count: AtomicU64::new(objects),
             _lock: lock,
@@ -95,7 +106,7 @@ impl Shelf {
     }
 
     /// Bytes on disk and number of the committed objects.
-    pub(crate) fn held(&self) -> (u64, u64) {
+    pub(crate) fn totals(&self) -> (u64, u64) {
         (self.held_bytes.load(Ordering::Relaxed), self.held_count.load(Ordering::Relaxed))
     }
 
@@ -187,6 +198,7 @@ impl Shelf {
         let replaced = former.as_ref().filter(|former| former.generation != record.generation);
         let doomed = replaced.map(|former| self.path(object.node, former.generation));
         self.put(&mut totals, object.node, former.as_ref(), Some(&record), doomed)?;
+        self.post(object, &record);
         let mut live = self.live.lock();
         live.changes += 1;
         let entry = live.objects.insert(object.node, (object.generation, Arc::downgrade(object)));
@@ -329,7 +341,7 @@ impl Shelf {
     }
 
     /// Takes an object that somebody has open out of sight.
-    fn detach(&self, node: NodeId) {
+    pub(crate) fn detach(&self, node: NodeId) {
         let removed = {
             let mut live = self.live.lock();
             live.changes += 1;
@@ -340,8 +352,31 @@ impl Shelf {
         }
     }
 
+    /// Enters a committed object into the ledger: what was reserved for it is held now.
+    fn post(&self, object: &Object, record: &ObjectRecord) {
+        let reserved = object.reserved.lock().take();
+        let (bytes, owner_uid) = (record.disk_bytes(), record.owner_uid);
+        let line = match (object.account, self.ledger.line(object.node)) {
+            (Some(account), None) => Some(Line { account, bytes, owner_uid, used_us: object.last_use.at_us() }),
+            (Some(account), Some(line)) => {
+                let used_us = line.used_us.max(object.last_use.at_us());
+                Some(Line { account, bytes, owner_uid, used_us })
+            }
+            (None, line) => line.map(|line| Line { bytes, ..line }),
+        };
+        match line {
+            Some(line) => self.ledger.put(object.node, Some(line), reserved),
+            None => drop(reserved),
+        }
+    }
+
+    /// The object of a node, if somebody holds it.
+    pub(crate) fn held(&self, node: NodeId) -> Option<Arc<Object>> {
+        self.live.lock().get(node)
+    }
+
     /// Changes a node's record and the totals together.
-    fn put(
+    pub(crate) fn put(
         &self,
         totals: &mut Totals,
         node: NodeId,
@@ -353,6 +388,7 @@ impl Shelf {
         let database = self.index.begun_anew();
         if changed.database != database {
             changed = Totals { database, ..Totals::default() };
+            self.ledger.clear();
         }
         let bytes = |record: Option<&ObjectRecord>| record.map_or(0, ObjectRecord::disk_bytes);
         changed.bytes = (changed.bytes + bytes(record)).saturating_sub(bytes(former));
@@ -360,8 +396,23 @@ impl Shelf {
         let key = key::object(node);
         let value = record.map(|record| value::encode(&key, record)).transpose()?;
         let sum: Change = (key::TOTALS.into(), Some(value::encode(key::TOTALS, &(changed.bytes, changed.objects))?));
-        self.index.apply(vec![(key, value), sum], doomed)?;
+        let mut changes = vec![(key, value), sum];
+        let is_new = record.is_some_and(|record| former.is_none_or(|former| former.generation != record.generation));
+        if is_new {
+            changes.push(use_noted(node, micros(SystemTime::now()))?);
+        } else if record.is_none() {
+            changes.push((key::used(node), None));
+        }
+        self.index.apply(changes, doomed)?;
         *totals = changed;
+        match (record, self.ledger.line(node)) {
+            (Some(record), Some(line)) => {
+                self.ledger.put(node, Some(Line { bytes: record.disk_bytes(), ..line }), None);
+            }
+            // A commit makes the line; what the start has not counted yet is left to it.
+            (Some(_), None) => {}
+            (None, _) => self.ledger.put(node, None, None),
+        }
         self.held_bytes.store(changed.bytes, Ordering::Relaxed);
         self.held_count.store(changed.objects, Ordering::Relaxed);
         Ok(())

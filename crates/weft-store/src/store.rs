@@ -22,8 +22,8 @@ use crate::stage::Change;
 use crate::sweeper::Sweeper;
 use crate::troubles::Troubles;
 use crate::{
-    BindingId, DentryRecord, ListingRecord, NewObject, NodeId, NodeRecord, Object, ObjectRecord, Record, Result,
-    StoreError, StoreOptions, Usage, key, value,
+    Account, BindingId, Bound, Bounds, Candidate, Class, DentryRecord, Evicted, ListingRecord, NewObject, NodeId,
+    NodeRecord, Object, ObjectRecord, Record, Result, StoreError, StoreOptions, Sum, Usage, key, value,
 };
 
 /// What this machine holds: names, attributes and leases in an index, content as objects.
@@ -69,7 +69,7 @@ impl Store {
         let (index, flusher) = Index::open(place, options.flush_interval)?;
         let seed = read_seed(&index)?;
         let bindings = read_bindings(&index)?;
-        let shelf = Arc::new(Shelf::open(dir.join(OBJECTS_NAME), disk, index, troubles, lock)?);
+        let shelf = Arc::new(Shelf::open(dir.join(OBJECTS_NAME), disk, index, troubles, lock, options.use_interval)?);
         let sweeper = Sweeper::start(Arc::clone(&shelf))?;
         Ok(Arc::new(Store {
             _sweeper: sweeper,
@@ -162,7 +162,16 @@ impl Store {
     /// # Errors
     /// `Full` or `Index` when it could not be written; it stays in memory and is tried again.
     pub fn flush(&self) -> Result<()> {
+        self.shelf.note_uses()?;
         self.shelf.index.flush()
+    }
+
+    /// Puts the uses on the list ([`Object::touch`]) into the index, to be durable within the flush interval.
+    ///
+    /// # Errors
+    /// `Full`, `Index`.
+    pub fn note_uses(&self) -> Result<()> {
+        self.shelf.note_uses()
     }
 
     /// The number of a source: always the same for the same string.
@@ -198,7 +207,7 @@ impl Store {
 
     /// Figures of the store and of the disk that it is on.
     pub fn usage(&self) -> Usage {
-        let (object_bytes, objects) = self.shelf.held();
+        let (object_bytes, objects) = self.shelf.totals();
         let (free_bytes, total_bytes) = self.shelf.disk.space(&self.dir).unwrap_or_default();
         let nodes = self.shelf.index.get(key::NODES).ok().flatten();
         let nodes = nodes.and_then(|value| value::decode(key::NODES, &value).ok()).unwrap_or(0);
@@ -245,6 +254,84 @@ impl Store {
         self.shelf.remove(node)
     }
 
+    /// Where the cache lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Sets the bounds on what is held; they are compared when room is reserved ([`Object::reserve`]).
+    pub fn bind(&self, bounds: Bounds) {
+        self.shelf.ledger.bind(bounds);
+    }
+
+    /// How much counts towards a bound, what is on its way included, and the bound.
+    pub fn filled(&self, bound: Bound) -> (u64, Option<u64>) {
+        self.shelf.ledger.filled(bound)
+    }
+
+    /// The bound that this many bytes would pass even when all that may be evicted were; `None` when they may fit.
+    pub fn never_fits(&self, account: &Account, bytes: u64) -> Option<Bound> {
+        self.shelf.ledger.never_fits(account, bytes)
+    }
+
+    /// The longest unused objects of class scratch that count towards a bound, after the place `after`; and the place
+    /// to go on from, `None` at the end. Looks at a bounded number of objects.
+    pub fn oldest(
+        &self,
+        bound: Bound,
+        after: Option<(u64, NodeId)>,
+        limit: usize,
+    ) -> (Vec<Candidate>, Option<(u64, NodeId)>) {
+        self.shelf.ledger.oldest(bound, after, limit)
+    }
+
+    /// Removes an object that nobody writes and that was not used since `used_us` (microseconds since 1970); who has it
+    /// open keeps reading.
+    ///
+    /// # Errors
+    /// `Full`, `Index`.
+    pub fn evict(&self, node: NodeId, used_us: u64) -> Result<Evicted> {
+        self.shelf.evict(node, used_us)
+    }
+
+    /// When a node's object was last used, in microseconds since 1970, by all that is known; 0 without one. After this
+    /// [`Store::oldest`] knows as well.
+    pub fn refresh_use(&self, node: NodeId) -> u64 {
+        self.shelf.refresh_use(node)
+    }
+
+    /// The nodes that have objects, at most `limit` after `after`.
+    ///
+    /// # Errors
+    /// `Index`.
+    pub fn objects(&self, after: Option<NodeId>, limit: usize) -> Result<Vec<NodeId>> {
+        self.shelf.nodes(after, limit)
+    }
+
+    /// Enters an object of an earlier life of the daemon into the accounts; nothing happens when it is there already.
+    ///
+    /// # Errors
+    /// `Index`.
+    pub fn enter(&self, node: NodeId, account: Account) -> Result<()> {
+        self.shelf.enter(node, account)
+    }
+
+    /// Changes what a node's object counts towards.
+    pub fn transfer(&self, node: NodeId, account: Account) {
+        self.shelf.ledger.transfer(node, account);
+    }
+
+    /// What a node's object counts towards, its bytes on disk and its last use in microseconds since 1970; `None`
+    /// without an object, or before it was entered.
+    pub fn account(&self, node: NodeId) -> Option<(Account, u64, u64)> {
+        self.shelf.ledger.line(node).map(|line| (line.account, line.bytes, line.used_us))
+    }
+
+    /// What is held, by top-level tree, class and owner. Takes time with the number of objects.
+    pub fn sums(&self) -> HashMap<(NodeId, Class, u32), Sum> {
+        self.shelf.ledger.sums()
+    }
+
     /// Waits until the files left behind by a kill have been removed.
     #[cfg(test)]
     pub(crate) fn wait_for_sweeper(&self) {
@@ -266,6 +353,13 @@ impl Store {
                 ));
             })
             .ok()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // The flusher, which ends after this, writes them; a failure costs the order of a few uses.
+        let _ = self.shelf.note_uses();
     }
 }
 

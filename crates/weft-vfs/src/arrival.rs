@@ -19,6 +19,7 @@ use crate::figures::add;
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::listing::ListingMerge;
+use crate::room::Room;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -183,13 +184,19 @@ impl Vfs {
             lease: delivery.lease,
             audience: delivery.audience,
             owner_uid: delivery.owner_uid,
+            account: self.account_of(delivery.node)?,
         };
+        let lists = delivery.lists.is_some();
+        if !lists {
+            self.refuse_too_large(delivery.node, &new.account, new.length)?;
+        }
         let object = self.store.create(delivery.node, new)?;
+        let room = Room::for_body(self, &object, 0, lists)?;
         let writer = object.writer(0)?;
         let end = delivery.body.file_length.unwrap_or(u64::MAX);
         let arrival = Arrival::new(object, 0..end, delivery.body.resumable && delivery.lists.is_none());
         register(&arrival);
-        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, true).run(writer));
+        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, room, true).run(writer));
         Ok(arrival)
     }
 
@@ -202,12 +209,13 @@ impl Vfs {
         end: Option<u64>,
     ) -> Result<Arc<Arrival>> {
         let start = delivery.body.start;
+        let room = Room::for_body(self, object, start, false)?;
         let writer = object.writer(start)?;
         let resumable = end.is_none() && delivery.body.resumable;
         let arrival = Arrival::new(object.clone(), start..end.unwrap_or(u64::MAX), resumable);
         arrival.claim();
         arrival.want(if end.is_some() { u64::MAX } else { start + 1 });
-        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, false).run(writer));
+        self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, room, false).run(writer));
         Ok(arrival)
     }
 }
@@ -219,6 +227,7 @@ struct Pump {
     delivery: Delivery,
     /// Keeps the file's inode in memory, where whoever gives the content up finds this body's object.
     inode: Option<Arc<Inode>>,
+    room: Room,
     listing: Option<ListingMerge>,
     /// Whether the body is of the whole file; otherwise it is a range of one that is held in part.
     whole: bool,
@@ -244,10 +253,10 @@ enum Ended {
 }
 
 impl Pump {
-    fn new(vfs: Arc<Vfs>, arrival: Arc<Arrival>, delivery: Delivery, whole: bool) -> Pump {
+    fn new(vfs: Arc<Vfs>, arrival: Arc<Arrival>, delivery: Delivery, room: Room, whole: bool) -> Pump {
         let named = delivery.lists.is_none();
         let inode = vfs.inode(delivery.node).ok();
-        Pump { vfs, arrival, delivery, inode, listing: None, whole, named }
+        Pump { vfs, arrival, delivery, inode, room, listing: None, whole, named }
     }
 
     async fn run(mut self, mut writer: Writer) {
@@ -293,6 +302,7 @@ impl Pump {
                     let room = arrival.cut.load(Ordering::SeqCst).saturating_sub(arrival.reached());
                     bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
                     self.check_bound(bytes.len())?;
+                    self.room.cover(&self.vfs, &self.arrival.object, bytes.len() as u64)?;
                     writer.append(&bytes)?;
                     add(&self.vfs.figures.bytes_received, bytes.len() as u64);
                     self.arrival.advance(bytes.len() as u64);
@@ -358,7 +368,7 @@ impl Pump {
         if let Some(merge) = self.listing.take() {
             self.vfs.finish_listing(merge)?;
         }
-        if !self.named {
+        if !self.named || self.room.is_lent() {
             object.discard();
             return Ok(());
         }
@@ -388,8 +398,12 @@ impl Pump {
     }
 
     fn fail(&self, error: &VfsError) {
-        let text = self.vfs.path_text(self.delivery.node);
-        self.vfs.troubles.tell(text, format!("{error}; what came of it was not kept"));
+        if error.is_full() {
+            self.vfs.tell_unstored(self.delivery.node, error);
+        } else {
+            let text = self.vfs.path_text(self.delivery.node);
+            self.vfs.troubles.tell(text, format!("{error}; what came of it was not kept"));
+        }
         if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
             inode.note_error(error);
             let broken =

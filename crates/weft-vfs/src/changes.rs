@@ -128,7 +128,7 @@ impl Vfs {
         if !self.changes.watched() {
             return;
         }
-        let Some((path, audiences)) = self.place_of(record) else { return };
+        let Some((path, audiences)) = self.whereabouts(record) else { return };
         let size = match what {
             ChangeKind::Gone | ChangeKind::Listed | ChangeKind::MovedToDirectory => None,
             ChangeKind::Changed | ChangeKind::New | ChangeKind::Damaged => record.attributes.size.known(),
@@ -205,7 +205,7 @@ impl Vfs {
     }
 
     /// The path of what a record is about, and who may see all of the way to it.
-    fn place_of(&self, record: &NodeRecord) -> Option<(Vec<Name>, Vec<Audience>)> {
+    fn whereabouts(&self, record: &NodeRecord) -> Option<(Vec<Name>, Vec<Audience>)> {
         let (mut path, mut audiences) = (Vec::new(), Vec::new());
         let mut record = record.clone();
         for _ in 0..DEPTH_MAX {

@@ -205,7 +205,7 @@ impl Vfs {
         match self.receive(delivery, register) {
             Ok(_) => Ok(()),
             Err(error) if error.is_full() => {
-                self.troubles.tell(self.path_text(node), error.to_string());
+                self.tell_unstored(node, &error);
                 Ok(())
             }
             Err(error) => Err(error),

@@ -38,6 +38,12 @@ pub enum VfsError {
     /// The tree was taken off the network.
     #[error("offline by `weft offline`, and not held here; `weft online` puts it back on the network")]
     Offline,
+    /// What may be held is held; the file is served without being stored.
+    #[error(transparent)]
+    NoRoom(Arc<crate::NoRoom>),
+    /// The content is pinned.
+    #[error("pinned; `weft unpin` it, or say `--pinned` to remove it all the same")]
+    Pinned,
     /// The deadline passed.
     #[error("no answer in time")]
     TimedOut,
@@ -73,8 +79,9 @@ impl VfsError {
         StoreError::Index(error.0).into()
     }
 
-    /// Whether the cache's disk is full.
+    /// Whether the cache's disk is full, or as much of it as may be.
     pub fn is_full(&self) -> bool {
-        matches!(self, VfsError::Store(error) if matches!(**error, StoreError::Full { .. }))
+        matches!(self, VfsError::NoRoom(_))
+            || matches!(self, VfsError::Store(error) if matches!(**error, StoreError::Full { .. }))
     }
 }

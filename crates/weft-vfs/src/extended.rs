@@ -107,6 +107,7 @@ impl Vfs {
                 facts.into_iter().find(|(fact, _)| fact == "url").map(|(_, url)| url)
             }
             b"freshness" => Some(inode.freshness.to_string()),
+            b"class" => Some(self.class_words(inode.id)?),
             b"listed_by" => self.listed_by(&inode)?,
             _ => None,
         };

@@ -94,7 +94,8 @@ impl Policies {
 
     /// The policy for a path below the mount's root.
     pub fn for_path(&self, path: &[Name]) -> Freshness {
-        let matching = self.rules.iter().filter(|(prefix, _)| path.starts_with(prefix));
+        // Of equally long ones the first: `max_by_key` gives the last.
+        let matching = self.rules.iter().rev().filter(|(prefix, _)| path.starts_with(prefix));
         matching.max_by_key(|(prefix, _)| prefix.len()).map_or(self.default, |(_, freshness)| *freshness)
     }
 }
@@ -109,6 +110,7 @@ mod tests {
         let rules = vec![
             (vec![name("web")], Freshness::Manual),
             (vec![name("web"), name("a.org"), name("live")], Freshness::Always),
+            (vec![name("web")], Freshness::Always),
         ];
         let policies = Policies::new(Freshness::Http, rules);
         assert_eq!(policies.for_path(&[]), Freshness::Http);

@@ -183,6 +183,12 @@ impl Inodes {
         Some(inode)
     }
 
+    /// The inode, without counting that as a use.
+    pub(crate) fn peek(&self, id: NodeId) -> Option<Arc<Inode>> {
+        let maps = self.maps.lock();
+        maps.young.get(&id).or_else(|| maps.old.get(&id)).cloned()
+    }
+
     /// Adds an inode, or returns the one that somebody added before.
     pub(crate) fn add(&self, inode: Inode) -> Arc<Inode> {
         if let Some(there) = self.get(inode.id) {

@@ -1,6 +1,7 @@
 //! Opening and closing files.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use weft_remote::{Call, Figure, FileKind, Version};
@@ -54,7 +55,7 @@ impl Vfs {
                 Ok(self.open_object(inode, object))
             }
             Err(error) if error.is_full() => {
-                self.troubles.tell(self.path_text(inode.id), format!("{error}; served without storing it"));
+                self.tell_unstored(inode.id, &error);
                 Ok(self.open_through(inode))
             }
             Err(error) => Err(error),
@@ -82,6 +83,7 @@ impl Vfs {
     }
 
     fn open_object(&self, inode: Arc<Inode>, object: Arc<Object>) -> Opened {
+        object.touch(SystemTime::now());
         let generation = object.generation();
         let (keep_pages, bypass_pages) = {
             let mut content = inode.content.lock();

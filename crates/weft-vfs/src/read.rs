@@ -199,7 +199,7 @@ impl Vfs {
         size: usize,
         error: VfsError,
     ) -> Result<Bytes> {
-        self.troubles.tell(self.path_text(handle.inode.id), format!("{error}; served without storing it"));
+        self.tell_unstored(handle.inode.id, &error);
         let through = {
             let mut content = handle.content.lock();
             match &*content {

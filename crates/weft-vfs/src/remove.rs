@@ -16,17 +16,27 @@ pub struct Removed {
     pub bytes: u64,
 }
 
+/// What a removal does to pinned content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfPinned {
+    /// It stays.
+    Stays,
+    /// It is dropped like any other.
+    Goes,
+}
+
 impl Vfs {
     /// Drops a file's content from the cache, or that of everything below a directory. The names stay known.
     /// `uid` must own what it drops, or be root.
     ///
     /// # Errors
     /// `NotFound`; `IsADirectory` when a directory is given without `recursive`; `Denied` when somebody else's read
-    /// brought the content here (what belongs to `uid` may have been dropped by then).
-    pub fn remove(&self, path: &[Name], recursive: bool, uid: u32) -> Result<Removed> {
+    /// brought the content here, `Pinned` when there is pinned content that stays (the rest may have been dropped by
+    /// then).
+    pub fn remove(&self, path: &[Name], recursive: bool, of_pinned: OfPinned, uid: u32) -> Result<Removed> {
         let node = self.namespace.real(self.find(path)?);
         let mut removed = Removed::default();
-        let mut denied = false;
+        let (mut denied, mut pinned) = (false, false);
         let mut waiting = vec![node];
         while let Some(node) = waiting.pop() {
             let is_directory = node == NodeId::ROOT
@@ -44,10 +54,18 @@ impl Vfs {
                 denied = true;
                 continue;
             }
+            if of_pinned == OfPinned::Stays && self.is_pinned(node)? {
+                pinned = true;
+                continue;
+            }
             removed.files += 1;
             removed.bytes += self.drop_content(node)?;
         }
-        if denied { Err(VfsError::Denied) } else { Ok(removed) }
+        match (denied, pinned) {
+            (true, _) => Err(VfsError::Denied),
+            (false, true) => Err(VfsError::Pinned),
+            (false, false) => Ok(removed),
+        }
     }
 
     /// Has the next use of a directory list it anew; its names stay known.

@@ -23,6 +23,8 @@ struct Flow {
     /// Whether bytes were asked for before.
     started: bool,
     body: Option<Body>,
+    /// The body has come to its end, which may be asked for only once.
+    ended: bool,
     /// Offset of the first byte in `window`.
     window_start: u64,
     window: VecDeque<u8>,
@@ -40,11 +42,11 @@ impl Through {
         if offset < flow.window_start || offset > flow.window_end() + SKIP_BYTES || flow.body.is_none() {
             self.restart(vfs, call, inode, &mut flow, offset).await?;
         }
-        while flow.window_end() < end {
+        while flow.window_end() < end && !flow.ended {
             let Some(body) = &mut flow.body else { break };
             let next = tokio::time::timeout_at(call.deadline.into(), body.stream.next());
             match next.await.map_err(|_| VfsError::TimedOut)? {
-                None => break,
+                None => flow.ended = true,
                 Some(Ok(Piece::Bytes(bytes))) => {
                     add(&vfs.figures.bytes_received, bytes.len() as u64);
                     flow.window.extend(&bytes);
@@ -81,7 +83,8 @@ impl Through {
             return Err(VfsError::Changed);
         }
         *self.version.lock() = body.version.clone();
-        *flow = Flow { started: true, window_start: body.start, window: VecDeque::new(), body: Some(body) };
+        let (window_start, window) = (body.start, VecDeque::new());
+        *flow = Flow { started: true, window_start, window, body: Some(body), ended: false };
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use crate::namespace::Namespace;
 use crate::notice::Notices;
 use crate::offline::Offline;
 use crate::prefetch::Prefetch;
+use crate::space::{Space, SpaceOptions};
 use crate::stat::{DefaultOwner, StatFs};
 use crate::trouble::{Trouble, Troubles};
 use crate::{Result, VfsError};
@@ -47,6 +48,8 @@ pub struct VfsOptions {
     pub shared: bool,
     /// Files at least this long are read by the kernel itself when they are complete; `u64::MAX` where it may not.
     pub passthrough_bytes_min: u64,
+    /// What may be held, and where.
+    pub space: SpaceOptions,
 }
 
 impl Default for VfsOptions {
@@ -60,6 +63,7 @@ impl Default for VfsOptions {
             unclaimed_bytes_max: 256 << 10,
             shared: false,
             passthrough_bytes_min: 128 << 10,
+            space: SpaceOptions::default(),
         }
     }
 }
@@ -81,6 +85,7 @@ pub struct Vfs {
     pub(crate) changes: Changes,
     pub(crate) offline: Offline,
     pub(crate) prefetch: Prefetch,
+    pub(crate) space: Space,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -105,6 +110,7 @@ impl Vfs {
             changes: Changes::default(),
             offline: Offline::noted(store.notes("offline")),
             prefetch: Prefetch::default(),
+            space: Space::new(&store, store.notes("pins"), options.space.clone()),
             store,
             namespace,
             options,
@@ -115,6 +121,7 @@ impl Vfs {
             vfs.troubles.tell(String::new(), text);
         }
         vfs.listen();
+        vfs.keep_space();
         Ok(vfs)
     }
 

@@ -54,6 +54,7 @@ impl Vfs {
         }
         self.why_cached(&mut why, &inode, now)?;
         self.why_policy(&mut why, &inode, path);
+        self.why_space(&mut why, inode.id)?;
         self.why_next(&mut why, &inode, now)?;
         if let Some((at, error)) = &inode.content.lock().last_error {
             why.add("last error", &format!("{error} ({})", age_words(*at, now)));
@@ -199,7 +200,7 @@ impl Vfs {
 }
 
 impl Why {
-    fn add(&mut self, key: &str, value: &str) {
+    pub(crate) fn add(&mut self, key: &str, value: &str) {
         self.facts.push((key.to_string(), value.to_string()));
     }
 }

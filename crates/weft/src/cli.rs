@@ -55,7 +55,7 @@ pub enum Verb {
     },
     /// Drop content from the cache, never from the remote (also as `rmw`)
     #[command(
-        after_help = "Examples:\n  rmw ~/weft/web/example.org/index.html\n  weft rm -w -r ~/weft/web/example.org"
+        after_help = "Examples:\n  rmw ~/weft/web/example.org/index.html\n  weft rm -w -r ~/weft/web/example.org\n  weft rm -w -r --pinned ~/weft/web/example.org"
     )]
     Rm {
         /// Remove from weft's cache; without it there is nothing that weft would remove
@@ -64,6 +64,9 @@ pub enum Verb {
         /// Directories with everything below them
         #[arg(short, long)]
         recursive: bool,
+        /// Also what is pinned
+        #[arg(long)]
+        pinned: bool,
         /// Directories or files in a mount
         #[arg(required = true)]
         paths: Vec<PathBuf>,
@@ -99,6 +102,25 @@ pub enum Verb {
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
+    /// Never evict what is or will be cached at and below a path, until `weft unpin`
+    #[command(
+        after_help = "Examples:\n  weft pin ~/weft/web/example.org/docs\n  weft pin --json ~/weft/web/example.org"
+    )]
+    Pin {
+        /// Directories or files in a mount; below a known host they need not be known yet
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// End what `weft pin` began: the class of the tree decides again
+    #[command(after_help = "Examples:\n  weft unpin ~/weft/web/example.org/docs\n  weft unpin ~/weft   all pins")]
+    Unpin {
+        /// Directories or files in a mount; pins below them end as well
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Show who uses what of the cache, and what was evicted
+    #[command(after_help = CACHE_EXAMPLES)]
+    Cache(CacheArgs),
     /// Tell where a file comes from, how long it is trusted, and what was the matter with it
     #[command(
         after_help = "Examples:\n  weft why ~/weft/web/example.org/index.html\n  weft why --json ~/weft/web/example.org"
@@ -175,6 +197,19 @@ pub struct MountArgs {
     /// Report on standard output when the tree is usable: for the process that has started this one
     #[arg(long, value_enum, hide = true)]
     pub ready: Option<ReadyOn>,
+}
+
+/// What `weft cache` takes.
+#[derive(Args, Clone, Debug)]
+pub struct CacheArgs {
+    /// A mount point, or anything in a mount: then what is at and below it
+    pub path: Option<PathBuf>,
+    /// By the users whose reads brought it, not by host
+    #[arg(long, conflicts_with = "journal")]
+    pub users: bool,
+    /// The newest evictions, N of them
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20")]
+    pub journal: Option<usize>,
 }
 
 /// Where a daemon reports that the tree is usable.
@@ -285,6 +320,12 @@ Examples:
 
 With --json each line is {\"at\":SECONDS,\"path\":..,\"change\":..,\"from\":VERSION,\"to\":VERSION,\"size\":BYTES}; change is
 changed, gone, new, moved_to_directory, listed or damaged. {\"lost\":N}: the reader was too slow for N changes.";
+const CACHE_EXAMPLES: &str = "\
+Examples:
+  weft cache                            hosts by size, with class, pinned bytes and bound
+  weft cache ~/weft/web/example.org     what is below a path
+  weft cache --users ~/weft             by user
+  weft cache ~/weft --journal 50        the newest 50 evictions";
 const LS_EXAMPLES: &str = "\
 Examples:
   lsw ~/weft/web/example.org        what is known to be there and not cached yet

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use weft_control::{
-    BindingStatus, Cached, Code, Daemon, Depth, Fact, Figures, Hello, Lines, Measures, NameInfo, NameKind, PathBytes,
-    Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, Watched, Why,
+    BindingStatus, CacheReport, Cached, Code, Covered, Daemon, Depth, Eviction, Fact, Figures, Hello, Lines, Measures,
+    NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, Watched, Why,
 };
 use weft_fuse::Meter;
 use weft_remote::{Caller, FileKind, Name, RemoteError, Source, SourceState};
@@ -15,7 +15,7 @@ use weft_vfs::{Mode, Vfs, VfsError};
 
 use crate::config::Resolved;
 use crate::metrics::measures;
-use crate::watching;
+use crate::{space, watching};
 
 /// A mount's daemon.
 pub struct MountDaemon {
@@ -144,6 +144,7 @@ impl Daemon for MountDaemon {
             offline: self.taken_off(Mode::Offline),
             fetch_only: self.taken_off(Mode::FetchOnly),
             sources: source_statuses(self.vfs.sources()),
+            pinned: self.vfs.pinned_paths(),
             figures: self.figures(),
             metrics: self.metrics.clone(),
             troubles: troubles.collect(),
@@ -161,8 +162,12 @@ impl Daemon for MountDaemon {
         Ok(infos.into_iter().map(name_info).collect())
     }
 
-    async fn remove(&self, path: &[u8], depth: Depth, uid: u32) -> Result<Removed, Refusal> {
-        let removed = self.vfs.remove(&names_of(path)?, depth == Depth::Below, uid);
+    async fn remove(&self, path: &[u8], depth: Depth, of_pinned: OfPinned, uid: u32) -> Result<Removed, Refusal> {
+        let of_pinned = match of_pinned {
+            OfPinned::Stays => weft_vfs::OfPinned::Stays,
+            OfPinned::Goes => weft_vfs::OfPinned::Goes,
+        };
+        let removed = self.vfs.remove(&names_of(path)?, depth == Depth::Below, of_pinned, uid);
         let weft_vfs::Removed { files, bytes } = removed.map_err(|error| match error {
             VfsError::IsADirectory => {
                 Refusal::new(Code::Invalid, format!("{}: is a directory; -r drops all below it", shown(path)))
@@ -217,6 +222,44 @@ impl Daemon for MountDaemon {
             }
             Err(error) => Err(refusal(path, &error)),
         }
+    }
+
+    async fn pin(&self, path: &[u8], _uid: u32) -> Result<Covered, Refusal> {
+        let covered = self.vfs.pin(&names_of(path)?).map_err(|error| match error {
+            VfsError::NotFound => {
+                let hint = "a look at it with ls or cat asks the source; below a known host any path can be pinned";
+                Refusal::new(Code::NotFound, format!("{}: not known here; {hint}", shown(path)))
+            }
+            error => refusal(path, &error),
+        })?;
+        // A pin is a promise: it is there after a crash.
+        self.settle().await;
+        Ok(space::covered(covered))
+    }
+
+    async fn unpin(&self, path: &[u8], _uid: u32) -> Result<Covered, Refusal> {
+        let covered = self.vfs.unpin(&names_of(path)?).map_err(|error| match error {
+            VfsError::NotFound => {
+                let hint = "`weft status` lists what is; a directory above it may be";
+                Refusal::new(Code::NotFound, format!("{}: nothing at or below it is pinned; {hint}", shown(path)))
+            }
+            error => refusal(path, &error),
+        })?;
+        self.settle().await;
+        Ok(space::covered(covered))
+    }
+
+    async fn cache(&self, path: &[u8], _uid: u32) -> Result<CacheReport, Refusal> {
+        self.settle().await;
+        Ok(space::report(self.vfs.cache_usage(&names_of(path)?).map_err(|error| refusal(path, &error))?))
+    }
+
+    async fn evictions(&self, limit: usize, _uid: u32) -> Result<Vec<Eviction>, Refusal> {
+        let evictions = self.vfs.evictions(limit);
+        let evictions = evictions.map_err(|error| {
+            Refusal::new(Code::Failed, format!("{}: the journal of evictions: {error}", self.cache_dir.display()))
+        })?;
+        Ok(evictions.into_iter().map(space::eviction).collect())
     }
 
     async fn unmount(&self, lazy: bool) -> Result<(), Refusal> {
@@ -299,7 +342,7 @@ fn refusal(path: &[u8], error: &VfsError) -> Refusal {
     let code = match error {
         VfsError::NotFound | VfsError::Stale => Code::NotFound,
         VfsError::Remote(RemoteError::NotFound { .. }) => Code::NotFound,
-        VfsError::Denied | VfsError::Remote(RemoteError::Denied { .. }) => Code::Denied,
+        VfsError::Denied | VfsError::Pinned | VfsError::Remote(RemoteError::Denied { .. }) => Code::Denied,
         error if error.is_silence() => Code::Unreachable,
         VfsError::Remote(RemoteError::Busy { .. }) => Code::Busy,
         VfsError::NameTooLong | VfsError::NotADirectory | VfsError::IsADirectory => Code::Invalid,

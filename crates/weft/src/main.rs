@@ -11,6 +11,7 @@ mod metrics;
 mod output;
 mod ready;
 mod site;
+mod space;
 mod watching;
 mod wire_up;
 
@@ -42,10 +43,13 @@ fn run(cli: Cli) -> Outcome {
         Verb::Umount { dir, lazy } => cmd::umount::run(&dir, lazy, json),
         Verb::Status { dir } => cmd::status::run(dir.as_deref(), json),
         Verb::Ls { weft, all, paths } => cmd::ls::run(weft, all, &paths, json),
-        Verb::Rm { weft, recursive, paths } => cmd::rm::run(weft, recursive, &paths, json),
+        Verb::Rm { weft, recursive, pinned, paths } => cmd::rm::run(weft, recursive, pinned, &paths, json),
         Verb::Reload { recursive, paths } => cmd::reload::run(recursive, &paths, json),
         Verb::Offline { fetch_only, paths } => cmd::offline::take_offline(fetch_only, &paths, json),
         Verb::Online { paths } => cmd::offline::bring_online(&paths, json),
+        Verb::Pin { paths } => cmd::pin::pin(&paths, json),
+        Verb::Unpin { paths } => cmd::pin::unpin(&paths, json),
+        Verb::Cache(args) => cmd::cache::run(&args, json),
         Verb::Why { path } => cmd::why::run(&path, json),
         Verb::Stats { every, prometheus, dir } => {
             cmd::stats::run(dir.as_deref(), cmd::stats::Shown { json, prometheus, every })

@@ -11,10 +11,10 @@ use weft_control::{Access, Server};
 use weft_fuse::Bridge;
 use weft_remote::{Name, Remote};
 use weft_store::{Store, StoreError, StoreOptions};
-use weft_vfs::{Binding, Notices, Policies, Vfs, VfsOptions};
+use weft_vfs::{Binding, Notices, Policies, SpaceOptions, SpaceRule, Vfs, VfsOptions};
 use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, WebOptions};
 
-use crate::config::{PrivateAddresses, ProxyTable, Resolved, Source, WebSettings, patterns};
+use crate::config::{PrivateAddresses, ProxyTable, Resolved, Source, SpaceSettings, WebSettings, patterns};
 use crate::daemon::MountDaemon;
 use crate::logins;
 use crate::metrics::http::Metrics;
@@ -177,6 +177,7 @@ fn sample_site(runtime: tokio::runtime::Handle) -> Connector {
 
 fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
     let (mut rules, mut stale_rules) = (Vec::new(), Vec::new());
+    let mut space = space_options(&resolved.space);
     for rule in &resolved.trees {
         let path = match &resolved.source {
             Source::Everything => rule.path.as_str(),
@@ -193,7 +194,14 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
         let names: Result<Vec<Name>, _> = path.split('/').filter(|part| !part.is_empty()).map(Name::new).collect();
         let names = names.with_context(|| format!("the rule for {}", rule.path))?;
         stale_rules.extend(rule.stale_if_error.map(|time| (names.clone(), time)));
-        rules.extend(rule.freshness.map(|freshness| (names, freshness)));
+        rules.extend(rule.freshness.map(|freshness| (names.clone(), freshness)));
+        if rule.class.is_some() || rule.max.is_some() {
+            space.rules.push(SpaceRule { path: names, class: rule.class, max: rule.max });
+        }
+    }
+    let bounded_max = SpaceOptions::BOUNDED_RULES_MAX;
+    if space.rules.iter().filter(|rule| rule.max.is_some()).count() > bounded_max {
+        anyhow::bail!("more than {bounded_max} [[tree]] rules have a `max`");
     }
     let default = VfsOptions::default();
     let privileged = rustix::process::geteuid().is_root();
@@ -202,11 +210,24 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
         shared: resolved.allow_other,
         deadline: resolved.deadline,
         policies: Policies::new(resolved.freshness, rules).with_stale_if_error(resolved.stale_if_error, stale_rules),
+        space,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         inodes_max: default.inodes_max.min(open_files_max() / FILES_PER_INODE),
         ..default
     })
+}
+
+/// What the cache may hold; the rules for trees are added by the caller.
+fn space_options(settings: &SpaceSettings) -> SpaceOptions {
+    SpaceOptions {
+        class: settings.class.unwrap_or_default(),
+        rules: Vec::new(),
+        max: settings.max,
+        scratch_max: settings.scratch_max,
+        tree_max: settings.max_per_host,
+        keep_free: settings.keep_free,
+    }
 }
 
 /// How many files this process may have open, after asking for as many as it may ask for: a cached file that was read

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use weft_remote::{Attributes, Audience, FileId, FileKind, Lease, Name, Version};
 use weft_store::{
-    BindingId, DentryRecord, DentrySource, DentryTarget, NewObject, NodeId, NodeRecord, Object, Record, Store,
+    Account, BindingId, DentryRecord, DentrySource, DentryTarget, NewObject, NodeId, NodeRecord, Object, Record, Store,
     StoreOptions,
 };
 
@@ -38,7 +38,14 @@ pub fn bytes_of(length: usize) -> Vec<u8> {
 }
 
 pub fn new_object(length: Option<u64>) -> NewObject {
-    NewObject { version: Version::strong("v"), length, lease: Lease::Spent, audience: Audience::Everyone, owner_uid: 7 }
+    NewObject {
+        version: Version::strong("v"),
+        length,
+        lease: Lease::Spent,
+        audience: Audience::Everyone,
+        owner_uid: 7,
+        account: Account::default(),
+    }
 }
 
 /// Writes and commits an object.

@@ -10,7 +10,8 @@ use weft_remote::fake::{Fake, Promise};
 use weft_remote::{Call, Caller, Name, Remote};
 use weft_store::{Store, StoreOptions};
 use weft_vfs::{
-    Binding, Freshness, HandleId, Looked, NodeId, Notices, Opened, Policies, Stat, Vfs, VfsError, VfsOptions,
+    Binding, Freshness, HandleId, Looked, NodeId, Notices, Opened, Policies, SpaceOptions, Stat, Vfs, VfsError,
+    VfsOptions,
 };
 
 pub const USER: Caller = Caller { uid: 1000, gid: 1000, pid: 1 };
@@ -19,8 +20,9 @@ pub const USER: Caller = Caller { uid: 1000, gid: 1000, pid: 1 };
 pub struct Bench {
     pub fake: Fake,
     pub vfs: Arc<Vfs>,
-    dir: TempDir,
+    pub dir: TempDir,
     freshness: Freshness,
+    space: SpaceOptions,
 }
 
 impl Bench {
@@ -30,29 +32,40 @@ impl Bench {
     }
 
     pub fn with(freshness: Freshness) -> Bench {
+        Bench::with_space(freshness, SpaceOptions::default())
+    }
+
+    pub fn with_space(freshness: Freshness, space: SpaceOptions) -> Bench {
         let fake = Fake::new();
         fake.dir("a/b");
         fake.file("a/b/hello.txt", "hello");
         fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::from_secs(3600)));
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let vfs = build(Arc::new(fake.clone()), &dir, freshness, true);
-        Bench { fake, vfs, dir, freshness }
+        let vfs = build(Arc::new(fake.clone()), &dir, freshness, &space);
+        Bench { fake, vfs, dir, freshness, space }
     }
 
     /// A file system over a remote that stands before a fake.
     pub fn over(fake: Fake, remote: Arc<dyn Remote>) -> Bench {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let vfs = build(remote, &dir, Freshness::Http, true);
-        Bench { fake, vfs, dir, freshness: Freshness::Http }
+        let space = SpaceOptions::default();
+        let vfs = build(remote, &dir, Freshness::Http, &space);
+        Bench { fake, vfs, dir, freshness: Freshness::Http, space }
     }
 
     /// The same store and fake under a new file system, as after a remount.
     pub fn remount(self) -> Bench {
-        let Bench { fake, vfs, dir, freshness } = self;
+        let space = self.space.clone();
+        self.remount_with(space)
+    }
+
+    /// The same with other bounds and classes.
+    pub fn remount_with(self, space: SpaceOptions) -> Bench {
+        let Bench { fake, vfs, dir, freshness, .. } = self;
         vfs.store().flush().expect("the store flushes");
         wait_dropped(vfs);
-        let vfs = build(Arc::new(fake.clone()), &dir, freshness, true);
-        Bench { fake, vfs, dir, freshness }
+        let vfs = build(Arc::new(fake.clone()), &dir, freshness, &space);
+        Bench { fake, vfs, dir, freshness, space }
     }
 
     pub fn call(&self) -> Call {
@@ -92,6 +105,17 @@ impl Bench {
         content
     }
 
+    /// Waits until what was read of a file is stored, or is known not to be: its last bytes are read before that.
+    pub async fn settled(&self, path: &str) {
+        let coming = || {
+            let why = self.vfs.why(&names(path)).expect("an explanation");
+            why.facts.iter().any(|(key, value)| key == "cached" && value == "on its way")
+        };
+        while coming() {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub async fn drain(&self, handle: HandleId) -> Result<Vec<u8>, VfsError> {
         let mut content = Vec::new();
         loop {
@@ -120,11 +144,12 @@ pub fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-fn build(remote: Arc<dyn Remote>, dir: &TempDir, freshness: Freshness, named: bool) -> Arc<Vfs> {
+fn build(remote: Arc<dyn Remote>, dir: &TempDir, freshness: Freshness, space: &SpaceOptions) -> Arc<Vfs> {
     let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
-    let name = named.then(|| Name::new("fake").expect("a good name"));
+    let name = Some(Name::new("fake").expect("a good name"));
     let binding = Binding { name, source: "fake".to_string(), remote };
-    let options = VfsOptions { policies: Policies::new(freshness, Vec::new()), ..VfsOptions::default() };
+    let policies = Policies::new(freshness, Vec::new());
+    let options = VfsOptions { policies, space: space.clone(), ..VfsOptions::default() };
     Vfs::new(store, vec![binding], options, Notices::nowhere(), Handle::current()).expect("a file system")
 }
 

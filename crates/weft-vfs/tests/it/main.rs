@@ -7,5 +7,6 @@ mod content;
 mod faults;
 mod lanes;
 mod names;
+mod space;
 mod verbs;
 mod walks;

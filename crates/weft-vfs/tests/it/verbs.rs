@@ -1,7 +1,7 @@
 //! What the verbs ask.
 
 use weft_remote::Caller;
-use weft_vfs::{Cached, Freshness, VfsError};
+use weft_vfs::{Cached, Freshness, OfPinned, VfsError};
 
 use crate::bench::{Bench, USER, names, pattern};
 
@@ -25,14 +25,14 @@ async fn removal_drops_content_keeps_the_name_and_respects_the_owner() {
     bench.fake.file("d/f", pattern(5000));
     bench.list("fake/d").await.expect("a listing");
     bench.cat("fake/d/f").await.expect("content");
+    bench.settled("fake/d/f").await;
     let path = names("fake/d/f");
-    // The last byte is read a moment before the object is committed.
-    while bench.vfs.names(&path).expect("a known name")[0].cached != Cached::Whole {
-        tokio::task::yield_now().await;
-    }
-    assert!(matches!(bench.vfs.remove(&path, false, USER.uid + 1), Err(VfsError::Denied)));
-    assert!(matches!(bench.vfs.remove(&names("fake/d"), false, USER.uid), Err(VfsError::IsADirectory)));
-    let removed = bench.vfs.remove(&names("fake"), true, USER.uid).expect("removed");
+    assert!(matches!(bench.vfs.remove(&path, false, OfPinned::Stays, USER.uid + 1), Err(VfsError::Denied)));
+    assert!(matches!(
+        bench.vfs.remove(&names("fake/d"), false, OfPinned::Stays, USER.uid),
+        Err(VfsError::IsADirectory)
+    ));
+    let removed = bench.vfs.remove(&names("fake"), true, OfPinned::Stays, USER.uid).expect("removed");
     assert_eq!(removed.files, 1);
     assert!(removed.bytes >= 5000, "{} bytes on disk", removed.bytes);
     assert_eq!(bench.vfs.names(&path).expect("the name is still known")[0].cached, Cached::No);

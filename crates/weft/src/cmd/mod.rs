@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub mod cache;
 pub mod config;
 pub mod definition;
 pub mod demo;
@@ -7,6 +8,7 @@ pub mod doctor;
 pub mod ls;
 pub mod mount;
 pub mod offline;
+pub mod pin;
 pub mod reload;
 pub mod rm;
 pub mod stats;

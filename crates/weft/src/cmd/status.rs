@@ -71,6 +71,10 @@ fn show(status: &Status) {
     for source in status.sources.iter().filter(|source| source.state != "connected") {
         say!("  {:<10} {}", source.name, source_line(source));
     }
+    for path in &status.pinned {
+        let path = if path.is_empty() { "everything" } else { path };
+        say!("  pinned     {path}");
+    }
     for binding in &status.bindings {
         say!("  {:<10} {} {}", binding.path.to_string(), binding.kind, binding.state);
     }
@@ -92,7 +96,8 @@ fn source_line(source: &SourceStatus) -> String {
     format!("{} for {}: {error}; {contact}", source.state, show_time(now.saturating_sub(source.since_unix_s)))
 }
 
-fn show_time(seconds: u64) -> String {
+/// A time for people, in two units.
+pub(super) fn show_time(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),

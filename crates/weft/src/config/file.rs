@@ -11,7 +11,8 @@ use toml::de::{DeString, DeTable, DeValue};
 use weft_web::HostPattern;
 
 use super::{
-    Freshness, MetricsSettings, PrivateAddresses, Settings, TreeRule, nearest, parse_duration, parse_freshness,
+    Class, Freshness, MetricsSettings, PrivateAddresses, Settings, TreeRule, nearest, parse_class, parse_duration,
+    parse_freshness, parse_size,
 };
 
 /// What is wrong with a configuration file: all of it, in the order of the lines.
@@ -88,8 +89,13 @@ impl Reader<'_> {
                     "threads" => settings.threads = reader.number(key, value, 1..=256),
                     _ => settings.freshness = reader.freshness(value),
                 }),
-                "cache" => self.each(value, "cache", CACHE_KEYS, |reader, key, value| {
-                    settings.cache_dir = reader.path(key, value);
+                "cache" => self.each(value, "cache", CACHE_KEYS, |reader, key, value| match key {
+                    "dir" => settings.cache_dir = reader.path(key, value),
+                    "class" => settings.space.class = reader.class(value),
+                    "max" => settings.space.max = reader.size(key, value),
+                    "scratch_max" => settings.space.scratch_max = reader.size(key, value),
+                    "max_per_host" => settings.space.max_per_host = reader.size(key, value),
+                    _ => settings.space.keep_free = reader.size(key, value),
                 }),
                 "metrics" => settings.metrics = self.metrics(value),
                 "web" => self.each(value, "web", WEB_KEYS, |reader, key, value| reader.web(&mut settings, key, value)),
@@ -157,7 +163,7 @@ impl Reader<'_> {
     fn trees(&mut self, value: &Value<'_>) -> Vec<TreeRule> {
         let mut rules = Vec::new();
         for table in self.tables("tree", value) {
-            let (mut path, mut freshness, mut stale_if_error) = (None, None, None);
+            let (mut path, mut freshness, mut stale_if_error, mut class, mut max) = (None, None, None, None, None);
             let mut whole = true;
             self.each(table, "tree", TREE_KEYS, |reader, key, value| match key {
                 "path" => {
@@ -168,16 +174,28 @@ impl Reader<'_> {
                     stale_if_error = reader.time(key, value, Duration::ZERO);
                     whole &= stale_if_error.is_some();
                 }
+                "class" => {
+                    class = reader.class(value);
+                    whole &= class.is_some();
+                }
+                "max" => {
+                    max = reader.size(key, value);
+                    whole &= max.is_some();
+                }
                 _ => {
                     freshness = reader.freshness(value);
                     whole &= freshness.is_some();
                 }
             });
-            let says_something = freshness.is_some() || stale_if_error.is_some();
+            let says_something = freshness.is_some() || stale_if_error.is_some() || class.is_some() || max.is_some();
             match path {
-                Some(path) if says_something => rules.push(TreeRule { path, freshness, stale_if_error }),
+                Some(path) if says_something => {
+                    rules.push(TreeRule { path, freshness, stale_if_error, class, max });
+                }
                 _ if whole => {
-                    let sentence = "a [[tree]] needs a `path` and a `freshness` (or a `stale_if_error`)".to_owned();
+                    let sentence =
+                        "a [[tree]] needs a `path` and a `freshness`, a `stale_if_error`, a `class` or a `max`"
+                            .to_owned();
                     self.mistake(table.span(), sentence);
                 }
                 _ => {}
@@ -263,6 +281,22 @@ impl Reader<'_> {
         match parse_freshness(&text) {
             Ok(freshness) => Some(freshness),
             Err(sentence) => self.refuse(value, sentence),
+        }
+    }
+
+    fn class(&mut self, value: &Value<'_>) -> Option<Class> {
+        let text = self.text_of("class", value, "\"pinned\", \"kept\" or \"scratch\"")?;
+        match parse_class(&text) {
+            Ok(class) => Some(class),
+            Err(sentence) => self.refuse(value, sentence),
+        }
+    }
+
+    fn size(&mut self, key: &str, value: &Value<'_>) -> Option<u64> {
+        let text = self.text_of(key, value, "a size in quotes, as in \"500M\" or \"20G\"")?;
+        match parse_size(&text) {
+            Ok(size) => Some(size),
+            Err(sentence) => self.refuse(value, format!("`{key}`: {sentence}")),
         }
     }
 
@@ -357,7 +391,7 @@ impl Reader<'_> {
 const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "tree"];
 const METRICS_KEYS: &[&str] = &["listen", "allow_remote"];
 const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "freshness", "stale_if_error"];
-const CACHE_KEYS: &[&str] = &["dir"];
+const CACHE_KEYS: &[&str] = &["dir", "class", "max", "scratch_max", "max_per_host", "keep_free"];
 const WEB_KEYS: &[&str] = &[
     "probe_names",
     "probe_names_extra",
@@ -380,7 +414,7 @@ const WEB_KEYS: &[&str] = &[
     "login",
     "proxy",
 ];
-const TREE_KEYS: &[&str] = &["path", "freshness", "stale_if_error"];
+const TREE_KEYS: &[&str] = &["path", "freshness", "stale_if_error", "class", "max"];
 /// Longest configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How much of a wrong value is shown.
@@ -399,17 +433,22 @@ mod tests {
     #[test]
     fn a_whole_file_is_read() {
         let text = "[mount]\ndeadline = \"10s\"\nallow_other = true\nthreads = 4\nfreshness = \"http\"\n\
-            [cache]\ndir = \"cache\"\n\
+            [cache]\ndir = \"cache\"\nclass = \"scratch\"\nmax = \"20G\"\nkeep_free = \"1G\"\n\
             [web]\nprobe_names_extra = [\".cache\"]\nconnections_per_host = 0x10\nheuristic_min = \"60s\"\n\
             [[tree]]\npath = \"web/example.org/docs/\"\nfreshness = \"ttl=10m\"\n\
-            [[tree]]\npath = \"web\"\nfreshness = \"manual\"\n";
+            [[tree]]\npath = \"web\"\nfreshness = \"manual\"\n\
+            [[tree]]\npath = \"web/a.org\"\nclass = \"pinned\"\nmax = \"500M\"\n";
         let settings = read(text).expect("good");
         assert_eq!(settings.deadline, Some(Duration::from_secs(10)));
         assert_eq!(settings.allow_other, Some(true));
         assert_eq!(settings.cache_dir.as_deref(), Some(Path::new("/etc/weft/cache")));
         assert_eq!(settings.web.connections_per_host, Some(16));
         assert_eq!(settings.web.probe_names_extra, [".cache"]);
-        assert_eq!(settings.trees.len(), 2);
+        assert_eq!((settings.space.class, settings.space.max), (Some(Class::Scratch), Some(20 << 30)));
+        assert_eq!((settings.space.keep_free, settings.space.scratch_max), (Some(1 << 30), None));
+        assert_eq!(settings.trees.len(), 3);
+        assert_eq!((settings.trees[2].freshness, settings.trees[2].class), (None, Some(Class::Pinned)));
+        assert_eq!(settings.trees[2].max, Some(500 << 20));
         assert_eq!(settings.trees[0].path, "web/example.org/docs");
         assert_eq!(settings.trees[1].freshness, Some(Freshness::Manual));
         assert_eq!(read("").expect("good"), Settings::default());
@@ -421,6 +460,10 @@ mod tests {
             ("[mount]\ndedline = \"1s\"", 2, "did you mean `deadline`?"),
             ("\n[mounts]\n", 2, "did you mean `mount`?"),
             ("[cache]\nbanana = 1", 2, "there are dir"),
+            ("[cache]\nmax = \"20\"", 2, "a whole number and a unit"),
+            ("[cache]\nmax = 20", 2, "a size in quotes"),
+            ("[cache]\nclass = \"keep\"", 2, "pinned, kept or scratch"),
+            ("[[tree]]\npath = \"web\"\nmax = \"-1G\"", 3, "a whole number and a unit"),
             ("[mount]\n\ndeadline = 30", 3, "`deadline` = 30: a time in quotes"),
             ("[mount]\ndeadline = \"30\"", 2, "a whole number and a unit"),
             ("[mount]\ndeadline = \"0s\"", 2, "too short"),
@@ -430,7 +473,7 @@ mod tests {
             ("[mount]\nfreshness = \"soon\"", 2, "no freshness"),
             ("mount = 7", 1, "write it as [mount]"),
             ("[tree]\npath = \"web\"", 1, "[[tree]]"),
-            ("[[tree]]\npath = \"web\"", 1, "needs a `path` and a `freshness`"),
+            ("[[tree]]\npath = \"web\"", 1, "needs a `path` and a `freshness`, a `class` or a `max`"),
             ("[[tree]]\npath = \"/web\"\nfreshness = \"http\"", 2, "without a leading slash"),
             ("[web]\nprobe_names = \".git\"", 2, "a list of names"),
             ("[web]\nuser_agent = \"a\\nb\"", 2, "printable ASCII"),

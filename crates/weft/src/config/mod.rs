@@ -12,7 +12,9 @@ mod options;
 mod proxy;
 mod resolved;
 mod settings;
+mod size;
 mod source;
+mod space;
 
 pub use duration::{parse_duration, show_duration};
 pub use file::{FileError, load_file};
@@ -23,4 +25,6 @@ pub use options::{MountOptions, parse_options};
 pub use proxy::{ProxyTable, patterns, usual_proxies};
 pub use resolved::{Environment, Given, Resolved, TreeRule, files_sought, resolve};
 pub use settings::{MetricsSettings, PrivateAddresses, Settings, WebSettings};
+pub use size::{parse_size, show_size};
 pub use source::Source;
+pub use space::{Class, SpaceSettings, parse_class, show_class};

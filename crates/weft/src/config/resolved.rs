@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use weft_web::UsualProxies;
 
 use super::{
-    FileError, Freshness, LoginTable, MetricsSettings, MountOptions, PrivateAddresses, ProxyTable, Settings, Source,
-    WebSettings, load_file, show_duration, show_freshness, usual_proxies,
+    Class, FileError, Freshness, LoginTable, MetricsSettings, MountOptions, PrivateAddresses, ProxyTable, Settings,
+    Source, SpaceSettings, WebSettings, load_file, show_class, show_duration, show_freshness, show_size, usual_proxies,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -37,6 +37,8 @@ pub struct Resolved {
     pub metrics: MetricsSettings,
     /// How long after its lease what is held serves when the source answers with an error, in trees without a rule.
     pub stale_if_error: Option<Duration>,
+    /// What the cache may hold.
+    pub space: SpaceSettings,
     /// The settings of the web.
     pub web: WebSettings,
     /// Policies of trees; the longest path that fits decides, of equal ones the first.
@@ -56,6 +58,10 @@ pub struct TreeRule {
     pub freshness: Option<Freshness>,
     /// How long after its lease what is held serves when the source answers with an error.
     pub stale_if_error: Option<Duration>,
+    /// Its class, if it has one of its own.
+    pub class: Option<Class>,
+    /// Most bytes in it.
+    pub max: Option<u64>,
 }
 
 /// What of the process's environment matters.
@@ -174,6 +180,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
         metrics: settings.metrics,
         stale_if_error: settings.stale_if_error,
+        space: settings.space,
         web: settings.web,
         trees: settings.trees,
         usual_proxies: environment.proxies.clone(),
@@ -195,7 +202,14 @@ impl Resolved {
                 "freshness": show_freshness(self.freshness),
                 "stale_if_error": time(self.stale_if_error),
             },
-            "cache": { "dir": self.cache_dir },
+            "cache": {
+                "dir": self.cache_dir,
+                "class": self.space.class.map(show_class),
+                "max": self.space.max.map(show_size),
+                "scratch_max": self.space.scratch_max.map(show_size),
+                "max_per_host": self.space.max_per_host.map(show_size),
+                "keep_free": self.space.keep_free.map(show_size),
+            },
             "metrics": { "listen": self.metrics.listen, "allow_remote": self.metrics.allow_remote },
             "web": {
                 "probe_names": web.probe_names,
@@ -230,7 +244,9 @@ impl TreeRule {
         let mut table = serde_json::Map::from_iter([("path".to_owned(), json!(self.path))]);
         let freshness = self.freshness.map(|freshness| ("freshness".to_owned(), json!(show_freshness(freshness))));
         let stale = self.stale_if_error.map(|time| ("stale_if_error".to_owned(), json!(show_duration(time))));
-        table.extend(freshness.into_iter().chain(stale));
+        let class = self.class.map(|class| ("class".to_owned(), json!(show_class(class))));
+        let max = self.max.map(|max| ("max".to_owned(), json!(show_size(max))));
+        table.extend([freshness, stale, class, max].into_iter().flatten());
         Value::Object(table)
     }
 }

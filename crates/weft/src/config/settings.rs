@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Freshness, LoginTable, ProxyTable, TreeRule};
+use super::{Freshness, LoginTable, ProxyTable, SpaceSettings, TreeRule};
 
 /// The settings of one file, or of several laid over each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Settings {
     pub cache_dir: Option<PathBuf>,
     /// `[metrics]`.
     pub metrics: MetricsSettings,
+    /// The rest of `[cache]`.
+    pub space: SpaceSettings,
     /// `[web]`.
     pub web: WebSettings,
     /// `[[tree]]`, in the order of the file.
@@ -131,6 +133,7 @@ impl Settings {
             cache_dir: self.cache_dir.or(below.cache_dir),
             // The two keys belong together: one file's word on remote readers says nothing of another's address.
             metrics: if self.metrics.listen.is_some() { self.metrics } else { below.metrics },
+            space: self.space.over(below.space),
             web: self.web.over(below.web),
             trees: [self.trees, below.trees].concat(),
         }

@@ -56,6 +56,49 @@ fn what_does_not_fit_is_served_through() {
     assert_eq!(liar.times("/small.bin"), 1);
 }
 
+/// Goal: so much of the disk is left free; scratch goes for it, the longest unused first, and what is kept stays.
+#[test]
+fn a_part_of_the_disk_is_kept_free() {
+    let liar = files(&[
+        ("kept.bin", 1 << 20),
+        ("a.bin", 2 << 20),
+        ("b.bin", 2 << 20),
+        ("c.bin", 2 << 20),
+        ("d.bin", 2 << 20),
+        ("e.bin", 2 << 20),
+        ("f.bin", 2 << 20),
+    ]);
+    let Some(disk) = SmallDisk::of("16m") else { return };
+    let config = format!(
+        "[cache]\nclass = \"scratch\"\nkeep_free = \"4M\"\n[[tree]]\npath = \"{}/kept.bin\"\nclass = \"kept\"\n",
+        liar.site()
+    );
+    let setup = Setup { cache: Some(disk.0.path().join("cache")), ..Default::default() }.config(&config);
+    let Some(mount) = Mount::with(setup) else { return };
+    let top = mount.at(liar.site());
+    let read = |name: &str, length| assert!(std::fs::read(top.join(name)).expect("read") == noise(length), "{name}");
+    read("kept.bin", 1 << 20);
+    for name in ["a.bin", "b.bin", "c.bin", "d.bin", "e.bin", "f.bin"] {
+        read(name, 2 << 20);
+        // The kernel reads it itself now where it may, and holds its file.
+        read(name, 2 << 20);
+    }
+    let free = || {
+        // Asking makes evictions durable, and so the files go.
+        mount.figure("objects");
+        let stat = rustix::fs::statvfs(disk.0.path()).expect("a disk");
+        stat.f_bavail * stat.f_frsize
+    };
+    while free() < 4 << 20 {
+        std::thread::yield_now();
+    }
+    assert!(mount.why(&top.join("kept.bin"), "cached").starts_with("whole"));
+    assert!(mount.why(&top.join("a.bin"), "cached").starts_with("no"));
+    let journal = mount.json("cache --journal", [mount.dir()]);
+    assert!(journal[0]["path"].as_str().is_some_and(|path| path.ends_with("a.bin")), "{journal}");
+    assert_eq!(journal[0]["reason"], "[cache] keep_free");
+}
+
 /// Every object in a cache.
 fn objects(cache: &Path) -> Vec<PathBuf> {
     let found = run("find", [cache.join("objects").as_os_str(), "-type".as_ref(), "f".as_ref()]);

@@ -10,6 +10,7 @@ mod mounting;
 mod offline;
 mod proxies;
 mod reads;
+mod space;
 mod stale;
 mod stats;
 mod support;
