@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use http_body_util::Empty;
+use http_body_util::Full;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use parking_lot::Mutex;
@@ -29,7 +29,16 @@ pub(crate) struct Client {
     hosts: Mutex<HashMap<Authority, Arc<Host>>>,
 }
 
-/// An answer to a GET, of any status but a redirect that was followed.
+/// What is asked of a place.
+pub(crate) struct Question<'a> {
+    /// GET, or another that changes nothing and may be sent again.
+    pub method: Method,
+    /// Sent besides what every request has.
+    pub headers: &'a [(HeaderName, HeaderValue)],
+    pub body: Bytes,
+}
+
+/// An answer to a question, of any status but a redirect that was followed.
 pub(crate) struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -115,6 +124,19 @@ impl Client {
         place: &Place,
         conditions: &[(HeaderName, HeaderValue)],
     ) -> std::result::Result<Reply, GetError> {
+        self.ask(call, place, &Question { method: Method::GET, headers: conditions, body: Bytes::new() }).await
+    }
+
+    /// Asks a question of a place, as [`Client::get`] does.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn ask(
+        &self,
+        call: &Call,
+        place: &Place,
+        question: &Question<'_>,
+    ) -> std::result::Result<Reply, GetError> {
         let mut target = Target::of(place)?;
         let mut pass = self.options.credentials.pass(&call.caller, &target.authority);
         let mut redirects: Vec<String> = Vec::new();
@@ -123,7 +145,7 @@ impl Client {
         let mut asked = None;
         loop {
             let visited = redirects.is_empty();
-            let hop = match self.send(&target, conditions, pass.as_mut(), visited).await {
+            let hop = match self.send(&target, question, pass.as_mut(), visited).await {
                 Ok(hop) => hop,
                 // Only the host the user named can be absent; one that a redirect names is a fault of the source.
                 Err(GetError::NoSuchHost(detail)) if !visited => {
@@ -192,7 +214,7 @@ impl Client {
     async fn send(
         &self,
         target: &Target,
-        conditions: &[(HeaderName, HeaderValue)],
+        question: &Question<'_>,
         pass: Option<&mut Pass>,
         visited: bool,
     ) -> std::result::Result<Hop, GetError> {
@@ -207,14 +229,14 @@ impl Client {
         let url = target.url(scheme);
         let login = pass.and_then(|pass| pass.header_for(&target.authority, scheme));
         let login = login.map(|value| (header::AUTHORIZATION, value));
-        let headers: Vec<_> = conditions.iter().cloned().chain(login).collect();
+        let headers: Vec<_> = question.headers.iter().cloned().chain(login).collect();
         let mut fresh = false;
         loop {
             let mut lent = match host.pool(scheme).lend(fresh, self.connect(&host, scheme, false)).await {
                 Ok(lent) => lent,
                 Err(error) => return Err(self.connect_failed(&host, target, error)),
             };
-            let request = self.request(&target.authority, scheme, &target.path_and_query, &headers, lent.is_http2())?;
+            let request = self.request(question, target, scheme, &headers, lent.is_http2())?;
             match lent.send(request).await {
                 Ok(response) => {
                     if scheme == Scheme::Https {
@@ -310,14 +332,14 @@ impl Client {
 
     fn request(
         &self,
-        authority: &Authority,
+        question: &Question<'_>,
+        target: &Target,
         scheme: Scheme,
-        path_and_query: &str,
         headers: &[(HeaderName, HeaderValue)],
         http2: bool,
-    ) -> Result<Request<Empty<Bytes>>> {
-        let authority = authority.text();
-        let mut request = Request::builder().method(Method::GET);
+    ) -> Result<Request<Full<Bytes>>> {
+        let (authority, path_and_query) = (target.authority.text(), target.path_and_query.as_str());
+        let mut request = Request::builder().method(question.method.clone());
         request = if http2 {
             request.uri(format!("{}://{authority}{path_and_query}", scheme.as_str()))
         } else {
@@ -330,7 +352,7 @@ impl Client {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        request.body(Empty::new()).map_err(|e| RemoteError::Failed {
+        request.body(Full::new(question.body.clone())).map_err(|e| RemoteError::Failed {
             detail: format!("{}://{authority}{path_and_query}: no such request can be made: {e}", scheme.as_str()),
         })
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_remote::{Notes, RemoteError};
 
 use crate::authority::Authority;
+use crate::lister::Lists;
 use crate::options::Connector;
 use crate::pool::Pool;
 
@@ -46,6 +47,8 @@ pub(crate) struct Host {
     pub http: Arc<Pool>,
     /// Held while the first connection finds out which scheme the host speaks.
     pub deciding: tokio::sync::Mutex<()>,
+    /// Who lists its directories.
+    pub lists: Lists,
     state: Mutex<State>,
 }
 
@@ -88,7 +91,9 @@ impl Host {
             state.memory = Some(Memory { scheme: Scheme::Http, https_seen: false, why });
         }
         let (https, http) = (pool(), pool());
-        Host { authority, builtin, https, http, deciding: tokio::sync::Mutex::new(()), state: Mutex::new(state) }
+        let lists = Lists::load(&authority.text(), notes);
+        let deciding = tokio::sync::Mutex::new(());
+        Host { authority, builtin, https, http, deciding, lists, state: Mutex::new(state) }
     }
 
     pub fn pool(&self, scheme: Scheme) -> &Arc<Pool> {
@@ -182,6 +187,7 @@ impl Host {
             }
             None => facts.push(("scheme".to_owned(), "not known yet".to_owned())),
         }
+        facts.extend(self.lists.about());
         let time = |at: SystemTime| httpdate::fmt_http_date(at);
         facts.push(("last contact".to_owned(), state.last_contact.map_or("none by this process".to_owned(), time)));
         if let Some((at, error)) = &state.last_error {

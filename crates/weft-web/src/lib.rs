@@ -3,17 +3,21 @@
 
 mod address;
 mod authority;
+mod bucket;
 mod client;
 mod connect;
 mod content;
 mod credentials;
+mod dav;
 mod fetch;
 mod flow;
 mod freshness;
 mod host;
 mod id;
 mod index;
+mod ladder;
 mod links;
+mod lister;
 mod listing;
 mod lookup;
 mod name;
@@ -25,6 +29,7 @@ mod remote;
 mod tap;
 mod target;
 mod validator;
+mod xml;
 
 pub use address::{AddressPolicy, PrivateAddresses};
 pub use credentials::Credentials;

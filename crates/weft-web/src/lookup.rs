@@ -12,6 +12,7 @@ use crate::client::{GetError, Reply};
 use crate::content::{Content, has_content, origin_of, status_error};
 use crate::freshness::absence_lease;
 use crate::id::{Id, Place};
+use crate::lister::Lister;
 use crate::listing::page_name;
 use crate::name::{Part, Wanted, wanted_of};
 use crate::remote::{Web, foreign, not_a_directory};
@@ -79,20 +80,28 @@ impl Web {
             }
             return Ok(self.found_file(name.clone(), &place, reply).map(Some));
         }
+        if matches!(reply.status.as_u16(), 403 | 404 | 405)
+            && let Some(found) = self.find_by_protocol(call, name.clone(), &place.slashed()).await?
+        {
+            reply.body.drain().await;
+            return Ok(found.map(Some));
+        }
         self.absent_or_error(reply).await
     }
 
     /// The page of a directory: what its URL gives, unless that is a generated index; else what its URL without
     /// the slash gives (a page that is a prefix of others), or a file of that very name.
     async fn lookup_page(&self, call: &Call, dir: &Place) -> Result<Answer<Option<Found>>> {
-        let reply = self.client.get(call, dir, &[]).await?;
-        if has_content(&reply) {
-            return self.page_in(dir, reply).await;
+        if self.lister(dir) == Lister::Page {
+            let reply = self.client.get(call, dir, &[]).await?;
+            if has_content(&reply) {
+                return self.page_in(dir, reply).await;
+            }
+            if !matches!(reply.status.as_u16(), 401 | 403 | 404 | 410) {
+                return self.absent_or_error(reply).await;
+            }
+            reply.body.drain().await;
         }
-        if !matches!(reply.status.as_u16(), 401 | 403 | 404 | 410) {
-            return self.absent_or_error(reply).await;
-        }
-        reply.body.drain().await;
         let named = dir.join(&Part { segment: "index.html".to_owned(), query: None });
         let reply = self.client.get(call, &named, &[]).await?;
         if has_content(&reply) {
@@ -135,10 +144,15 @@ impl Web {
 
     /// A name that was shortened is where the listing says.
     async fn lookup_listed(&self, call: &Call, dir: &Place, name: &Name) -> Result<Answer<Option<Found>>> {
-        let listing = self.list(call, dir, &Version::None).await?;
-        let found = match listing.value {
-            Listing::Unchanged => None,
-            Listing::Page(page, _) => page.entries.into_iter().find(|entry| entry.name == *name),
+        let mut cursor = None;
+        let (listing, found) = loop {
+            let listing = self.list(call, dir, &Version::None, cursor.as_ref()).await?;
+            let Listing::Page(page, _) = &listing.value else { break (listing, None) };
+            let found = page.entries.iter().find(|entry| entry.name == *name).cloned();
+            if found.is_some() || page.next.is_none() {
+                break (listing, found);
+            }
+            cursor = page.next.clone();
         };
         let found = found.map(|entry| Found { entry, along: None });
         Ok(Answer {
@@ -188,6 +202,9 @@ impl Web {
             return Answer { audience, ..answer };
         }
         let content = Content::read(reply, self.options());
+        if content.is_xml() || self.lister(dir) != Lister::Page {
+            return self.found_listed_dir(name, dir, content).await;
+        }
         let page = content.entry(page_name(), dir.file_id());
         let tap = content.tap(asked, dir.clone(), Some(page), self.options());
         let attributes =
@@ -196,6 +213,18 @@ impl Web {
         let answer = content.answer(());
         let along = content.along(dir.file_id(), Some(dir.dir_id()), Some(tap));
         answer.map(|()| Found { entry, along: Some(along) })
+    }
+
+    /// A directory of which the page tells nothing about what is in it: that is asked for otherwise.
+    async fn found_listed_dir(&self, name: Name, dir: &Place, content: Content) -> Answer<Found> {
+        let (answer, is_xml) = (content.answer(()), content.is_xml());
+        let found = Answer { audience: answer.audience, ..bare_dir(name, dir, answer.origin) };
+        if !is_xml || self.lister(dir) != Lister::Page {
+            content.into_flow().drain().await;
+        } else if let Err(error) = self.document(dir, content).await {
+            tracing::debug!("{}{}: {error}", dir.authority, dir.path);
+        }
+        found
     }
 
     fn no_answer_needed(&self) -> Answer<Option<Found>> {

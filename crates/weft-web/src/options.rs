@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::DuplexStream;
 use weft_remote::Name;
 
-use crate::{AddressPolicy, Credentials};
+use crate::{AddressPolicy, Credentials, HostPattern};
 
 /// Makes the client's end of a new connection to a host that is served inside this process, in plain HTTP.
 #[derive(Clone)]
@@ -66,6 +66,8 @@ pub struct WebOptions {
     pub addresses: AddressPolicy,
     /// Logins of the user whose mount this is.
     pub credentials: Credentials,
+    /// Hosts whose directories are listed by WebDAV without trying anything else first.
+    pub dav_hosts: Vec<HostPattern>,
     /// Hosts that are served inside this process, by name.
     pub builtin: HashMap<String, Connector>,
 }
@@ -88,6 +90,7 @@ impl Default for WebOptions {
             user_agent: concat!("weft/", env!("CARGO_PKG_VERSION")).to_owned(),
             addresses: AddressPolicy::default(),
             credentials: Credentials::default(),
+            dav_hosts: Vec::new(),
             builtin: HashMap::new(),
         }
     }

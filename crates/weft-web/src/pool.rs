@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::Empty;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
@@ -30,8 +30,8 @@ pub(crate) struct Pool {
 /// Guarded by `Pool::state`, which is never held over any wait.
 #[derive(Default)]
 struct State {
-    idle: Vec<(Instant, http1::SendRequest<Empty<Bytes>>)>,
-    shared: Option<http2::SendRequest<Empty<Bytes>>>,
+    idle: Vec<(Instant, http1::SendRequest<Full<Bytes>>)>,
+    shared: Option<http2::SendRequest<Full<Bytes>>>,
     /// What the last connection spoke.
     http1_only: bool,
 }
@@ -45,8 +45,8 @@ pub(crate) struct Lent {
 }
 
 enum Sender {
-    Http1(http1::SendRequest<Empty<Bytes>>),
-    Http2(http2::SendRequest<Empty<Bytes>>),
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 impl Pool {
@@ -71,7 +71,7 @@ impl Pool {
     }
 
     /// Begins to speak on a connection: one for HTTP/2 is shared from then on, one for HTTP/1 is the caller's.
-    async fn open(&self, connected: Connected) -> Connecting<Option<http1::SendRequest<Empty<Bytes>>>> {
+    async fn open(&self, connected: Connected) -> Connecting<Option<http1::SendRequest<Full<Bytes>>>> {
         let failed = |e: hyper::Error| ConnectError::Unreachable(e.to_string());
         let io = TokioIo::new(connected.wire);
         if connected.http2 {
@@ -153,7 +153,7 @@ impl Pool {
         Some(self.lent(Sender::Http2(sender), true, permit))
     }
 
-    async fn take_idle(&self) -> Option<http1::SendRequest<Empty<Bytes>>> {
+    async fn take_idle(&self) -> Option<http1::SendRequest<Full<Bytes>>> {
         loop {
             let (since, mut sender) = self.state.lock().idle.pop()?;
             if since.elapsed() < IDLE_MAX && !sender.is_closed() && sender.ready().await.is_ok() {
@@ -169,7 +169,7 @@ impl Pool {
         state.shared = None;
     }
 
-    fn give_back(&self, sender: http1::SendRequest<Empty<Bytes>>) {
+    fn give_back(&self, sender: http1::SendRequest<Full<Bytes>>) {
         if sender.is_closed() {
             return;
         }
@@ -194,7 +194,7 @@ impl Lent {
     ///
     /// # Errors
     /// Whatever the connection gives.
-    pub async fn send(&mut self, request: Request<Empty<Bytes>>) -> hyper::Result<Response<Incoming>> {
+    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
         match &mut self.sender {
             Sender::Http1(sender) => sender.send_request(request).await,
             Sender::Http2(sender) => sender.send_request(request).await,

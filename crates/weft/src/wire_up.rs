@@ -116,6 +116,7 @@ fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow:
         user_agent: settings.user_agent.clone().unwrap_or(default.user_agent),
         addresses: address_policy(settings, resolved.allow_other)?,
         credentials: credentials(settings),
+        dav_hosts: patterns(&settings.dav_hosts)?,
         builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
         ..default
     })
@@ -146,10 +147,11 @@ fn address_policy(settings: &WebSettings, allow_other: bool) -> anyhow::Result<A
     };
     let private = rule
         .map_or(weft_web::PrivateAddresses::Allow, |rule| weft_web::PrivateAddresses::Deny { rule: rule.to_owned() });
-    let patterns = |texts: &Option<Vec<String>>| -> anyhow::Result<Vec<HostPattern>> {
-        texts.iter().flatten().map(|text| HostPattern::parse(text).map_err(anyhow::Error::msg)).collect()
-    };
     Ok(AddressPolicy { private, allow: patterns(&settings.allow_hosts)?, deny: patterns(&settings.deny_hosts)? })
+}
+
+fn patterns(texts: &Option<Vec<String>>) -> anyhow::Result<Vec<HostPattern>> {
+    texts.iter().flatten().map(|text| HostPattern::parse(text).map_err(anyhow::Error::msg)).collect()
 }
 
 /// The sample site, served in process under its reserved name.

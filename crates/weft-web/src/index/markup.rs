@@ -99,7 +99,7 @@ pub(super) fn size(text: &str) -> Option<Figure<u64>> {
 }
 
 /// A size that a list tells exactly, unless no file can have it.
-pub(super) fn exact_size(bytes: u64) -> Figure<u64> {
+pub(crate) fn exact_size(bytes: u64) -> Figure<u64> {
     if i64::try_from(bytes).is_ok() { Figure::Exact(bytes) } else { Figure::Unknown }
 }
 

@@ -15,7 +15,8 @@ use std::time::SystemTime;
 
 use weft_remote::{Completeness, Figure};
 
-pub(crate) use markup::decode_entities;
+pub(crate) use markup::{decode_entities, exact_size};
+pub(crate) use moment::parse_rfc3339;
 
 /// A directory as its server listed it.
 #[derive(Debug, PartialEq)]

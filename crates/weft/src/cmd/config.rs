@@ -70,7 +70,7 @@ mod tests {
     fn what_is_shown_can_be_read_again() {
         let temp = tempfile::tempdir().expect("a folder");
         let file = temp.path().join("a.toml");
-        let text = "[mount]\ndeadline = \"7s\"\n[web]\nprobe_names = [\"x\"]\nprivate_addresses = \"auto\"\nallow_hosts = [\"*.lan\", \"10.0.0.0/8\"]\ndeny_hosts = [\"::1\"]\nnetrc = \"/n\"\n[[tree]]\npath = \"web\"\nfreshness = \"manual\"\n";
+        let text = "[mount]\ndeadline = \"7s\"\n[web]\nprobe_names = [\"x\"]\nprivate_addresses = \"auto\"\nallow_hosts = [\"*.lan\", \"10.0.0.0/8\"]\ndeny_hosts = [\"::1\"]\ndav_hosts = [\"*.lan\"]\nnetrc = \"/n\"\n[[tree]]\npath = \"web\"\nfreshness = \"manual\"\n";
         std::fs::write(&file, text).expect("written");
         let resolve_from = |file: &Path| {
             let given = Given {

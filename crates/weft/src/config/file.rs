@@ -112,6 +112,7 @@ impl Reader<'_> {
             "private_addresses" => web.private_addresses = self.private_addresses(value),
             "allow_hosts" => web.allow_hosts = self.hosts(key, value),
             "deny_hosts" => web.deny_hosts = self.hosts(key, value),
+            "dav_hosts" => web.dav_hosts = self.hosts(key, value),
             "netrc" => web.netrc = self.netrc(value),
             "insecure_credentials" => web.insecure_credentials = self.boolean(key, value),
             _ => web.down_time = self.time(key, value, Duration::ZERO),
@@ -320,6 +321,7 @@ const WEB_KEYS: &[&str] = &[
     "private_addresses",
     "allow_hosts",
     "deny_hosts",
+    "dav_hosts",
     "netrc",
     "insecure_credentials",
 ];
