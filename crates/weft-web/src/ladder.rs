@@ -21,7 +21,7 @@ pub(crate) enum Document {
     /// The listing of a bucket, which begins at that directory.
     Bucket,
     /// A document like any other.
-    Page(Gathered),
+    Page(Box<Gathered>),
 }
 
 impl Web {
@@ -99,7 +99,7 @@ impl Web {
         let mut tap = content.tap(dir, dir.clone(), None, self.options());
         let gathered = content.gather(&mut tap, HEAD_BYTES).await?;
         if !is_bucket_listing(&gathered.head()) {
-            return Ok(Document::Page(gathered));
+            return Ok(Document::Page(Box::new(gathered)));
         }
         if let Some(authority) = Authority::parse(&dir.authority) {
             self.client.host(&authority).lists.learn_bucket(&dir.path, &*self.client.notes);

@@ -80,7 +80,7 @@ impl Web {
             }
             return Ok(self.found_file(name.clone(), &place, reply).map(Some));
         }
-        if matches!(reply.status.as_u16(), 403 | 404 | 405)
+        if matches!(reply.status.as_u16(), 403..=405)
             && let Some(found) = self.find_by_protocol(call, name.clone(), &place.slashed()).await?
         {
             reply.body.drain().await;
