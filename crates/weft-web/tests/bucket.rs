@@ -82,7 +82,7 @@ impl Bucket {
         if value("encoding-type").is_some() {
             body += "<EncodingType>url</EncodingType>";
         }
-        let last = rest.iter().take(page).last().map(|(key, _)| key.clone()).unwrap_or_default();
+        let last = rest[..page.min(rest.len())].last().map(|(key, _)| key.clone()).unwrap_or_default();
         body += &match (cut, self.manner) {
             (false, _) => String::new(),
             (true, Manner::Plain) => format!("<NextContinuationToken>t/{last}</NextContinuationToken>"),

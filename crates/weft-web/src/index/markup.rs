@@ -64,6 +64,30 @@ pub(super) fn own_segment(href: &str) -> Option<(String, bool)> {
     Some((canonical_segment(segment), is_dir))
 }
 
+/// Links written as whole paths: all that are no parent must lie in one directory, whichever it is.
+#[derive(Default)]
+pub(super) struct Siblings {
+    dir: Option<String>,
+}
+
+impl Siblings {
+    /// The segment that a link names, and whether it ends in a slash; `None` when it leads to another directory than the
+    /// links before, or says another name than it leads to.
+    pub fn own_segment(&mut self, href: &str, text: &str) -> Option<(String, bool)> {
+        let href = decode_entities(href);
+        let path = href.split('?').next()?;
+        let (bare, slash) = path.strip_suffix('/').map_or((path, ""), |bare| (bare, "/"));
+        let (dir, segment) = bare.rsplit_once('/')?;
+        if !(dir.is_empty() || dir.starts_with('/') && !dir.starts_with("//")) {
+            return None;
+        }
+        if *self.dir.get_or_insert_with(|| dir.to_owned()) != dir {
+            return None;
+        }
+        Anchor { href: format!("./{segment}{slash}"), text: decode_entities(text), rest: "" }.own_segment()
+    }
+}
+
 /// What stands between the first `<title>` and its end, if the page repeats it as a heading of this level.
 pub(super) fn title_and_heading<'a>(page: &'a str, heading: &str) -> Option<(&'a str, &'a str)> {
     let (_, after) = page.split_once("<title>")?;
