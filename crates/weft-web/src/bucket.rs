@@ -114,6 +114,18 @@ impl Web {
         Ok(Some(Answer { audience: told.answer.audience, ..bare_dir(name, dir, told.answer.origin) }))
     }
 
+    /// Whether a bucket answers at `top`, which is remembered, and not a file that was a bucket's answer once: asked for no
+    /// keys, a bucket gives none.
+    pub(crate) async fn is_bucket(&self, call: &Call, top: &Place) -> bool {
+        let range = Range { prefix: b"", grouped: true, keys_max: Some(0), cursor: None };
+        let told = self.keys(call, top, &top.path, &range).await;
+        let is_bucket = told.is_ok_and(|told| told.is_some_and(|told| told.keys.objects.is_empty()));
+        if is_bucket {
+            self.learn_bucket(top);
+        }
+        is_bucket
+    }
+
     /// The object whose key is that of `dir` without its slash, as the directory's page.
     async fn twin(&self, call: &Call, dir: &Place, top: &str, prefix: &[u8]) -> Result<Option<Entry>> {
         let Some(page) = dir.unslashed().filter(|page| page.path.len() >= top.len()) else { return Ok(None) };

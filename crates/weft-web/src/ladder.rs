@@ -13,12 +13,13 @@ use crate::content::{Content, Gathered};
 use crate::id::Place;
 use crate::index::HEAD_BYTES;
 use crate::lister::Lister;
+use crate::listing::page_name;
 use crate::lookup::bare_dir;
 use crate::remote::Web;
 
 /// What an XML document at a directory's URL is.
 pub(crate) enum Document {
-    /// The listing of a bucket, which begins at that directory.
+    /// The listing of a bucket.
     Bucket,
     /// A document like any other.
     Page(Box<Gathered>),
@@ -68,30 +69,38 @@ impl Web {
         }
     }
 
-    /// Tries WebDAV on a directory whose URL gave no list, unless it is known whether its host speaks it.
+    /// Lists by WebDAV a directory whose URL gave no list, if its host is found to speak that now.
     pub(crate) async fn try_dav(&self, call: &Call, dir: &Place) -> Option<Answer<Listing>> {
-        let host = self.client.host(&Authority::parse(&dir.authority)?);
-        let (lists, notes) = (&host.lists, &*self.client.notes);
-        if host.builtin.is_some() || lists.dav(SystemTime::now()).is_some() {
+        if !self.find_out_dav(call, dir).await {
             return None;
         }
-        let _trying = lists.trying.lock().await;
-        match lists.dav(SystemTime::now()) {
-            // Somebody else has found out in the meantime.
-            Some(true) => return self.list_dav(call, dir, &Version::None).await.ok().flatten(),
-            Some(false) => return None,
-            None => {}
+        self.list_dav(call, dir, &Version::None).await.ok().flatten()
+    }
+
+    /// Tries WebDAV on a directory whose URL gave nothing, unless it is known whether its host speaks it. Whether it does
+    /// as far as is known now for the first time.
+    pub(crate) async fn find_out_dav(&self, call: &Call, dir: &Place) -> bool {
+        let Some(authority) = Authority::parse(&dir.authority) else { return false };
+        let host = self.client.host(&authority);
+        let lists = &host.lists;
+        if host.builtin.is_some() || lists.dav(SystemTime::now()).is_some() {
+            return false;
         }
-        let (listed, lasting) = match self.list_dav(call, dir, &Version::None).await {
-            Ok(Some(listed)) => (Some(listed), SPOKEN_TIME),
-            Ok(None) => (None, UNSPOKEN_TIME),
+        let _trying = lists.trying.lock().await;
+        // Somebody else may have found out in the meantime.
+        if let Some(speaks) = lists.dav(SystemTime::now()) {
+            return speaks;
+        }
+        let (speaks, lasting) = match self.find_dav(call, page_name(), dir).await {
+            Ok(Some(_)) => (true, SPOKEN_TIME),
+            Ok(None) => (false, UNSPOKEN_TIME),
             Err(error) => {
                 tracing::debug!("{}: WebDAV: {error}", dir.authority);
-                (None, FAILED_TIME)
+                (false, FAILED_TIME)
             }
         };
-        lists.learn_dav(listed.is_some(), lasting, notes);
-        listed
+        lists.learn_dav(speaks, lasting, &*self.client.notes);
+        speaks
     }
 
     /// Looks at the beginning of an XML document that a directory's URL gave.
@@ -101,10 +110,14 @@ impl Web {
         if !is_bucket_listing(&gathered.head()) {
             return Ok(Document::Page(Box::new(gathered)));
         }
+        Ok(Document::Bucket)
+    }
+
+    /// Remembers that a bucket begins at `dir`.
+    pub(crate) fn learn_bucket(&self, dir: &Place) {
         if let Some(authority) = Authority::parse(&dir.authority) {
             self.client.host(&authority).lists.learn_bucket(&dir.path, &*self.client.notes);
         }
-        Ok(Document::Bucket)
     }
 }
 

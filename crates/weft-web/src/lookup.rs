@@ -12,6 +12,7 @@ use crate::client::{GetError, Reply};
 use crate::content::{Content, has_content, origin_of, status_error};
 use crate::freshness::absence_lease;
 use crate::id::{Id, Place};
+use crate::ladder::{Document, holds_nothing};
 use crate::lister::Lister;
 use crate::listing::page_name;
 use crate::name::{Part, Wanted, wanted_of};
@@ -49,7 +50,7 @@ impl Web {
         let Some(authority) = authority else { return Ok(self.no_answer_needed()) };
         let top = Place::top(&authority.text());
         match self.client.get(call, &top, &[]).await {
-            Ok(reply) => Ok(self.found_dir(name.clone(), &top, &top, reply).await.map(Some)),
+            Ok(reply) => Ok(self.found_dir(call, name.clone(), &top, &top, reply).await.map(Some)),
             Err(GetError::NoSuchHost(detail)) => {
                 let origin = Origin { source: top.authority, how: detail, redirects: Vec::new() };
                 Ok(Answer { origin: Some(origin), ..self.no_answer_needed() })
@@ -72,13 +73,13 @@ impl Web {
         }
         let reply = self.client.get(call, &place, &[]).await?;
         if reply.slashed {
-            return Ok(self.found_dir(name.clone(), &place.slashed(), &place, reply).await.map(Some));
+            return Ok(self.found_dir(call, name.clone(), &place.slashed(), &place, reply).await.map(Some));
         }
         if has_content(&reply) {
             if empty {
-                return Ok(self.found_dir(name.clone(), &place, &place, reply).await.map(Some));
+                return Ok(self.found_dir(call, name.clone(), &place, &place, reply).await.map(Some));
             }
-            return Ok(self.found_file(name.clone(), &place, reply).map(Some));
+            return Ok(self.found_file_or_bucket(call, name, &place, reply).await?.map(Some));
         }
         if matches!(reply.status.as_u16(), 403..=405)
             && let Some(found) = self.find_by_protocol(call, name.clone(), &place.slashed()).await?
@@ -178,12 +179,46 @@ impl Web {
 
     /// A file whose content is on its way.
     pub(crate) fn found_file(&self, name: Name, place: &Place, reply: Reply) -> Answer<Found> {
-        let content = Content::read(reply, self.options());
+        self.found_content(name, place, Content::read(reply, self.options()))
+    }
+
+    fn found_content(&self, name: Name, place: &Place, content: Content) -> Answer<Found> {
         let entry = content.entry(name, place.file_id());
         let (tap, lists) = self.tap_on_file(place, &content, &entry);
         let answer = content.answer(());
         let along = content.along(place.file_id(), lists, Some(tap));
         answer.map(|()| Found { entry, along: Some(along) })
+    }
+
+    /// As [`Web::found_file`], unless the file is the listing of a bucket: many servers give it without a redirect to the
+    /// URL with a slash.
+    async fn found_file_or_bucket(
+        &self,
+        call: &Call,
+        name: &Name,
+        place: &Place,
+        reply: Reply,
+    ) -> Result<Answer<Found>> {
+        let plain = place.query.is_none() && !name.as_bytes().contains(&b'.');
+        let content = Content::read(reply, self.options());
+        if !plain || !content.is_xml() || self.lister(place) != Lister::Page {
+            return Ok(self.found_content(name.clone(), place, content));
+        }
+        let (entry, answer) = (content.entry(name.clone(), place.file_id()), content.answer(()));
+        match self.document(place, content).await? {
+            Document::Bucket if self.is_bucket(call, &place.slashed()).await => {
+                let found = bare_dir(name.clone(), &place.slashed(), answer.origin);
+                Ok(Answer { audience: answer.audience, ..found })
+            }
+            Document::Bucket => {
+                let reply = self.client.get(call, place, &[]).await?;
+                Ok(self.found_file(name.clone(), place, reply))
+            }
+            Document::Page(gathered) => {
+                let along = gathered.along(place.file_id(), None, answer.lease, Vec::new());
+                Ok(answer.map(|()| Found { entry, along: Some(along) }))
+            }
+        }
     }
 
     fn tap_on_file(&self, place: &Place, content: &Content, entry: &Entry) -> (crate::tap::Tap, Option<FileId>) {
@@ -194,11 +229,22 @@ impl Web {
     }
 
     /// A directory that a reply is about, with its page on its way if there is one. `asked` was asked for.
-    pub(crate) async fn found_dir(&self, name: Name, dir: &Place, asked: &Place, reply: Reply) -> Answer<Found> {
+    pub(crate) async fn found_dir(
+        &self,
+        call: &Call,
+        name: Name,
+        dir: &Place,
+        asked: &Place,
+        reply: Reply,
+    ) -> Answer<Found> {
         if !has_content(&reply) {
             let answer = bare_dir(name, dir, Some(origin_of(&reply, reply.status.as_str())));
-            let audience = reply.audience;
+            let (audience, nothing) = (reply.audience, holds_nothing(&reply));
             reply.body.drain().await;
+            if nothing {
+                // Names in it cannot be asked for by GET if they are directories.
+                self.find_out_dav(call, dir).await;
+            }
             return Answer { audience, ..answer };
         }
         let content = Content::read(reply, self.options());
@@ -221,8 +267,12 @@ impl Web {
         let found = Answer { audience: answer.audience, ..bare_dir(name, dir, answer.origin) };
         if !is_xml || self.lister(dir) != Lister::Page {
             content.into_flow().drain().await;
-        } else if let Err(error) = self.document(dir, content).await {
-            tracing::debug!("{}{}: {error}", dir.authority, dir.path);
+            return found;
+        }
+        match self.document(dir, content).await {
+            Ok(Document::Bucket) => self.learn_bucket(dir),
+            Ok(Document::Page(_)) => {}
+            Err(error) => tracing::debug!("{}{}: {error}", dir.authority, dir.path),
         }
         found
     }

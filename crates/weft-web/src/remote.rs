@@ -103,11 +103,11 @@ impl Web {
                     (error, _) => Err(error),
                 };
             }
-            let found = self.found_dir(last_name(&place), &place, &place, reply).await;
+            let found = self.found_dir(call, last_name(&place), &place, &place, reply).await;
             return Ok(found.map(|found| Checked::Is(Box::new(found))));
         }
         if reply.slashed {
-            let found = self.found_dir(last_name(&place), &place.slashed(), &place, reply).await;
+            let found = self.found_dir(call, last_name(&place), &place.slashed(), &place, reply).await;
             return Ok(found.map(|found| Checked::Is(Box::new(found))));
         }
         if !has_content(&reply) {
@@ -232,6 +232,7 @@ impl Web {
                 Ok(answer.map(|()| Listing::Page(listed, Some(along))))
             }
             Document::Bucket => {
+                self.learn_bucket(dir);
                 let listed = self.list_bucket(call, dir, &dir.path, known, None).await?;
                 let detail = format!("{}{}: the bucket answers with something else", dir.authority, dir.path);
                 listed.ok_or(RemoteError::Damaged { detail })

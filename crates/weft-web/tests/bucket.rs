@@ -42,7 +42,7 @@ impl Bucket {
 
     fn answer(&self, seen: &Seen) -> Reply {
         let (path, query) = seen.path.split_once('?').unwrap_or((&seen.path, ""));
-        if path == self.top {
+        if path == self.top || path == self.top.trim_end_matches('/') {
             return self.listing(query);
         }
         let key = path.strip_prefix(self.top).map(|key| percent_decode_str(key).decode_utf8_lossy().into_owned());
@@ -178,6 +178,22 @@ async fn a_bucket_below_a_path_is_found_by_name_and_remembered() {
     assert!(web.attributes(&call(), &deep.id, &Version::None).await.is_ok());
     let gone = web.attributes(&call(), &server.dir("/bucket/gone/"), &Version::None).await;
     assert!(matches!(gone, Err(RemoteError::NotFound { .. })), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_bucket_is_known_without_its_slash_and_a_file_that_looks_like_one_is_a_file() {
+    let server = Bucket::new("/bucket/", OBJECTS).serve().await;
+    let fresh = web();
+    let found = find(&fresh, &server.dir("/"), "bucket").await.value.entry;
+    assert_eq!(found.id, server.dir("/bucket/"));
+    assert_eq!(list(&fresh, &found.id).await.1.entries.len(), 4);
+
+    let bucket = Bucket::new("/", OBJECTS);
+    let saved = Server::start(move |_| bucket.listing("")).await;
+    let found = find(&fresh, &saved.dir("/"), "saved").await.value;
+    assert_eq!(found.entry.id, saved.file("/saved"));
+    let (bytes, _) = read(found.along.unwrap().body).await.unwrap();
+    assert!(bytes.starts_with(b"<?xml") && bytes.ends_with(b"</ListBucketResult>"));
 }
 
 #[tokio::test]

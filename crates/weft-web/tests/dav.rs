@@ -53,6 +53,7 @@ async fn a_refused_directory_is_tried_once_and_the_outcome_is_remembered() {
     assert!(page.entries[0].attributes.modified.exact().is_some());
     assert_eq!(page.entries[0].version, Version::strong("\"e1\""));
     assert_eq!(page.entries[2].attributes.kind, FileKind::Directory);
+    assert_eq!(count(&server, "PROPFIND"), 2, "one finds out, one lists");
     let gets = count(&server, "GET");
     let known = said.version;
     let again = web.entries(&call(), &server.dir("/"), &known, None).await.unwrap();
@@ -96,6 +97,15 @@ async fn named_hosts_are_asked_first_and_directories_are_found_by_it() {
 }
 
 #[tokio::test]
+async fn a_directory_is_found_before_anything_was_listed() {
+    let server = speaking(|path| row(path, true, "")).await;
+    let web = web();
+    let top = find(&web, &web.root(), &server.address.to_string()).await.value.entry;
+    let found = find(&web, &top.id, "sub").await.value.entry;
+    assert_eq!(found.id, server.dir("/sub/"));
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_absent() {
     let server = Server::start(|seen| match (seen.method.as_str(), seen.path.as_str()) {
         ("PROPFIND", "/") => multistatus(&row("/", true, "")),
@@ -136,10 +146,9 @@ async fn rows_about_other_places_name_nothing_here() {
 #[tokio::test]
 async fn properties_that_the_server_could_not_tell_are_unknown() {
     let server = speaking(|_| {
-        "<D:response><D:href>/x</D:href><D:propstat><D:prop><D:resourcetype/></D:prop><D:status>HTTP/1.1 200 OK</D:status>\
+row("/", true, "") + "<D:response><D:href>/x</D:href><D:propstat><D:prop><D:resourcetype/></D:prop><D:status>HTTP/1.1 200 OK</D:status>\
         </D:propstat><D:propstat><D:prop><D:getcontentlength>7</D:getcontentlength><D:resourcetype><D:collection/>\
         </D:resourcetype></D:prop><D:status>HTTP/1.1 404 Not Found</D:status></D:propstat></D:response>"
-            .to_owned()
     })
     .await;
     let (_, page, _) = list(&web(), &server.dir("/")).await;

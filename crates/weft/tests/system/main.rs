@@ -5,6 +5,7 @@ mod freshness;
 mod full_disk;
 mod listings;
 mod logins;
+mod long_lists;
 mod mounting;
 mod offline;
 mod reads;
