@@ -170,11 +170,29 @@ fn reference(name: &str) -> Option<char> {
         "gt" => '>',
         "quot" => '"',
         "apos" => '\'',
-        "nbsp" => '\u{a0}',
-        _ => return None,
+        _ => {
+            let at = LATIN_1.iter().position(|latin| *latin == name)?;
+            return char::from_u32(0xa0 + u32::try_from(at).ok()?);
+        }
     })
 }
 
+/// The names of the characters from U+00A0 to U+00FF, in their order (HTML 4.01 section 24.2).
+#[rustfmt::skip]
+const LATIN_1: [&str; 96] = [
+    "nbsp", "iexcl", "cent", "pound", "curren", "yen", "brvbar", "sect",
+    "uml", "copy", "ordf", "laquo", "not", "shy", "reg", "macr",
+    "deg", "plusmn", "sup2", "sup3", "acute", "micro", "para", "middot",
+    "cedil", "sup1", "ordm", "raquo", "frac14", "frac12", "frac34", "iquest",
+    "Agrave", "Aacute", "Acirc", "Atilde", "Auml", "Aring", "AElig", "Ccedil",
+    "Egrave", "Eacute", "Ecirc", "Euml", "Igrave", "Iacute", "Icirc", "Iuml",
+    "ETH", "Ntilde", "Ograve", "Oacute", "Ocirc", "Otilde", "Ouml", "times",
+    "Oslash", "Ugrave", "Uacute", "Ucirc", "Uuml", "Yacute", "THORN", "szlig",
+    "agrave", "aacute", "acirc", "atilde", "auml", "aring", "aelig", "ccedil",
+    "egrave", "eacute", "ecirc", "euml", "igrave", "iacute", "icirc", "iuml",
+    "eth", "ntilde", "ograve", "oacute", "ocirc", "otilde", "ouml", "divide",
+    "oslash", "ugrave", "uacute", "ucirc", "uuml", "yacute", "thorn", "yuml",
+];
 /// Anchors looked at in one line.
 const ANCHORS_MAX: usize = 3;
 /// Longest character reference that is looked for.
@@ -217,6 +235,7 @@ mod tests {
     #[test]
     fn references_are_decoded_and_others_stay() {
         assert_eq!(decode_entities("a&amp;b&#38;c&#x26;d&unknown;&"), "a&b&c&d&unknown;&");
+        assert_eq!(decode_entities("caf&eacute;&nbsp;&yuml;&szlig;"), "caf\u{e9}\u{a0}\u{ff}\u{df}");
         assert_eq!(decode_entities("&#99999999999;&#xD800;&amp"), "&#99999999999;&#xD800;&amp");
     }
 }
