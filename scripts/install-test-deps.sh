@@ -6,4 +6,4 @@ cd "$(dirname "$0")/.."
 . scripts/apt.sh
 
 # shellcheck disable=SC2046  # no package at all where nginx is there
-need_servers fuse3 rsync curl strace apache2 lighttpd tinyproxy-bin microsocks $(nginx_package)
+need_servers fuse3 rsync curl strace apache2 lighttpd lighttpd-mod-webdav rclone tinyproxy-bin microsocks $(nginx_package)

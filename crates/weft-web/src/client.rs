@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use http_body_util::Empty;
+use http_body_util::Full;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use parking_lot::Mutex;
@@ -37,7 +37,23 @@ pub(crate) struct Client {
     pub(crate) probes: Probes,
 }
 
-/// An answer to a GET, of any status but a redirect that was followed.
+/// What is asked of a place.
+pub(crate) struct Question<'a> {
+    /// GET, or another that changes nothing and may be sent again.
+    pub method: Method,
+    /// Sent besides what every request has.
+    pub headers: &'a [(HeaderName, HeaderValue)],
+    pub body: Bytes,
+}
+
+impl<'a> Question<'a> {
+    /// A GET with these conditions.
+    pub fn get(conditions: &'a [(HeaderName, HeaderValue)]) -> Question<'a> {
+        Question { method: Method::GET, headers: conditions, body: Bytes::new() }
+    }
+}
+
+/// An answer to a question, of any status but a redirect that was followed.
 pub(crate) struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -139,6 +155,19 @@ impl Client {
         place: &Place,
         conditions: &[(HeaderName, HeaderValue)],
     ) -> std::result::Result<Reply, GetError> {
+        self.ask(call, place, &Question::get(conditions)).await
+    }
+
+    /// Asks a question of a place, as [`Client::get`] does.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn ask(
+        self: &Arc<Self>,
+        call: &Call,
+        place: &Place,
+        question: &Question<'_>,
+    ) -> std::result::Result<Reply, GetError> {
         let mut target = Target::of(place)?;
         let builtin = self.options.builtin.contains_key(&target.authority.text());
         let mut pass = match builtin {
@@ -152,7 +181,7 @@ impl Client {
         let mut asked = None;
         loop {
             let visited = redirects.is_empty();
-            let hop = match self.send(call, &target, conditions, pass.as_mut(), visited).await {
+            let hop = match self.send(call, &target, question, pass.as_mut(), visited).await {
                 Ok(hop) => hop,
                 // Only the host the user named can be absent; one that a redirect names is a fault of the source.
                 Err(GetError::NoSuchHost(detail)) if !visited => {
@@ -236,7 +265,7 @@ impl Client {
         self: &Arc<Self>,
         call: &Call,
         target: &Target,
-        conditions: &[(HeaderName, HeaderValue)],
+        question: &Question<'_>,
         mut pass: Option<&mut Pass>,
         visited: bool,
     ) -> std::result::Result<Hop, GetError> {
@@ -251,7 +280,7 @@ impl Client {
         let url = target.url(scheme);
         let login = pass.as_mut().map(|pass| pass.for_hop(&target.authority, scheme, &target.path_and_query));
         let HopLogin { headers: login, identity } = login.unwrap_or_default();
-        let headers: Vec<_> = conditions.iter().cloned().chain(login).collect();
+        let headers: Vec<_> = question.headers.iter().cloned().chain(login).collect();
         let pool = host.pool(scheme, identity.as_deref());
         let mut fresh = false;
         loop {
@@ -265,7 +294,7 @@ impl Client {
                 Ok(lent) => lent,
                 Err(error) => return Err(self.connect_failed(&host, target, error, waiting)),
             };
-            let request = self.request(target, scheme, &headers, &lent)?;
+            let request = self.request(question, target, scheme, &headers, &lent)?;
             let sent = Instant::now();
             waiting.for_host(Took::Connection);
             match lent.send(request).await {
@@ -283,7 +312,14 @@ impl Client {
                     check_headers(&url, &parts.headers)?;
                     let announced = announced_length(parts.status, &parts.headers);
                     let (status, took_ms) = (parts.status.as_u16(), sent.elapsed().as_millis());
-                    tracing::debug!(method = "GET", url = shown(&url), status, announced, took_ms, "asked");
+                    tracing::debug!(
+                        method = question.method.as_str(),
+                        url = shown(&url),
+                        status,
+                        announced,
+                        took_ms,
+                        "asked"
+                    );
                     let digest = Announced::read(parts.status, &parts.headers);
                     let flow = Flow::new(url, incoming, lent, announced, self.options.stall_timeout);
                     let flow = flow.counted(host.counts.clone()).with_digest(digest);
@@ -296,7 +332,7 @@ impl Client {
                     let error = request_error(&url, &error);
                     host.counts.failed();
                     let took_ms = sent.elapsed().as_millis();
-                    tracing::debug!(method = "GET", url = shown(&url), took_ms, "no answer");
+                    tracing::debug!(method = question.method.as_str(), url = shown(&url), took_ms, "no answer");
                     waiting.failed(&error);
                     return Err(error.into());
                 }
@@ -392,13 +428,14 @@ impl Client {
 
     pub(crate) fn request(
         &self,
+        question: &Question<'_>,
         target: &Target,
         scheme: Scheme,
         headers: &[(HeaderName, HeaderValue)],
         lent: &Lent,
-    ) -> Result<Request<Empty<Bytes>>> {
+    ) -> Result<Request<Full<Bytes>>> {
         let url = target.url(scheme);
-        let mut request = Request::builder().method(Method::GET);
+        let mut request = Request::builder().method(question.method.clone());
         request = match (lent.is_http2(), lent.proxy()) {
             (true, _) => request.uri(&url),
             (false, Some(_)) => request.uri(&url).header(header::HOST, target.authority.text()),
@@ -415,7 +452,7 @@ impl Client {
             request = request.header(name, value);
         }
         request
-            .body(Empty::new())
+            .body(Full::new(question.body.clone()))
             .map_err(|e| RemoteError::Failed { detail: format!("{url}: no such request can be made: {e}") })
     }
 }

@@ -103,7 +103,17 @@ impl Content {
 
     /// Whether names may be learnt from the bytes.
     pub fn may_hold_names(&self) -> bool {
-        self.media != Media::Other
+        matches!(self.media, Media::Html | Media::Json)
+    }
+
+    /// Whether it is XML, as the listing of a bucket is.
+    pub fn is_xml(&self) -> bool {
+        self.media == Media::Xml
+    }
+
+    /// The bytes alone.
+    pub fn into_flow(self) -> Flow {
+        self.reply.body
     }
 
     /// The body as the content of `file`, with what the tap learns at its end.
@@ -174,6 +184,15 @@ impl Gathered {
         if !page.is_empty() {
             self.pieces = VecDeque::from([Piece::Bytes(page.into())]);
         }
+    }
+
+    /// The bytes that are here.
+    pub fn head(&self) -> Vec<u8> {
+        let bytes = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.to_vec(),
+            Piece::Known(_) => Vec::new(),
+        };
+        self.pieces.iter().flat_map(bytes).collect()
     }
 
     /// Whether all of it is here.
@@ -271,6 +290,7 @@ fn media_of(headers: &HeaderMap) -> Media {
     match essence.trim().to_ascii_lowercase().as_str() {
         "text/html" | "application/xhtml+xml" => Media::Html,
         "application/json" => Media::Json,
+        "application/xml" | "text/xml" => Media::Xml,
         _ => Media::Other,
     }
 }

@@ -10,6 +10,7 @@ use weft_remote::{Notes, RemoteError, Source};
 use crate::authority::Authority;
 use crate::contact::{Contact, Leave, Next, Took};
 use crate::identity::Identity;
+use crate::lister::Lists;
 use crate::options::Connector;
 use crate::pool::Pool;
 use crate::traffic::Counts;
@@ -54,6 +55,8 @@ pub(crate) struct Host {
     connections_max: usize,
     /// Held while the first connection finds out which scheme the host speaks.
     pub deciding: tokio::sync::Mutex<()>,
+    /// Who lists its directories.
+    pub lists: Lists,
     state: Mutex<State>,
     /// Wakes the calls that wait for a probe's verdict.
     verdicts: tokio::sync::watch::Sender<()>,
@@ -111,11 +114,13 @@ impl Host {
             state.memory = Some(Memory { scheme: Scheme::Http, https_seen: false, why });
         }
         let (https, http) = (pool(), pool());
+        let lists = Lists::load(&authority.text(), notes);
         Host {
             authority,
             builtin,
             https,
             http,
+            lists,
             counts: Arc::default(),
             identified: Mutex::default(),
             connections_max,
@@ -311,6 +316,7 @@ impl Host {
             }
             None => facts.push(("scheme".to_owned(), "not known yet".to_owned())),
         }
+        facts.extend(self.lists.about());
         let time = |at: SystemTime| httpdate::fmt_http_date(at);
         facts.push((
             "last contact".to_owned(),

@@ -42,6 +42,11 @@ impl Place {
         }
     }
 
+    /// The place of this canonical segment in the directory `self`.
+    pub fn child(&self, segment: &str) -> Place {
+        Place { authority: self.authority.clone(), path: format!("{}{segment}", self.path), query: None }
+    }
+
     /// The same with a slash at the end.
     pub fn slashed(&self) -> Place {
         Place { authority: self.authority.clone(), path: format!("{}/", self.path), query: None }

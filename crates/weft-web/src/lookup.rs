@@ -12,6 +12,8 @@ use crate::client::{GetError, Reply};
 use crate::content::{Content, has_content, origin_of, status_error};
 use crate::freshness::absence_lease;
 use crate::id::{Id, Place};
+use crate::ladder::{Document, holds_nothing};
+use crate::lister::Lister;
 use crate::listing::page_name;
 use crate::name::{Part, Wanted, wanted_of};
 use crate::remote::{Web, foreign, not_a_directory};
@@ -48,7 +50,7 @@ impl Web {
         let Some(authority) = authority else { return Ok(self.no_answer_needed()) };
         let top = Place::top(&authority.text());
         match self.client.get(call, &top, &[]).await {
-            Ok(reply) => Ok(self.found_dir(name.clone(), &top, &top, reply).await.map(Some)),
+            Ok(reply) => Ok(self.found_dir(call, name.clone(), &top, &top, reply).await.map(Some)),
             Err(GetError::NoSuchHost(detail)) => {
                 let origin = Origin { source: top.authority, how: detail, redirects: Vec::new() };
                 Ok(Answer { origin: Some(origin), ..self.no_answer_needed() })
@@ -71,13 +73,19 @@ impl Web {
         }
         let reply = self.client.get(call, &place, &[]).await?;
         if reply.slashed {
-            return Ok(self.found_dir(name.clone(), &place.slashed(), &place, reply).await.map(Some));
+            return Ok(self.found_dir(call, name.clone(), &place.slashed(), &place, reply).await.map(Some));
         }
         if has_content(&reply) {
             if empty {
-                return Ok(self.found_dir(name.clone(), &place, &place, reply).await.map(Some));
+                return Ok(self.found_dir(call, name.clone(), &place, &place, reply).await.map(Some));
             }
-            return Ok(self.found_file(name.clone(), &place, reply).map(Some));
+            return Ok(self.found_file_or_bucket(call, name, &place, reply).await?.map(Some));
+        }
+        if matches!(reply.status.as_u16(), 403..=405)
+            && let Some(found) = self.find_by_protocol(call, name.clone(), &place.slashed()).await?
+        {
+            reply.body.drain().await;
+            return Ok(found.map(Some));
         }
         self.absent_or_error(reply).await
     }
@@ -85,14 +93,16 @@ impl Web {
     /// The page of a directory: what its URL gives, unless that is a generated index; else what its URL without
     /// the slash gives (a page that is a prefix of others), or a file of that very name.
     async fn lookup_page(&self, call: &Call, dir: &Place) -> Result<Answer<Option<Found>>> {
-        let reply = self.client.get(call, dir, &[]).await?;
-        if has_content(&reply) {
-            return self.page_in(dir, reply).await;
+        if self.lister(dir) == Lister::Page {
+            let reply = self.client.get(call, dir, &[]).await?;
+            if has_content(&reply) {
+                return self.page_in(dir, reply).await;
+            }
+            if !matches!(reply.status.as_u16(), 401 | 403 | 404 | 410) {
+                return self.absent_or_error(reply).await;
+            }
+            reply.body.drain().await;
         }
-        if !matches!(reply.status.as_u16(), 401 | 403 | 404 | 410) {
-            return self.absent_or_error(reply).await;
-        }
-        reply.body.drain().await;
         let named = dir.join(&Part { segment: "index.html".to_owned(), query: None });
         let reply = self.client.get(call, &named, &[]).await?;
         if has_content(&reply) {
@@ -135,10 +145,15 @@ impl Web {
 
     /// A name that was shortened is where the listing says.
     async fn lookup_listed(&self, call: &Call, dir: &Place, name: &Name) -> Result<Answer<Option<Found>>> {
-        let listing = self.list(call, dir, &Version::None).await?;
-        let found = match listing.value {
-            Listing::Unchanged => None,
-            Listing::Page(page, _) => page.entries.into_iter().find(|entry| entry.name == *name),
+        let mut cursor = None;
+        let (listing, found) = loop {
+            let listing = self.list(call, dir, &Version::None, cursor.as_ref()).await?;
+            let Listing::Page(page, _) = &listing.value else { break (listing, None) };
+            let found = page.entries.iter().find(|entry| entry.name == *name).cloned();
+            if found.is_some() || page.next.is_none() {
+                break (listing, found);
+            }
+            cursor = page.next.clone();
         };
         let found = found.map(|entry| Found { entry, along: None });
         Ok(Answer {
@@ -164,12 +179,46 @@ impl Web {
 
     /// A file whose content is on its way.
     pub(crate) fn found_file(&self, name: Name, place: &Place, reply: Reply) -> Answer<Found> {
-        let content = Content::read(reply, self.options());
+        self.found_content(name, place, Content::read(reply, self.options()))
+    }
+
+    fn found_content(&self, name: Name, place: &Place, content: Content) -> Answer<Found> {
         let entry = content.entry(name, place.file_id());
         let (tap, lists) = self.tap_on_file(place, &content, &entry);
         let answer = content.answer(());
         let along = content.along(place.file_id(), lists, Some(tap));
         answer.map(|()| Found { entry, along: Some(along) })
+    }
+
+    /// As [`Web::found_file`], unless the file is the listing of a bucket: many servers give it without a redirect to the
+    /// URL with a slash.
+    async fn found_file_or_bucket(
+        &self,
+        call: &Call,
+        name: &Name,
+        place: &Place,
+        reply: Reply,
+    ) -> Result<Answer<Found>> {
+        let plain = place.query.is_none() && !name.as_bytes().contains(&b'.');
+        let content = Content::read(reply, self.options());
+        if !plain || !content.is_xml() || self.lister(place) != Lister::Page {
+            return Ok(self.found_content(name.clone(), place, content));
+        }
+        let (entry, answer) = (content.entry(name.clone(), place.file_id()), content.answer(()));
+        match self.document(place, content).await? {
+            Document::Bucket if self.is_bucket(call, &place.slashed()).await => {
+                let found = bare_dir(name.clone(), &place.slashed(), answer.origin);
+                Ok(Answer { audience: answer.audience, ..found })
+            }
+            Document::Bucket => {
+                let reply = self.client.get(call, place, &[]).await?;
+                Ok(self.found_file(name.clone(), place, reply))
+            }
+            Document::Page(gathered) => {
+                let along = gathered.along(place.file_id(), None, answer.lease, Vec::new());
+                Ok(answer.map(|()| Found { entry, along: Some(along) }))
+            }
+        }
     }
 
     fn tap_on_file(&self, place: &Place, content: &Content, entry: &Entry) -> (crate::tap::Tap, Option<FileId>) {
@@ -180,14 +229,28 @@ impl Web {
     }
 
     /// A directory that a reply is about, with its page on its way if there is one. `asked` was asked for.
-    pub(crate) async fn found_dir(&self, name: Name, dir: &Place, asked: &Place, reply: Reply) -> Answer<Found> {
+    pub(crate) async fn found_dir(
+        &self,
+        call: &Call,
+        name: Name,
+        dir: &Place,
+        asked: &Place,
+        reply: Reply,
+    ) -> Answer<Found> {
         if !has_content(&reply) {
             let answer = bare_dir(name, dir, Some(origin_of(&reply, reply.status.as_str())));
-            let audience = reply.audience;
+            let (audience, nothing) = (reply.audience, holds_nothing(&reply));
             reply.body.drain().await;
+            if nothing {
+                // Names in it cannot be asked for by GET if they are directories.
+                self.find_out_dav(call, dir).await;
+            }
             return Answer { audience, ..answer };
         }
         let content = Content::read(reply, self.options());
+        if content.is_xml() || self.lister(dir) != Lister::Page {
+            return self.found_listed_dir(name, dir, content).await;
+        }
         let page = content.entry(page_name(), dir.file_id());
         let tap = content.tap(asked, dir.clone(), Some(page), self.options());
         let attributes =
@@ -196,6 +259,22 @@ impl Web {
         let answer = content.answer(());
         let along = content.along(dir.file_id(), Some(dir.dir_id()), Some(tap));
         answer.map(|()| Found { entry, along: Some(along) })
+    }
+
+    /// A directory of which the page tells nothing about what is in it: that is asked for otherwise.
+    async fn found_listed_dir(&self, name: Name, dir: &Place, content: Content) -> Answer<Found> {
+        let (answer, is_xml) = (content.answer(()), content.is_xml());
+        let found = Answer { audience: answer.audience, ..bare_dir(name, dir, answer.origin) };
+        if !is_xml || self.lister(dir) != Lister::Page {
+            content.into_flow().drain().await;
+            return found;
+        }
+        match self.document(dir, content).await {
+            Ok(Document::Bucket) => self.learn_bucket(dir),
+            Ok(Document::Page(_)) => {}
+            Err(error) => tracing::debug!("{}{}: {error}", dir.authority, dir.path),
+        }
+        found
     }
 
     fn no_answer_needed(&self) -> Answer<Option<Found>> {

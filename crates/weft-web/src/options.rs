@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::DuplexStream;
 use weft_remote::Name;
 
-use crate::{AddressPolicy, Credentials, Proxies};
+use crate::{AddressPolicy, Credentials, HostPattern, Proxies};
 
 /// Makes the client's end of a new connection to a host that is served inside this process, in plain HTTP.
 #[derive(Clone)]
@@ -68,6 +68,8 @@ pub struct WebOptions {
     pub proxies: Proxies,
     /// Logins of the user whose mount this is.
     pub credentials: Credentials,
+    /// Hosts whose directories are listed by WebDAV without trying anything else first.
+    pub dav_hosts: Vec<HostPattern>,
     /// Hosts that are served inside this process, by name.
     pub builtin: HashMap<String, Connector>,
 }
@@ -91,6 +93,7 @@ impl Default for WebOptions {
             addresses: AddressPolicy::default(),
             proxies: Proxies::default(),
             credentials: Credentials::default(),
+            dav_hosts: Vec::new(),
             builtin: HashMap::new(),
         }
     }

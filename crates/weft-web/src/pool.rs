@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::Empty;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
@@ -32,7 +32,7 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct State {
     idle: Vec<(Instant, Line)>,
-    shared: Option<http2::SendRequest<Empty<Bytes>>>,
+    shared: Option<http2::SendRequest<Full<Bytes>>>,
     /// What the last connection spoke.
     http1_only: bool,
 }
@@ -47,14 +47,14 @@ pub(crate) struct Lent {
 
 /// A connection of HTTP/1.
 struct Line {
-    sender: http1::SendRequest<Empty<Bytes>>,
+    sender: http1::SendRequest<Full<Bytes>>,
     /// The proxy that is on its other side and wants whole URLs.
     proxy: Option<Arc<Proxy>>,
 }
 
 enum Sender {
     Http1(Line),
-    Http2(http2::SendRequest<Empty<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 impl Pool {
@@ -210,7 +210,7 @@ impl Lent {
     ///
     /// # Errors
     /// Whatever the connection gives.
-    pub async fn send(&mut self, request: Request<Empty<Bytes>>) -> hyper::Result<Response<Incoming>> {
+    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
         match &mut self.sender {
             Sender::Http1(line) => line.sender.send_request(request).await,
             Sender::Http2(sender) => sender.send_request(request).await,

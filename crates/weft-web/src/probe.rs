@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use weft_remote::{Call, Event, RemoteError};
 
-use crate::client::Client;
+use crate::client::{Client, Question};
 use crate::contact::{Next, Took};
 use crate::host::Host;
 use crate::id::Place;
@@ -191,7 +191,9 @@ impl Client {
                 .map_err(|e| (e.into_remote(&shown), Took::Nothing))?;
             // Not every server answers HEAD; of the body nothing is read.
             let target = Target::top(&host.authority);
-            let request = self.request(&target, scheme, &[], &lent).map_err(|error| (error, Took::Nothing))?;
+            let request = self
+                .request(&Question::get(&[]), &target, scheme, &[], &lent)
+                .map_err(|error| (error, Took::Nothing))?;
             let sent = Instant::now();
             match lent.send(request).await {
                 Ok(_) => {

@@ -12,10 +12,12 @@ use weft_remote::{
 
 use crate::WebOptions;
 use crate::authority::Authority;
+use crate::bucket::Twins;
 use crate::client::{Client, Reply};
 use crate::content::{Content, has_content, status_error};
 use crate::host::{Host, NOTE_PREFIX, Scheme};
 use crate::id::{Id, Place};
+use crate::ladder::{Document, holds_nothing};
 use crate::listing::page_name;
 use crate::lookup::bare_dir;
 use crate::name::{canonical_path, name_of};
@@ -26,6 +28,7 @@ use crate::validator::{hashed, unless_same};
 /// Known hosts are remembered in the notes. Content is never kept here.
 pub struct Web {
     pub(crate) client: Arc<Client>,
+    pub(crate) twins: Twins,
     root: Id,
 }
 
@@ -35,7 +38,7 @@ impl Web {
     /// # Errors
     /// `Failed` when the file of extra certificate authorities cannot be used.
     pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Arc<Web>> {
-        Ok(Arc::new(Web { client: Client::new(options, notes)?, root: Id::Root }))
+        Ok(Arc::new(Web { client: Client::new(options, notes)?, twins: Twins::default(), root: Id::Root }))
     }
 
     /// One tree of the web, such as `example.org/docs`: its root is that directory.
@@ -56,7 +59,7 @@ impl Web {
         if !place.fits() || !place.path.is_ascii() {
             return Err(bad("too long"));
         }
-        Ok(Arc::new(Web { client: Client::new(options, notes)?, root: Id::Dir(place) }))
+        Ok(Arc::new(Web { client: Client::new(options, notes)?, twins: Twins::default(), root: Id::Dir(place) }))
     }
 
     /// The host that a file lies on, if it was used.
@@ -87,6 +90,9 @@ impl Web {
             Some(Id::File(place)) => (place, false),
             None => return Err(foreign(file)),
         };
+        if is_dir && let Some(found) = self.find_by_protocol(call, last_name(&place), &place).await? {
+            return Ok(found.map(|found| Checked::Is(Box::new(found))));
+        }
         let condition: Vec<_> = unless_same(known).into_iter().collect();
         let reply = self.client.get(call, &place, &condition).await?;
         if reply.status == StatusCode::NOT_MODIFIED && !condition.is_empty() {
@@ -104,11 +110,11 @@ impl Web {
                     (error, _) => Err(error),
                 };
             }
-            let found = self.found_dir(last_name(&place), &place, &place, reply).await;
+            let found = self.found_dir(call, last_name(&place), &place, &place, reply).await;
             return Ok(found.map(|found| Checked::Is(Box::new(found))));
         }
         if reply.slashed {
-            let found = self.found_dir(last_name(&place), &place.slashed(), &place, reply).await;
+            let found = self.found_dir(call, last_name(&place), &place.slashed(), &place, reply).await;
             return Ok(found.map(|found| Checked::Is(Box::new(found))));
         }
         if !has_content(&reply) {
@@ -135,10 +141,16 @@ impl Web {
         Ok(Answer { lease, audience, ..found }.map(|found| Checked::Is(Box::new(found))))
     }
 
-    async fn list_any(&self, call: &Call, dir: &FileId, known: &Version) -> Result<Answer<Listing>> {
+    async fn list_any(
+        &self,
+        call: &Call,
+        dir: &FileId,
+        known: &Version,
+        cursor: Option<&Cursor>,
+    ) -> Result<Answer<Listing>> {
         match Id::parse(dir) {
             Some(Id::Root) => self.list_hosts(known),
-            Some(Id::Dir(place)) => self.list(call, &place, known).await,
+            Some(Id::Dir(place)) => self.list(call, &place, known, cursor).await,
             Some(Id::File(_)) => Err(not_a_directory(dir)),
             None => Err(foreign(dir)),
         }
@@ -167,27 +179,44 @@ impl Web {
         Ok(Answer { origin: Some(origin), ..Answer::new(Listing::Page(page, None), version, Lease::Spent) })
     }
 
-    pub(crate) async fn list(&self, call: &Call, dir: &Place, known: &Version) -> Result<Answer<Listing>> {
+    pub(crate) async fn list(
+        &self,
+        call: &Call,
+        dir: &Place,
+        known: &Version,
+        cursor: Option<&Cursor>,
+    ) -> Result<Answer<Listing>> {
+        if let Some(listed) = self.list_by_protocol(call, dir, known, cursor).await? {
+            return Ok(listed);
+        }
         let condition: Vec<_> = unless_same(known).into_iter().collect();
         let reply = self.client.get(call, dir, &condition).await?;
         if reply.status == StatusCode::NOT_MODIFIED && !condition.is_empty() {
             return Ok(unchanged(reply, known, self.options()).map(|()| Listing::Unchanged));
         }
+        let nothing = holds_nothing(&reply);
         if has_content(&reply) {
-            return self.list_content(dir, dir, reply, known).await;
+            if nothing && let Some(listed) = self.try_dav(call, dir).await {
+                return Ok(listed);
+            }
+            return self.list_page(call, dir, reply, known).await;
         }
         let (error, audience) = (status_error(&reply), reply.audience);
         reply.body.drain().await;
-        if !matches!(error, RemoteError::NotFound { .. } | RemoteError::Denied { .. }) {
-            return Err(error);
-        }
-        if let Some(page) = dir.unslashed() {
+        let absent = matches!(error, RemoteError::NotFound { .. } | RemoteError::Denied { .. });
+        if absent && let Some(page) = dir.unslashed() {
             let reply = self.client.get(call, &page, &[]).await?;
             if has_content(&reply) && !reply.slashed {
                 return self.list_content(dir, &page, reply, known).await;
             }
             reply.body.drain().await;
-        } else if let RemoteError::NotFound { .. } = error {
+        }
+        if nothing && let Some(listed) = self.try_dav(call, dir).await {
+            return Ok(listed);
+        }
+        if dir.unslashed().is_none()
+            && let RemoteError::NotFound { .. } = error
+        {
             // The top of a host that answers is there, whatever it says about it.
             let page = Page { entries: Vec::new(), completeness: Completeness::Partial, next: None };
             let lease = Lease::lasting(self.options().absence_time);
@@ -196,9 +225,34 @@ impl Web {
         Err(error)
     }
 
+    /// Lists `dir` from what its own URL gave.
+    async fn list_page(&self, call: &Call, dir: &Place, reply: Reply, known: &Version) -> Result<Answer<Listing>> {
+        let content = Content::read(reply, self.options());
+        if !content.is_xml() {
+            return self.list_read(dir, dir, content, known).await;
+        }
+        let (entry, answer) = (content.entry(page_name(), dir.file_id()), content.answer(()));
+        match self.document(dir, content).await? {
+            Document::Page(gathered) => {
+                let along = gathered.along(dir.file_id(), None, answer.lease, Vec::new());
+                let listed = Page { entries: vec![entry], completeness: Completeness::Partial, next: None };
+                Ok(answer.map(|()| Listing::Page(listed, Some(along))))
+            }
+            Document::Bucket => {
+                self.learn_bucket(dir);
+                let listed = self.list_bucket(call, dir, &dir.path, known, None).await?;
+                let detail = format!("{}{}: the bucket answers with something else", dir.authority, dir.path);
+                listed.ok_or(RemoteError::Damaged { detail })
+            }
+        }
+    }
+
     /// Lists `dir` from the content of `page`: its own URL, or that without the slash.
     async fn list_content(&self, dir: &Place, page: &Place, reply: Reply, known: &Version) -> Result<Answer<Listing>> {
-        let content = Content::read(reply, self.options());
+        self.list_read(dir, page, Content::read(reply, self.options()), known).await
+    }
+
+    async fn list_read(&self, dir: &Place, page: &Place, content: Content, known: &Version) -> Result<Answer<Listing>> {
         let entry = content.entry(page_name(), page.file_id());
         if !content.may_hold_names() {
             let answer = content.answer(());
@@ -267,9 +321,9 @@ impl Remote for Web {
         call: &Call,
         dir: &FileId,
         known: &Version,
-        _cursor: Option<&Cursor>,
+        cursor: Option<&Cursor>,
     ) -> Result<Answer<Listing>> {
-        self.within(call, dir, self.list_any(call, dir, known)).await
+        self.within(call, dir, self.list_any(call, dir, known, cursor)).await
     }
 
     async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {

@@ -37,6 +37,7 @@ pub(crate) struct TapSettings {
 pub(crate) enum Media {
     Html,
     Json,
+    Xml,
     Other,
 }
 
@@ -81,7 +82,7 @@ impl Tap {
             (Media::Html, true) => State::Start(Vec::new()),
             (Media::Html, false) => State::Links(Box::new(scanner(&settings))),
             (Media::Json, true) => State::Index(Vec::new()),
-            (Media::Json, false) | (Media::Other, _) => State::Nothing,
+            (Media::Json, false) | (Media::Xml | Media::Other, _) => State::Nothing,
         };
         Tap { settings, state, released: Vec::new(), hash: Xxh3::new(), bytes: 0 }
     }
@@ -124,7 +125,7 @@ impl Tap {
             let mut page = std::mem::take(page);
             self.state = match self.settings.media {
                 Media::Html => self.links_of(&page),
-                Media::Json | Media::Other => State::Nothing,
+                Media::Json | Media::Xml | Media::Other => State::Nothing,
             };
             // Whoever fed these bytes has them at hand.
             page.truncate(page.len() - within.len());
@@ -141,7 +142,7 @@ impl Tap {
             let page = std::mem::take(page);
             let index = match self.settings.media {
                 Media::Json => index::read_json(&page),
-                Media::Html | Media::Other => index::read_html(&page),
+                Media::Html | Media::Xml | Media::Other => index::read_html(&page),
             };
             match index {
                 Some(index) => {

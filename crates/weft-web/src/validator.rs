@@ -9,12 +9,8 @@ use weft_remote::Version;
 
 /// The version of the content that `headers` describe. `length` is that of the whole file, where known.
 pub(crate) fn version_of(headers: &HeaderMap, length: Option<u64>) -> Version {
-    if let Some(tag) = headers.get(header::ETAG).map(HeaderValue::as_bytes) {
-        let weak = tag.strip_prefix(b"W/");
-        let opaque = weak.unwrap_or(tag);
-        if is_opaque_tag(opaque) {
-            return if weak.is_some() { Version::weak(opaque) } else { Version::strong(opaque) };
-        }
+    if let Some(version) = headers.get(header::ETAG).and_then(|tag| version_of_tag(tag.as_bytes())) {
+        return version;
     }
     let Some(modified) = headers.get(header::LAST_MODIFIED).and_then(|m| m.to_str().ok()) else {
         return Version::None;
@@ -24,6 +20,13 @@ pub(crate) fn version_of(headers: &HeaderMap, length: Option<u64>) -> Version {
     }
     let length = length.map_or("-".to_owned(), |length| length.to_string());
     Version::weak(format!("m{length}|{modified}"))
+}
+
+/// The version that an entity tag stands for (RFC 9110 section 8.8.3); `None` when it is none.
+pub(crate) fn version_of_tag(tag: &[u8]) -> Option<Version> {
+    let weak = tag.strip_prefix(b"W/");
+    let opaque = weak.unwrap_or(tag);
+    is_opaque_tag(opaque).then(|| if weak.is_some() { Version::weak(opaque) } else { Version::strong(opaque) })
 }
 
 /// The version of a listing that came without a validator.

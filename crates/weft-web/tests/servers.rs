@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use support::{call, list, name, read, web};
+use support::{call, list, name, read, web, web_with};
 use weft_remote::conformance::{self, Bench};
 use weft_remote::{Completeness, FileId, FileKind, Name, Remote, Span, Version};
-use weft_web::Web;
+use weft_web::{HostPattern, Web, WebOptions};
 
 /// A real server on a folder with the sample tree; it ends when this is dropped.
 struct Site {
@@ -125,6 +125,18 @@ impl Site {
         let named =
             |path: &[u8]| String::from_utf8(path.to_vec()).map_or(path.to_vec(), |p| p.replace('?', "%3F").into());
         samples.map(|sample| ([b"/", &named(&sample.path)[..]].concat(), sample.bytes.to_vec())).collect()
+    }
+
+    /// Every listing so far was one of WebDAV, and so is this one.
+    async fn is_listed_by_dav(&self) {
+        let (said, page, _) = list(&self.web, &self.dir("/odd/")).await;
+        assert_eq!(said.origin.map(|origin| origin.how).as_deref(), Some("WebDAV PROPFIND"));
+        let exact = page.entries.iter().filter(|entry| entry.attributes.kind == FileKind::File);
+        for entry in exact {
+            let on_disk = std::fs::metadata(self.path(&[b"odd/", &unescaped(&entry.name)[..]].concat())).unwrap();
+            assert_eq!(entry.attributes.size.exact(), Some(on_disk.len()), "{}", entry.name);
+            assert_eq!(entry.attributes.modified.exact(), Some(on_disk.modified().unwrap()), "{}", entry.name);
+        }
     }
 
     async fn is_the_tree_on_disk(&self, completeness: Completeness) {
@@ -278,6 +290,75 @@ async fn caddy() {
     let Some(site) = site else { return };
     site.is_the_tree_on_disk(Completeness::Complete).await;
     site.passes_the_suite().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn apache_with_webdav() {
+    let site = Site::start("apache2", |folder, port| {
+        let top = folder.display();
+        let modules: String = ["mpm_event", "authz_core", "dav", "dav_fs"]
+            .map(|m| format!("LoadModule {m}_module /usr/lib/apache2/modules/mod_{m}.so\n"))
+            .concat();
+        let config = format!(
+            "ServerRoot {top}\nServerName localhost\nListen 127.0.0.1:{port}\nPidFile {top}/pid\nErrorLog {top}/error\n\
+            {modules}DavLockDB {top}/locks\nDocumentRoot {top}/www\n<Directory {top}/www>\nDav On\nRequire all granted\n\
+            </Directory>\n"
+        );
+        write(folder, "apache.conf", &config);
+        vec!["-D".to_owned(), "FOREGROUND".to_owned(), "-f".to_owned(), format!("{top}/apache.conf")]
+    })
+    .await;
+    let Some(site) = site else { return };
+    site.is_the_tree_on_disk(Completeness::Complete).await;
+    site.is_listed_by_dav().await;
+    site.passes_the_suite().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lighttpd_with_webdav() {
+    let site = Site::start("lighttpd", |folder, port| {
+        let top = folder.display();
+        let config = format!(
+            "server.document-root=\"{top}/www\"\nserver.port={port}\nserver.bind=\"127.0.0.1\"\n\
+            server.modules=(\"mod_webdav\")\nwebdav.activate=\"enable\"\nwebdav.is-readonly=\"enable\"\n\
+            server.stat-cache-engine=\"disable\"\nmimetype.assign=(\"\"=>\"application/octet-stream\")\n\
+            server.errorlog=\"{top}/error\"\n"
+        );
+        write(folder, "lighttpd.conf", &config);
+        vec!["-D".to_owned(), "-f".to_owned(), format!("{top}/lighttpd.conf")]
+    })
+    .await;
+    let Some(mut site) = site else { return };
+    std::fs::remove_file(site.path(b"odd/new\nline")).unwrap();
+    site.cannot_hold = &[(b"new\nline", "lighttpd refuses requests with control bytes")];
+    site.is_the_tree_on_disk(Completeness::Complete).await;
+    site.is_listed_by_dav().await;
+    site.passes_the_suite().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rclone_serving_webdav() {
+    let site = Site::start("rclone", |folder, port| {
+        let root = folder.join("www").display().to_string();
+        let config = folder.join("rclone.conf").display().to_string();
+        let words =
+            ["serve", "webdav", &root, "--addr", &format!("127.0.0.1:{port}"), "--read-only", "--config", &config];
+        words.map(str::to_owned).into()
+    })
+    .await;
+    let Some(mut site) = site else { return };
+    std::fs::remove_file(site.path(b"odd/new\nline")).unwrap();
+    site.cannot_hold = &[(b"new\nline", "rclone shows another character for control bytes")];
+    // rclone has pages with links, so that nothing would lead to WebDAV by itself.
+    let dav_hosts = vec![HostPattern::parse("127.0.0.1").unwrap()];
+    site.web = web_with(WebOptions { dav_hosts, ..WebOptions::default() });
+    site.is_the_tree_on_disk(Completeness::Complete).await;
+    site.is_listed_by_dav().await;
+}
+
+/// What a name is on the disk.
+fn unescaped(name: &Name) -> Vec<u8> {
+    String::from_utf8(name.as_bytes().to_vec()).map_or(name.as_bytes().to_vec(), |name| name.replace("%3F", "?").into())
 }
 
 /// Servers call the tags of files that changed just now weak.

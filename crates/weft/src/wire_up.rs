@@ -136,6 +136,7 @@ fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow:
         addresses: address_policy(settings, resolved.allow_other)?,
         proxies: proxies(settings, resolved.usual_proxies.clone())?,
         credentials: logins::credentials(settings)?,
+        dav_hosts: patterns(settings.dav_hosts.as_deref().unwrap_or_default())?,
         builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
         ..default
     })

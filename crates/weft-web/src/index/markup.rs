@@ -64,6 +64,30 @@ pub(super) fn own_segment(href: &str) -> Option<(String, bool)> {
     Some((canonical_segment(segment), is_dir))
 }
 
+/// Links written as whole paths: all that are no parent must lie in one directory, whichever it is.
+#[derive(Default)]
+pub(super) struct Siblings {
+    dir: Option<String>,
+}
+
+impl Siblings {
+    /// The segment that a link names, and whether it ends in a slash; `None` when it leads to another directory than the
+    /// links before, or says another name than it leads to.
+    pub fn own_segment(&mut self, href: &str, text: &str) -> Option<(String, bool)> {
+        let href = decode_entities(href);
+        let path = href.split('?').next()?;
+        let (bare, slash) = path.strip_suffix('/').map_or((path, ""), |bare| (bare, "/"));
+        let (dir, segment) = bare.rsplit_once('/')?;
+        if !(dir.is_empty() || dir.starts_with('/') && !dir.starts_with("//")) {
+            return None;
+        }
+        if *self.dir.get_or_insert_with(|| dir.to_owned()) != dir {
+            return None;
+        }
+        Anchor { href: format!("./{segment}{slash}"), text: decode_entities(text), rest: "" }.own_segment()
+    }
+}
+
 /// What stands between the first `<title>` and its end, if the page repeats it as a heading of this level.
 pub(super) fn title_and_heading<'a>(page: &'a str, heading: &str) -> Option<(&'a str, &'a str)> {
     let (_, after) = page.split_once("<title>")?;
@@ -99,7 +123,7 @@ pub(super) fn size(text: &str) -> Option<Figure<u64>> {
 }
 
 /// A size that a list tells exactly, unless no file can have it.
-pub(super) fn exact_size(bytes: u64) -> Figure<u64> {
+pub(crate) fn exact_size(bytes: u64) -> Figure<u64> {
     if i64::try_from(bytes).is_ok() { Figure::Exact(bytes) } else { Figure::Unknown }
 }
 
@@ -146,11 +170,29 @@ fn reference(name: &str) -> Option<char> {
         "gt" => '>',
         "quot" => '"',
         "apos" => '\'',
-        "nbsp" => '\u{a0}',
-        _ => return None,
+        _ => {
+            let at = LATIN_1.iter().position(|latin| *latin == name)?;
+            return char::from_u32(0xa0 + u32::try_from(at).ok()?);
+        }
     })
 }
 
+/// The names of the characters from U+00A0 to U+00FF, in their order (HTML 4.01 section 24.2).
+#[rustfmt::skip]
+const LATIN_1: [&str; 96] = [
+    "nbsp", "iexcl", "cent", "pound", "curren", "yen", "brvbar", "sect",
+    "uml", "copy", "ordf", "laquo", "not", "shy", "reg", "macr",
+    "deg", "plusmn", "sup2", "sup3", "acute", "micro", "para", "middot",
+    "cedil", "sup1", "ordm", "raquo", "frac14", "frac12", "frac34", "iquest",
+    "Agrave", "Aacute", "Acirc", "Atilde", "Auml", "Aring", "AElig", "Ccedil",
+    "Egrave", "Eacute", "Ecirc", "Euml", "Igrave", "Iacute", "Icirc", "Iuml",
+    "ETH", "Ntilde", "Ograve", "Oacute", "Ocirc", "Otilde", "Ouml", "times",
+    "Oslash", "Ugrave", "Uacute", "Ucirc", "Uuml", "Yacute", "THORN", "szlig",
+    "agrave", "aacute", "acirc", "atilde", "auml", "aring", "aelig", "ccedil",
+    "egrave", "eacute", "ecirc", "euml", "igrave", "iacute", "icirc", "iuml",
+    "eth", "ntilde", "ograve", "oacute", "ocirc", "otilde", "ouml", "divide",
+    "oslash", "ugrave", "uacute", "ucirc", "uuml", "yacute", "thorn", "yuml",
+];
 /// Anchors looked at in one line.
 const ANCHORS_MAX: usize = 3;
 /// Longest character reference that is looked for.
@@ -193,6 +235,7 @@ mod tests {
     #[test]
     fn references_are_decoded_and_others_stay() {
         assert_eq!(decode_entities("a&amp;b&#38;c&#x26;d&unknown;&"), "a&b&c&d&unknown;&");
+        assert_eq!(decode_entities("caf&eacute;&nbsp;&yuml;&szlig;"), "caf\u{e9}\u{a0}\u{ff}\u{df}");
         assert_eq!(decode_entities("&#99999999999;&#xD800;&amp"), "&#99999999999;&#xD800;&amp");
     }
 }

@@ -5,8 +5,11 @@
 
 mod apache;
 mod caddy;
+mod dufs;
+mod iis;
 mod lighttpd;
 mod markup;
+mod miniserve;
 mod moment;
 mod nginx;
 mod python;
@@ -15,7 +18,8 @@ use std::time::SystemTime;
 
 use weft_remote::{Completeness, Figure};
 
-pub(crate) use markup::decode_entities;
+pub(crate) use markup::{decode_entities, exact_size};
+pub(crate) use moment::parse_rfc3339;
 
 /// A directory as its server listed it.
 #[derive(Debug, PartialEq)]
@@ -51,15 +55,15 @@ pub(crate) struct Item {
 pub(crate) fn may_be_html(head: &[u8], server: Option<&[u8]>) -> bool {
     let head = &head[..head.len().min(HEAD_BYTES)];
     let has = |needle: &[u8]| head.windows(needle.len()).any(|window| window == needle);
-    has(b"<title>Index of ") || has(b"<title>Directory listing for ") || server == Some(b"Caddy")
+    SIGNS.iter().any(|sign| has(sign)) || server == Some(b"Caddy")
 }
 
 /// Reads a complete page in HTML.
 pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
     // Links are ASCII; what servers do to names in other encodings only touches the text beside them.
     let page = String::from_utf8_lossy(page);
-    let readers: [fn(&str) -> Option<Index>; 5] =
-        [nginx::read, apache::read, lighttpd::read, python::read, caddy::read];
+    let readers: [fn(&str) -> Option<Index>; 8] =
+        [nginx::read, apache::read, lighttpd::read, python::read, caddy::read, iis::read, miniserve::read, dufs::read];
     readers.iter().find_map(|read| read(&page))
 }
 
@@ -67,6 +71,15 @@ pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
 pub(crate) fn read_json(body: &[u8]) -> Option<Index> {
     nginx::read_json(body)
 }
+
+/// What stands in the beginning of an index: titles, the heading of IIS, the style sheets of miniserve and dufs.
+const SIGNS: &[&[u8]] = &[
+    b"<title>Index of ",
+    b"<title>Directory listing for ",
+    b"</H1><hr>",
+    b"/__miniserve_internal/favicon",
+    b"/__dufs_v",
+];
 
 /// The start of a page in which the title of an index stands.
 pub(crate) const HEAD_BYTES: usize = 1024;
@@ -89,7 +102,7 @@ mod tests {
 
     /// Goal: every name of the fixture directory is read from what the real server printed. Method: the pages in
     /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69, Python 3.11 and Caddy 2.6.2, all on
-    /// one directory.
+    /// one directory. Those of IIS, miniserve and dufs were written by hand after what these servers print.
     fn check_names(index: &Index) {
         assert_eq!(index.items.len(), 12, "{index:?}");
         for (segment, is_dir) in [
@@ -198,10 +211,61 @@ mod tests {
     }
 
     #[test]
+    fn iis_tells_sizes_exactly_and_times_in_nobodys_zone() {
+        let index = read_html(page!("iis.html")).unwrap();
+        check_names(&index);
+        assert_eq!(find(&index, "big.iso").size, Figure::Exact(3_000_000));
+        assert_eq!(find(&index, "big.iso").modified, Figure::Unknown);
+        check_sub(&read_html(page!("iis-sub.html")).unwrap());
+    }
+
+    #[test]
+    fn miniserve_rounds_large_sizes_and_tells_times_exactly() {
+        let index = read_html(page!("miniserve.html")).unwrap();
+        check_names(&index);
+        assert_eq!(find(&index, "a.txt").size, Figure::Exact(6));
+        assert_eq!(find(&index, "b.bin").size, Figure::Rounded(1536));
+        assert_eq!(find(&index, "b.bin").modified, Figure::Exact(at(SECOND)));
+        check_sub(&read_html(page!("miniserve-sub.html")).unwrap());
+    }
+
+    #[test]
+    fn dufs_tells_all_exactly() {
+        let index = read_html(page!("dufs.html")).unwrap();
+        check_names(&index);
+        assert_eq!(find(&index, "big.iso").size, Figure::Exact(3_000_000));
+        assert_eq!(find(&index, "big.iso").modified, Figure::Exact(at(SECOND)));
+        assert_eq!(find(&index, "sub").size, Figure::Unknown, "that is a number of names");
+        check_sub(&read_html(page!("dufs-sub.html")).unwrap());
+        let older = "<script src=\"/__dufs_v0.30.0_index.js\"></script><script>\n  DATA = {\"kind\":\"Index\",\"paths\":[\
+            {\"path_type\":\"File\",\"name\":\"x\",\"mtime\":1000,\"size\":7}]}\n</script>";
+        assert_eq!(read_html(older.as_bytes()).unwrap().items[0].size, Figure::Exact(7));
+    }
+
+    #[test]
+    fn every_index_shows_itself_in_its_beginning() {
+        for page in [&page!("iis.html")[..], page!("miniserve.html"), page!("dufs.html"), page!("nginx.html")] {
+            assert!(may_be_html(page, None));
+        }
+        assert!(!may_be_html(b"<html><h1>Index of</h1><hr><pre>", None));
+    }
+
+    #[test]
     fn pages_that_only_look_alike_are_ordinary() {
         let hand_made = b"<html><head><title>Index of /</title></head><body><h1>Index of /</h1>
             <p>Read <a href=\"a.html\">the first part</a>.</p><ul><li><a href=\"b.html\">Part two</a></li></ul></body>";
         assert_eq!(read_html(hand_made), None);
+        for (page, from, to) in [
+            (&page!("iis.html")[..], "\"/a.txt\"", "\"/other/a.txt\""),
+            (page!("iis.html"), "\"/a.txt\"", "\"//elsewhere/a.txt\""),
+            (page!("iis.html"), "3000000", "3 MB"),
+            (page!("miniserve.html"), "\"/a.txt\"", "\"/b.txt\""),
+            (page!("miniserve.html"), ">6 B</td>", ">six</td>"),
+        ] {
+            let text = String::from_utf8_lossy(page);
+            assert!(text.contains(from));
+            assert_eq!(read_html(text.replace(from, to).as_bytes()), None, "{to}");
+        }
         let text = String::from_utf8_lossy(page!("nginx.html")).into_owned();
         for (from, to) in [
             ("<h1>Index of /</h1>", "<h1>Index of /other</h1>"),
@@ -224,6 +288,9 @@ mod tests {
             page!("apache-plain.html"),
             page!("lighttpd-sub.html"),
             page!("python.html"),
+            page!("iis-sub.html"),
+            page!("miniserve-sub.html"),
+            page!("dufs-sub.html"),
         ] {
             for end in 0..page.len() {
                 assert_eq!(read_html(&page[..end]).filter(|index| index.items.len() > 12), None);

@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Option<SystemTime> {
 }
 
 /// RFC 3339: `2024-02-03T04:05:06Z`, with fractions and offsets.
-pub(super) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
+pub(crate) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     let (date, time) = text.trim().split_once('T')?;
     let zone_at = time.find(['Z', '+', '-'])?;
     let (clock, zone) = time.split_at(zone_at);

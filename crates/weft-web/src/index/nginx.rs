@@ -62,5 +62,5 @@ pub(super) fn read_json(body: &[u8]) -> Option<Index> {
         let size = line.size.map_or(Figure::Unknown, markup::exact_size);
         items.push(Item { segment, is_dir: line.kind == Kind::Directory, size, modified });
     }
-    Some(Index { server: "nginx", items })
+    Some(Index { server: "nginx JSON", items })
 }

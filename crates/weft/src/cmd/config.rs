@@ -74,7 +74,7 @@ mod tests {
     fn what_is_shown_can_be_read_again() {
         let temp = tempfile::tempdir().expect("a folder");
         let file = temp.path().join("a.toml");
-        let text = "[mount]\ndeadline = \"7s\"\n[metrics]\nlisten = \"127.0.0.1:0\"\n[web]\nprobe_names = [\"x\"]\nprivate_addresses = \"auto\"\nallow_hosts = [\"*.lan\", \"10.0.0.0/8\"]\ndeny_hosts = [\"::1\"]\nnetrc = \"/n\"\nnetrc_of_users = true\n[[web.proxy]]\nhosts = [\"a.org\"]\nvia = [\"http://p:1\", \"direct\"]\n[[web.login]]\nhosts = [\"a.org:1\"]\nbearer_command = [\"x\"]\nbearer_lifetime = \"5m\"\n[[web.login]]\nhosts = [\"a.org\"]\nuser = \"x\"\ncertificate = \"/c\"\nkey = \"/k\"\n[cache]\nclass = \"scratch\"\nmax_per_host = \"5G\"\nkeep_free = \"1000B\"\n[[tree]]\npath = \"web\"\nfreshness = \"manual\"\nstale_if_error = \"1d\"\n[[tree]]\npath = \"web/a\"\nclass = \"pinned\"\nmax = \"3K\"\n";
+        let text = "[mount]\ndeadline = \"7s\"\n[metrics]\nlisten = \"127.0.0.1:0\"\n[web]\nprobe_names = [\"x\"]\nprivate_addresses = \"auto\"\nallow_hosts = [\"*.lan\", \"10.0.0.0/8\"]\ndeny_hosts = [\"::1\"]\ndav_hosts = [\"*.lan\"]\nnetrc = \"/n\"\nnetrc_of_users = true\n[[web.proxy]]\nhosts = [\"a.org\"]\nvia = [\"http://p:1\", \"direct\"]\n[[web.login]]\nhosts = [\"a.org:1\"]\nbearer_command = [\"x\"]\nbearer_lifetime = \"5m\"\n[[web.login]]\nhosts = [\"a.org\"]\nuser = \"x\"\ncertificate = \"/c\"\nkey = \"/k\"\n[cache]\nclass = \"scratch\"\nmax_per_host = \"5G\"\nkeep_free = \"1000B\"\n[[tree]]\npath = \"web\"\nfreshness = \"manual\"\nstale_if_error = \"1d\"\n[[tree]]\npath = \"web/a\"\nclass = \"pinned\"\nmax = \"3K\"\n";
         std::fs::write(&file, text).expect("written");
         let resolve_from = |file: &Path| {
             let given = Given {

@@ -227,6 +227,7 @@ impl Resolved {
                 "private_addresses": web.private_addresses.map(PrivateAddresses::as_str),
                 "allow_hosts": web.allow_hosts,
                 "deny_hosts": web.deny_hosts,
+                "dav_hosts": web.dav_hosts,
                 "netrc": web.netrc,
                 "insecure_credentials": web.insecure_credentials,
                 "netrc_of_users": web.netrc_of_users,

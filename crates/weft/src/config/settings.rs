@@ -64,6 +64,8 @@ pub struct WebSettings {
     pub allow_hosts: Option<Vec<String>>,
     /// Hosts and addresses that are never connected to; `None` is none.
     pub deny_hosts: Option<Vec<String>>,
+    /// Hosts whose directories are listed by WebDAV; `None` is none.
+    pub dav_hosts: Option<Vec<String>>,
     /// The file of logins; empty for none.
     pub netrc: Option<PathBuf>,
     /// Whether logins go to this machine's loopback addresses in plain HTTP.
@@ -157,6 +159,7 @@ impl WebSettings {
             down_time: self.down_time.or(below.down_time),
             private_addresses: self.private_addresses.or(below.private_addresses),
             allow_hosts: self.allow_hosts.or(below.allow_hosts),
+            dav_hosts: self.dav_hosts.or(below.dav_hosts),
             netrc: self.netrc.or(below.netrc),
             insecure_credentials: self.insecure_credentials.or(below.insecure_credentials),
             netrc_of_users: self.netrc_of_users.or(below.netrc_of_users),

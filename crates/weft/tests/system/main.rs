@@ -6,6 +6,7 @@ mod full_disk;
 mod listings;
 mod log;
 mod logins;
+mod long_lists;
 mod mounting;
 mod offline;
 mod proxies;

@@ -87,6 +87,26 @@ impl Server {
         })
     }
 
+    /// Apache that shows directories by WebDAV alone.
+    pub fn apache_dav() -> Option<Server> {
+        Server::start("apache2", |top, port| {
+            let modules: String = ["mpm_event", "authz_core", "dav", "dav_fs", "log_config"]
+                .iter()
+                .map(|module| (module, format!("/usr/lib/apache2/modules/mod_{module}.so")))
+                .filter(|(_, file)| Path::new(file).exists())
+                .map(|(module, file)| format!("LoadModule {module}_module {file}\n"))
+                .collect();
+            let config = format!(
+                "ServerRoot {top}\nServerName localhost\nListen 127.0.0.1:{port}\nPidFile {top}/pid\n\
+                ErrorLog {top}/error\n{modules}DavLockDB {top}/locks\nDocumentRoot {top}/www\n\
+                LogFormat \"%>s %H %r\" told\nCustomLog {top}/access told\n\
+                <Directory {top}/www>\nDav On\nRequire all granted\n</Directory>\n"
+            );
+            let file = write(&top, "apache.conf", &config);
+            vec!["-D".to_owned(), "FOREGROUND".to_owned(), "-f".to_owned(), file]
+        })
+    }
+
     /// lighttpd with its listing.
     pub fn lighttpd() -> Option<Server> {
         Server::start("lighttpd", |top, port| {
