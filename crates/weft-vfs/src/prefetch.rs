@@ -125,7 +125,7 @@ impl Vfs {
             return true;
         }
         match self.held_content(inode) {
-            Ok(Some(held)) => inode.freshness.holds(&held.lease, held.checked, SystemTime::now()),
+            Ok(Some(held)) => !self.trusted_for(inode, &held.lease, held.checked, SystemTime::now()).is_zero(),
             Ok(None) => false,
             Err(_) => true,
         }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use support::{absent, answer, call, fails, find, html, list, name, read, shown, web, web_with};
-use weft_remote::{
-    Checked, Completeness, Figure, FileKind, Lease, Listing, MemoryNotes, Notes, Remote, RemoteError, Version,
-};
+use weft_remote::{Checked, Completeness, Figure, FileKind, Listing, MemoryNotes, Notes, Remote, RemoteError, Version};
 use weft_web::{Connector, Web, WebOptions};
 
 const HOME: &str = "<html><body><a href='a.html'>a</a> <a href='docs/deep/x.txt'>x</a> <a href='docs'>docs</a></body>";
@@ -82,7 +80,7 @@ async fn one_request_finds_a_host_and_brings_its_page_and_names() {
 async fn a_file_is_answered_from_the_headers_of_its_get() {
     let (server, web) = (site().await, web());
     let found = find(&web, &server.dir("/"), "a.html").await;
-    let Lease::Until(until) = found.lease else { panic!("{:?}", found.lease) };
+    let until = found.lease.end().unwrap_or_else(|| panic!("{:?}", found.lease));
     assert!(until > SystemTime::now() + Duration::from_secs(500));
     let entry = &found.value.entry;
     assert_eq!(entry.id, server.file("/a.html"));

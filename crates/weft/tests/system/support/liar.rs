@@ -133,7 +133,11 @@ fn read_request(stream: &mut TcpStream) -> Option<Asked> {
     let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
     let headers = lines.filter_map(|line| line.split_once(": "));
     let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-    Some(Asked { method, path, headers })
+    let asked = Asked { method, path, headers };
+    let body =
+        asked.header("content-length").map_or(Ok(0), str::parse::<u64>).ok().filter(|body| *body <= BODY_BYTES_MAX)?;
+    std::io::copy(&mut stream.take(body), &mut std::io::sink()).ok()?;
+    Some(asked)
 }
 
 /// An answer with its length announced. `status` is as in `404 Not Found`; `headers` are lines without their ends.
@@ -156,3 +160,5 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The first byte of a greeting in TLS (RFC 8446 section 5.1: a handshake record).
 const TLS: u8 = 0x16;
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Of a request; it is read and forgotten.
+const BODY_BYTES_MAX: u64 = 1 << 20;
