@@ -7,16 +7,18 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Request, StatusCode};
+use hyper::{Request, StatusCode};
 use parking_lot::Mutex;
 use url::Url;
 use weft_remote::{Audience, Call, Notes, RemoteError, Result, Traffic};
 
 use crate::WebOptions;
 use crate::authority::Authority;
+use crate::budget::Budget;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
 use crate::contact::Took;
 use crate::digest::Announced;
+use crate::exchange::{GetError, Question, Reply};
 use crate::flow::Flow;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
@@ -25,7 +27,8 @@ use crate::pass::{HopLogin, Pass};
 use crate::pool::Lent;
 use crate::probe::{Probes, Waiting};
 use crate::proxy::Proxy;
-use crate::target::{Target, place_of};
+use crate::redirect::{is_slashed, redirect_target};
+use crate::target::Target;
 use crate::traffic::shown;
 
 /// Sends requests; knows every host.
@@ -34,42 +37,8 @@ pub(crate) struct Client {
     pub notes: Arc<dyn Notes>,
     dialer: Arc<Dialer>,
     hosts: Mutex<HashMap<Authority, Arc<Host>>>,
+    budget: Arc<Budget>,
     pub(crate) probes: Probes,
-}
-
-/// What is asked of a place.
-pub(crate) struct Question<'a> {
-    /// GET, or another that changes nothing and may be sent again.
-    pub method: Method,
-    /// Sent besides what every request has.
-    pub headers: &'a [(HeaderName, HeaderValue)],
-    pub body: Bytes,
-}
-
-impl<'a> Question<'a> {
-    /// A GET with these conditions.
-    pub fn get(conditions: &'a [(HeaderName, HeaderValue)]) -> Question<'a> {
-        Question { method: Method::GET, headers: conditions, body: Bytes::new() }
-    }
-}
-
-/// An answer to a question, of any status but a redirect that was followed.
-pub(crate) struct Reply {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    /// The URL that was asked for first.
-    pub asked: String,
-    /// Where the answer came from in the end.
-    pub url: Url,
-    /// Every hop on the way.
-    pub redirects: Vec<String>,
-    pub body: Flow,
-    /// The host that answered.
-    pub host: Arc<Host>,
-    /// A redirect had led from the place to the place with a slash: it is a directory, and this its page.
-    pub slashed: bool,
-    /// Who may see it: everyone, unless a login was sent on the way.
-    pub audience: Audience,
 }
 
 /// What one hop gave.
@@ -81,35 +50,12 @@ struct Hop {
     host: Arc<Host>,
 }
 
-/// Why there is no reply.
-#[derive(Debug)]
-pub(crate) enum GetError {
-    /// The host that was asked for does not exist.
-    NoSuchHost(String),
-    /// Anything else.
-    Remote(RemoteError),
-}
-
-impl From<RemoteError> for GetError {
-    fn from(error: RemoteError) -> GetError {
-        GetError::Remote(error)
-    }
-}
-
-impl From<GetError> for RemoteError {
-    fn from(error: GetError) -> RemoteError {
-        match error {
-            GetError::NoSuchHost(detail) => RemoteError::Unreachable { detail },
-            GetError::Remote(error) => error,
-        }
-    }
-}
-
 impl Client {
     pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Arc<Client>> {
         let dialer = Arc::new(Dialer::new(&options)?);
         let probes = Probes::default();
-        Ok(Arc::new(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()), probes }))
+        let budget = Budget::new(options.memory_bytes_max);
+        Ok(Arc::new(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()), budget, probes }))
     }
 
     /// The host, known or new.
@@ -124,8 +70,14 @@ impl Client {
         }
         let builtin = self.options.builtin.get(&authority.text()).cloned();
         let connections_max = self.options.connections_per_host_max;
-        let host =
-            Arc::new(Host::new(authority.clone(), builtin, connections_max, self.options.down_time, &*self.notes));
+        let host = Arc::new(Host::new(
+            authority.clone(),
+            builtin,
+            connections_max,
+            self.budget.clone(),
+            self.options.down_time,
+            &*self.notes,
+        ));
         hosts.insert(authority.clone(), host.clone());
         host
     }
@@ -455,31 +407,6 @@ impl Client {
             .body(Full::new(question.body.clone()))
             .map_err(|e| RemoteError::Failed { detail: format!("{url}: no such request can be made: {e}") })
     }
-}
-
-/// The URL that an answer sends us to; `None` when it is no redirect.
-fn redirect_target(from: &Url, status: StatusCode, headers: &HeaderMap) -> Option<Result<Url>> {
-    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    let location = headers.get(header::LOCATION).map(HeaderValue::as_bytes).map(String::from_utf8_lossy);
-    let target = location.as_deref().and_then(|location| from.join(location).ok());
-    let Some(mut target) = target else {
-        let detail = format!("{from}: {status} without a URL that can be read");
-        return Some(Err(RemoteError::Damaged { detail }));
-    };
-    target.set_fragment(None);
-    Some(Ok(target))
-}
-
-/// Whether a redirect leads from `place` to the same with a slash: on the same host, or on another that takes its
-/// place (`www.`).
-fn is_slashed(place: &Place, next: &Url) -> bool {
-    if place.query.is_some() || place.path.ends_with('/') {
-        return false;
-    }
-    let path = place_of(next).map(|next| next.path);
-    path.is_some_and(|path| path.strip_suffix('/') == Some(&place.path))
 }
 
 fn check_headers(url: &str, headers: &HeaderMap) -> Result<()> {

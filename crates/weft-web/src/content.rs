@@ -1,19 +1,22 @@
 //! What a successful answer says about its file, and its bytes as a stream.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
+use tokio::sync::OwnedSemaphorePermit;
 use weft_remote::{
     Along, Answer, Attributes, Audience, Body, Entry, Figure, FileId, FileKind, Lease, Name, Origin, Piece,
     RemoteError, Result, Version,
 };
 
 use crate::WebOptions;
-use crate::client::Reply;
+use crate::budget::{Budget, SMALL_PAGE_BYTES};
+use crate::exchange::Reply;
 use crate::flow::Flow;
 use crate::freshness::lease_of;
 use crate::id::Place;
@@ -118,13 +121,15 @@ impl Content {
 
     /// The body as the content of `file`, with what the tap learns at its end.
     pub fn body(self, file: FileId, start: u64, tap: Option<Tap>) -> Body {
+        let budget = self.reply.host.budget.clone();
+        let most = self.attributes.size.exact().map_or(usize::MAX, |size| usize::try_from(size).unwrap_or(usize::MAX));
         Body {
             file,
             version: self.version,
             start,
             file_length: self.attributes.size.exact(),
             resumable: self.resumable,
-            stream: stream_of(VecDeque::new(), Some(self.reply.body), tap),
+            stream: stream_of(VecDeque::new(), Some(self.reply.body), tap.map(|tap| (tap, budget, most)), None),
         }
     }
 
@@ -143,6 +148,7 @@ impl Content {
             pieces: VecDeque::new(),
             bytes: 0,
             rest: None,
+            room: None,
             version: self.version,
             attributes: self.attributes,
             audience: self.audience,
@@ -156,6 +162,10 @@ impl Content {
             } else {
                 gathered.put_first(tap.released());
                 gathered.pieces.push_back(Piece::Bytes(bytes));
+            }
+            if gathered.bytes > SMALL_PAGE_BYTES && gathered.room.is_none() {
+                let most = self.attributes.size.exact().map_or(bytes_max, |size| bytes_max.min(size as usize));
+                gathered.room = Some(self.reply.host.budget.page(most).await);
             }
             if gathered.bytes > bytes_max {
                 gathered.rest = Some(self.reply.body);
@@ -172,6 +182,8 @@ pub(crate) struct Gathered {
     pub pieces: VecDeque<Piece>,
     bytes: usize,
     rest: Option<Flow>,
+    /// Memory for all this.
+    room: Option<OwnedSemaphorePermit>,
     pub version: Version,
     /// With the exact size, if all of it came.
     pub attributes: Attributes,
@@ -210,27 +222,41 @@ impl Gathered {
             start: 0,
             file_length: self.attributes.size.exact(),
             resumable: false,
-            stream: stream_of(self.pieces, self.rest, None),
+            stream: stream_of(self.pieces, self.rest, None, self.room),
         };
         Along { body, lists, lease, audience: self.audience }
     }
 }
 
-fn stream_of(ready: VecDeque<Piece>, flow: Option<Flow>, tap: Option<Tap>) -> BoxStream<'static, Result<Piece>> {
+/// The pieces that are here, then those of the flow, along which a tap reads; `room` is the memory of what is here.
+fn stream_of(
+    ready: VecDeque<Piece>,
+    flow: Option<Flow>,
+    tap: Option<(Tap, Arc<Budget>, usize)>,
+    room: Option<OwnedSemaphorePermit>,
+) -> BoxStream<'static, Result<Piece>> {
     struct State {
         ready: VecDeque<Piece>,
         flow: Option<Flow>,
-        tap: Option<Tap>,
+        /// With the most that it holds.
+        tap: Option<(Tap, Arc<Budget>, usize)>,
+        room: Option<OwnedSemaphorePermit>,
+        delivered: usize,
     }
-    let tap = tap.filter(|tap| !tap.is_idle());
-    Box::pin(stream::unfold(State { ready, flow, tap }, async |mut state| {
+    let tap = tap.filter(|(tap, ..)| !tap.is_idle());
+    let state = State { ready, flow, tap, room, delivered: 0 };
+    Box::pin(stream::unfold(state, async |mut state| {
         if let Some(piece) = state.ready.pop_front() {
             return Some((Ok(piece), state));
         }
         match state.flow.as_mut()?.next().await {
             Some(Ok(bytes)) => {
-                if let Some(tap) = &mut state.tap {
+                state.delivered += bytes.len();
+                if let Some((tap, budget, most)) = &mut state.tap {
                     tap.feed(&bytes);
+                    if state.delivered > SMALL_PAGE_BYTES && state.room.is_none() && tap.holds_page() {
+                        state.room = Some(budget.page(*most).await);
+                    }
                 }
                 Some((Ok(Piece::Bytes(bytes)), state))
             }
@@ -240,7 +266,7 @@ fn stream_of(ready: VecDeque<Piece>, flow: Option<Flow>, tap: Option<Tap>) -> Bo
             }
             None => {
                 state.flow = None;
-                let known = state.tap.take().map(|tap| tap.finish().into_known()).unwrap_or_default();
+                let known = state.tap.take().map(|(tap, ..)| tap.finish().into_known()).unwrap_or_default();
                 state.ready = known.into_iter().map(Piece::Known).collect();
                 state.ready.pop_front().map(|piece| (Ok(piece), state))
             }
@@ -250,7 +276,7 @@ fn stream_of(ready: VecDeque<Piece>, flow: Option<Flow>, tap: Option<Tap>) -> Bo
 
 /// A body without bytes.
 pub(crate) fn empty_body(file: FileId, version: Version, start: u64, file_length: Option<u64>) -> Body {
-    let stream = stream_of(VecDeque::from([Piece::Bytes(Bytes::new())]), None, None);
+    let stream = stream_of(VecDeque::from([Piece::Bytes(Bytes::new())]), None, None, None);
     Body { file, version, start, file_length, resumable: false, stream }
 }
 

@@ -11,8 +11,8 @@ use weft_remote::{
     Version,
 };
 
-use crate::client::{Question, Reply};
 use crate::content::{origin_of, status_error};
+use crate::exchange::{Question, Reply};
 use crate::freshness::lease_of;
 use crate::id::Place;
 use crate::index::exact_size;

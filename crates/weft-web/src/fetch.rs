@@ -6,8 +6,8 @@ use weft_remote::{
     Answer, Attributes, Call, Fetched, Figure, FileId, FileKind, RemoteError, Result, Sameness, Span, Version,
 };
 
-use crate::client::Reply;
 use crate::content::{Content, empty_body, has_content, status_error};
+use crate::exchange::Reply;
 use crate::id::Id;
 use crate::listing::page_name;
 use crate::remote::{Web, foreign};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_remote::{Notes, RemoteError, Source};
 
 use crate::authority::Authority;
+use crate::budget::Budget;
 use crate::contact::{Contact, Leave, Next, Took};
 use crate::identity::Identity;
 use crate::lister::Lists;
@@ -53,6 +54,8 @@ pub(crate) struct Host {
     /// used last is at the end.
     identified: Mutex<Vec<(u64, Arc<Pool>)>>,
     connections_max: usize,
+    /// Memory for what comes from any host.
+    pub budget: Arc<Budget>,
     /// Held while the first connection finds out which scheme the host speaks.
     pub deciding: tokio::sync::Mutex<()>,
     /// Who lists its directories.
@@ -91,10 +94,11 @@ impl Host {
         authority: Authority,
         builtin: Option<Connector>,
         connections_max: usize,
+        budget: Arc<Budget>,
         pause: Duration,
         notes: &dyn Notes,
     ) -> Host {
-        let pool = || Arc::new(Pool::new(connections_max));
+        let pool = || Arc::new(Pool::new(connections_max, budget.clone()));
         let noted = match notes.get(&note_key(&authority.text())) {
             Ok(noted) => noted.and_then(|bytes| serde_json::from_slice::<Memory>(&bytes).ok()),
             Err(e) => {
@@ -124,6 +128,7 @@ impl Host {
             counts: Arc::default(),
             identified: Mutex::default(),
             connections_max,
+            budget,
             deciding: tokio::sync::Mutex::new(()),
             state: Mutex::new(state),
             verdicts: tokio::sync::watch::Sender::new(()),
@@ -140,7 +145,7 @@ impl Host {
         let mut identified = self.identified.lock();
         let pool = match identified.iter().position(|(known, _)| *known == number) {
             Some(at) => identified.remove(at).1,
-            None => Arc::new(Pool::new(self.connections_max)),
+            None => Arc::new(Pool::new(self.connections_max, self.budget.clone())),
         };
         if identified.len() >= IDENTITIES_MAX {
             identified.remove(0);
@@ -349,7 +354,7 @@ mod tests {
     use weft_remote::MemoryNotes;
 
     fn host(notes: &MemoryNotes) -> Host {
-        Host::new(Authority::parse("example.org").unwrap(), None, 4, Duration::ZERO, notes)
+        Host::new(Authority::parse("example.org").unwrap(), None, 4, Budget::new(0), Duration::ZERO, notes)
     }
 
     #[test]

@@ -8,8 +8,8 @@ use hyper::header;
 use weft_remote::{Answer, Call, Cursor, Found, Listing, Name, Result, Version};
 
 use crate::authority::Authority;
-use crate::client::Reply;
 use crate::content::{Content, Gathered};
+use crate::exchange::Reply;
 use crate::id::Place;
 use crate::index::HEAD_BYTES;
 use crate::lister::Lister;

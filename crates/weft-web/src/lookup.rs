@@ -8,8 +8,8 @@ use weft_remote::{
 };
 
 use crate::authority::Authority;
-use crate::client::{GetError, Reply};
 use crate::content::{Content, has_content, origin_of, status_error};
+use crate::exchange::{GetError, Reply};
 use crate::freshness::absence_lease;
 use crate::id::{Id, Place};
 use crate::ladder::{Document, holds_nothing};

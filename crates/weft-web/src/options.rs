@@ -50,6 +50,9 @@ pub struct WebOptions {
     pub redirects_max: usize,
     /// Bytes of a page that are searched for links, or held to be read as an index.
     pub page_bytes_max: usize,
+    /// Bytes in memory of what is on its way from all hosts: half for connections, which get smaller buffers the more
+    /// there are, half for pages that are held while they are read, which wait for each other.
+    pub memory_bytes_max: usize,
     /// Most names learnt from one page.
     pub links_max: usize,
     /// Shortest trust in an answer that does not say how long it is good for.
@@ -84,6 +87,7 @@ impl Default for WebOptions {
             connections_per_host_max: 16,
             redirects_max: 10,
             page_bytes_max: 16 << 20,
+            memory_bytes_max: 96 << 20,
             links_max: 100_000,
             heuristic_min: Duration::from_secs(60),
             heuristic_max: Duration::from_secs(24 * 3600),

@@ -16,11 +16,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::budget::{Budget, Share};
 use crate::connect::{ConnectError, Connected, Connecting};
 use crate::proxy::Proxy;
 
 /// The connections to one host under one scheme.
 pub(crate) struct Pool {
+    budget: Arc<Budget>,
     permits: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     /// Held while a connection is made that others may be able to share.
@@ -58,8 +60,9 @@ enum Sender {
 }
 
 impl Pool {
-    pub fn new(connections_max: usize) -> Pool {
+    pub fn new(connections_max: usize, budget: Arc<Budget>) -> Pool {
         Pool {
+            budget,
             permits: Arc::new(Semaphore::new(connections_max.max(1))),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             opening: tokio::sync::Mutex::new(()),
@@ -83,29 +86,32 @@ impl Pool {
         let failed = |e: hyper::Error| ConnectError::Unreachable(e.to_string());
         let io = TokioIo::new(connected.wire);
         if connected.http2 {
+            let share = self.budget.share(STREAM_WINDOW * STREAMS_MAX);
+            let window = u32::try_from(share.bytes).unwrap_or(u32::MAX);
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .keep_alive_interval(PING_PAUSE)
                 .keep_alive_timeout(PING_PATIENCE)
-                .initial_stream_window_size(STREAM_WINDOW)
-                .initial_connection_window_size(STREAM_WINDOW * STREAMS_MAX as u32)
+                .initial_stream_window_size((window / STREAMS_MAX as u32).max(STREAM_WINDOW_MIN))
+                .initial_connection_window_size(window.max(STREAM_WINDOW_MIN * STREAMS_MAX as u32))
                 .max_header_list_size(HEADER_BYTES_MAX as u32)
                 .handshake(io)
                 .await
                 .map_err(failed)?;
-            tokio::spawn(connection);
+            spawn(connection, share);
             let mut state = self.state.lock();
             state.shared = Some(sender);
             state.http1_only = false;
             Ok(None)
         } else {
+            let share = self.budget.share(READ_BYTES_MAX);
             let (sender, connection) = http1::Builder::new()
                 .max_headers(HEADERS_MAX)
-                .max_buf_size(READ_BYTES_MAX)
+                .max_buf_size(share.bytes.max(HEADER_BYTES_MAX))
                 .handshake(io)
                 .await
                 .map_err(failed)?;
-            tokio::spawn(connection);
+            spawn(connection, share);
             self.state.lock().http1_only = true;
             Ok(Some(Line { sender, proxy: connected.proxy }))
         }
@@ -187,6 +193,15 @@ impl Pool {
     }
 }
 
+/// Drives a connection, which has its share of the memory for as long as it lives.
+fn spawn<E>(connection: impl Future<Output = std::result::Result<(), E>> + Send + 'static, share: Share) {
+    tokio::spawn(async move {
+        // Whoever waits for an answer of this connection is told.
+        let _ = connection.await;
+        drop(share);
+    });
+}
+
 impl Lent {
     /// Whether the connection had been used before: a request that fails on such a one deserves a fresh one.
     pub fn reused(&self) -> bool {
@@ -237,7 +252,9 @@ pub(crate) const HEADERS_MAX: usize = 100;
 const STREAMS_MAX: usize = 64;
 /// Bytes of one answer in flight on a shared connection. The connection's window holds as many as there may be
 /// answers, so that one nobody reads cannot hold up the others.
-const STREAM_WINDOW: u32 = 256 << 10;
+const STREAM_WINDOW: usize = 256 << 10;
+/// The same where memory is short.
+const STREAM_WINDOW_MIN: u32 = 16 << 10;
 /// How often a shared connection with open requests shows that it lives; a dead one would take every new request
 /// along with it.
 const PING_PAUSE: Duration = Duration::from_secs(10);

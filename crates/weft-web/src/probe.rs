@@ -9,8 +9,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use weft_remote::{Call, Event, RemoteError};
 
-use crate::client::{Client, Question};
+use crate::client::Client;
 use crate::contact::{Next, Took};
+use crate::exchange::Question;
 use crate::host::Host;
 use crate::id::Place;
 use crate::target::Target;

@@ -13,8 +13,9 @@ use weft_remote::{
 use crate::WebOptions;
 use crate::authority::Authority;
 use crate::bucket::Twins;
-use crate::client::{Client, Reply};
+use crate::client::Client;
 use crate::content::{Content, has_content, status_error};
+use crate::exchange::Reply;
 use crate::host::{Host, NOTE_PREFIX, Scheme};
 use crate::id::{Id, Place};
 use crate::ladder::{Document, holds_nothing};

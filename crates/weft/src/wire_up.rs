@@ -126,6 +126,9 @@ fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow:
         connect_timeout: settings.connect_timeout.unwrap_or(default.connect_timeout),
         stall_timeout: settings.stall_timeout.unwrap_or(default.stall_timeout),
         down_time: settings.down_time.unwrap_or(default.down_time),
+        memory_bytes_max: settings
+            .memory_max
+            .map_or(default.memory_bytes_max, |max| usize::try_from(max).unwrap_or(usize::MAX)),
         connections_per_host_max: settings.connections_per_host.unwrap_or(default.connections_per_host_max),
         redirects_max: settings.redirects_max.unwrap_or(default.redirects_max),
         heuristic_min: settings.heuristic_min.unwrap_or(default.heuristic_min),

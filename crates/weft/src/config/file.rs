@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
-use weft_web::HostPattern;
 
+use super::web::WEB_KEYS;
 use super::{
-    Class, Freshness, MetricsSettings, PrivateAddresses, Settings, TreeRule, nearest, parse_class, parse_duration,
-    parse_freshness, parse_size,
+    Class, Freshness, MetricsSettings, Settings, TreeRule, nearest, parse_class, parse_duration, parse_freshness,
+    parse_size,
 };
 
 /// What is wrong with a configuration file: all of it, in the order of the lines.
@@ -134,33 +134,6 @@ impl Reader<'_> {
         }
     }
 
-    fn web(&mut self, settings: &mut Settings, key: &str, value: &Value<'_>) {
-        let web = &mut settings.web;
-        match key {
-            "probe_names" => web.probe_names = self.texts(key, value),
-            "probe_names_extra" => web.probe_names_extra = self.texts(key, value).unwrap_or_default(),
-            "ca_file" => web.ca_file = self.path(key, value),
-            "user_agent" => web.user_agent = self.user_agent(value),
-            "connections_per_host" => web.connections_per_host = self.number(key, value, 1..=256),
-            "redirects_max" => web.redirects_max = self.number(key, value, 0..=100),
-            "heuristic_min" => web.heuristic_min = self.time(key, value, Duration::ZERO),
-            "heuristic_max" => web.heuristic_max = self.time(key, value, Duration::ZERO),
-            "absence_time" => web.absence_time = self.time(key, value, Duration::ZERO),
-            "connect_timeout" => web.connect_timeout = self.time(key, value, SHORTEST_DEADLINE),
-            "stall_timeout" => web.stall_timeout = self.time(key, value, SHORTEST_DEADLINE),
-            "private_addresses" => web.private_addresses = self.private_addresses(value),
-            "allow_hosts" => web.allow_hosts = self.hosts(key, value),
-            "deny_hosts" => web.deny_hosts = self.hosts(key, value),
-            "dav_hosts" => web.dav_hosts = self.hosts(key, value),
-            "netrc" => web.netrc = self.netrc(value),
-            "insecure_credentials" => web.insecure_credentials = self.boolean(key, value),
-            "netrc_of_users" => web.netrc_of_users = self.boolean(key, value),
-            "proxy" => web.proxies = self.proxies(value),
-            "login" => web.logins = self.logins(value),
-            _ => web.down_time = self.time(key, value, Duration::ZERO),
-        }
-    }
-
     fn trees(&mut self, value: &Value<'_>) -> Vec<TreeRule> {
         let mut rules = Vec::new();
         for table in self.tables("tree", value) {
@@ -268,7 +241,12 @@ impl Reader<'_> {
         }
     }
 
-    fn number(&mut self, key: &str, value: &Value<'_>, allowed: std::ops::RangeInclusive<usize>) -> Option<usize> {
+    pub(super) fn number(
+        &mut self,
+        key: &str,
+        value: &Value<'_>,
+        allowed: std::ops::RangeInclusive<usize>,
+    ) -> Option<usize> {
         let bounds = format!("a whole number from {} to {}", allowed.start(), allowed.end());
         let DeValue::Integer(number) = value.get_ref() else { return self.wrong_type(key, value, &bounds) };
         match usize::from_str_radix(number.as_str(), number.radix()) {
@@ -293,7 +271,7 @@ impl Reader<'_> {
         }
     }
 
-    fn size(&mut self, key: &str, value: &Value<'_>) -> Option<u64> {
+    pub(super) fn size(&mut self, key: &str, value: &Value<'_>) -> Option<u64> {
         let text = self.text_of(key, value, "a size in quotes, as in \"500M\" or \"20G\"")?;
         match parse_size(&text) {
             Ok(size) => Some(size),
@@ -320,42 +298,6 @@ impl Reader<'_> {
             return self.refuse(value, format!("`path` = \"{text}\": {allowed} is allowed"));
         }
         Some(path.to_owned())
-    }
-
-    fn user_agent(&mut self, value: &Value<'_>) -> Option<String> {
-        let text = self.text_of("user_agent", value, "a text in quotes")?;
-        if text.is_empty() || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-            return self
-                .refuse(value, format!("`user_agent` = \"{text}\": printable ASCII is allowed, and not nothing"));
-        }
-        Some(text)
-    }
-
-    /// A path, or nothing for no file at all.
-    fn netrc(&mut self, value: &Value<'_>) -> Option<PathBuf> {
-        match value.get_ref() {
-            DeValue::String(text) if text.is_empty() => Some(PathBuf::new()),
-            _ => self.path("netrc", value),
-        }
-    }
-
-    fn private_addresses(&mut self, value: &Value<'_>) -> Option<PrivateAddresses> {
-        const WANTED: &str = "\"allow\", \"deny\" or \"auto\"";
-        let text = self.text_of("private_addresses", value, WANTED)?;
-        match PrivateAddresses::WORDS.into_iter().find(|(word, _)| *word == text) {
-            Some((_, addresses)) => Some(addresses),
-            None => self.refuse(value, format!("`private_addresses` = \"{text}\": {WANTED} is allowed")),
-        }
-    }
-
-    pub(super) fn hosts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
-        let texts = self.texts(key, value)?;
-        for text in &texts {
-            if let Err(sentence) = HostPattern::parse(text) {
-                self.mistake(value.span(), format!("`{key}`: {sentence}"));
-            }
-        }
-        Some(texts)
     }
 
     pub(super) fn texts(&mut self, key: &str, value: &Value<'_>) -> Option<Vec<String>> {
@@ -393,36 +335,13 @@ const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "tree"];
 const METRICS_KEYS: &[&str] = &["listen", "allow_remote"];
 const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "freshness", "stale_if_error"];
 const CACHE_KEYS: &[&str] = &["dir", "class", "max", "scratch_max", "max_per_host", "keep_free"];
-const WEB_KEYS: &[&str] = &[
-    "probe_names",
-    "probe_names_extra",
-    "ca_file",
-    "user_agent",
-    "connections_per_host",
-    "redirects_max",
-    "heuristic_min",
-    "heuristic_max",
-    "absence_time",
-    "connect_timeout",
-    "stall_timeout",
-    "down_time",
-    "private_addresses",
-    "allow_hosts",
-    "deny_hosts",
-    "dav_hosts",
-    "netrc",
-    "insecure_credentials",
-    "netrc_of_users",
-    "login",
-    "proxy",
-];
 const TREE_KEYS: &[&str] = &["path", "freshness", "stale_if_error", "class", "max"];
 /// Longest configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How much of a wrong value is shown.
 const SHOWN_CHARS_MAX: usize = 60;
 /// Shorter waits would fail everything.
-const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
+pub(super) const SHORTEST_DEADLINE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

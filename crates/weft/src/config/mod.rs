@@ -15,6 +15,7 @@ mod settings;
 mod size;
 mod source;
 mod space;
+mod web;
 
 pub use duration::{parse_duration, show_duration};
 pub use file::{FileError, load_file};

@@ -216,6 +216,7 @@ impl Resolved {
                 "probe_names_extra": web.probe_names_extra,
                 "ca_file": web.ca_file,
                 "user_agent": web.user_agent,
+                "memory_max": web.memory_max.map(show_size),
                 "connections_per_host": web.connections_per_host,
                 "redirects_max": web.redirects_max,
                 "heuristic_min": time(web.heuristic_min),

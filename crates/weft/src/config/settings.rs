@@ -42,6 +42,8 @@ pub struct WebSettings {
     pub ca_file: Option<PathBuf>,
     /// What weft calls itself to servers.
     pub user_agent: Option<String>,
+    /// Memory for what is on its way from all hosts, in bytes.
+    pub memory_max: Option<u64>,
     /// Most connections to one host.
     pub connections_per_host: Option<usize>,
     /// Most redirects that are followed.
@@ -149,6 +151,7 @@ impl WebSettings {
             probe_names_extra: [self.probe_names_extra, below.probe_names_extra].concat(),
             ca_file: self.ca_file.or(below.ca_file),
             user_agent: self.user_agent.or(below.user_agent),
+            memory_max: self.memory_max.or(below.memory_max),
             connections_per_host: self.connections_per_host.or(below.connections_per_host),
             redirects_max: self.redirects_max.or(below.redirects_max),
             heuristic_min: self.heuristic_min.or(below.heuristic_min),
