@@ -106,7 +106,7 @@ impl Vfs {
     }
 
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
-        let held = Held::Through(Arc::new(Through::of_version(Version::None)));
+        let held = Held::Through(Arc::new(Through::of_version(Version::None, self)));
         let (pace, lanes) = Default::default();
         let handle = Handle { inode, content: Mutex::new(held), pace, lanes, offered: false };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None }

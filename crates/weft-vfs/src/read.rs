@@ -207,7 +207,7 @@ impl Vfs {
                 // Without a validator nothing tells that what comes now goes on where the object ended.
                 Held::Object(object) if *object.version() == Version::None && offset > 0 => return Err(error),
                 Held::Object(object) => {
-                    let through = Arc::new(Through::of_version(object.version().clone()));
+                    let through = Arc::new(Through::of_version(object.version().clone(), self));
                     handle.inode.content.lock().closed(object.generation());
                     *content = Held::Through(through.clone());
                     through

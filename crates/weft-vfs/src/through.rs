@@ -1,6 +1,7 @@
 //! Reading without the store, when it has no room.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -16,6 +17,8 @@ use crate::{Result, VfsError};
 pub(crate) struct Through {
     version: parking_lot::Mutex<Version>,
     flow: tokio::sync::Mutex<Flow>,
+    /// One for each such file of the mount: they share the memory for their windows.
+    shared: Arc<()>,
 }
 
 #[derive(Default)]
@@ -32,8 +35,14 @@ struct Flow {
 
 impl Through {
     /// Exactly this version; of [`Version::None`], whatever the remote has when the first byte is read.
-    pub(crate) fn of_version(version: Version) -> Through {
-        Through { version: parking_lot::Mutex::new(version), flow: tokio::sync::Mutex::default() }
+    pub(crate) fn of_version(version: Version, vfs: &Vfs) -> Through {
+        let shared = vfs.throughs.clone();
+        Through { version: parking_lot::Mutex::new(version), flow: tokio::sync::Mutex::default(), shared }
+    }
+
+    /// How many bytes before the place of reading are kept: fewer, the more such files are open.
+    fn window_bytes(&self) -> u64 {
+        (WINDOWS_BYTES_MAX / Arc::strong_count(&self.shared) as u64).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES)
     }
 
     pub(crate) async fn read(&self, vfs: &Vfs, call: &Call, inode: &Inode, offset: u64, size: usize) -> Result<Bytes> {
@@ -50,7 +59,7 @@ impl Through {
                 Some(Ok(Piece::Bytes(bytes))) => {
                     add(&vfs.figures.bytes_received, bytes.len() as u64);
                     flow.window.extend(&bytes);
-                    flow.trim(offset);
+                    flow.trim(offset, self.window_bytes());
                 }
                 Some(Ok(Piece::Known(_))) => {}
                 Some(Err(error)) => {
@@ -95,8 +104,8 @@ impl Flow {
     }
 
     /// Forgets bytes far before the place that is being read.
-    fn trim(&mut self, offset: u64) {
-        let keep_from = offset.saturating_sub(WINDOW_BYTES).min(self.window_end());
+    fn trim(&mut self, offset: u64, window_bytes: u64) {
+        let keep_from = offset.saturating_sub(window_bytes).min(self.window_end());
         if keep_from > self.window_start {
             let gone = (keep_from - self.window_start) as usize;
             self.window.drain(..gone);
@@ -115,7 +124,11 @@ impl Flow {
     }
 }
 
-/// How many bytes before the place of reading are kept.
+/// How many bytes before the place of reading are kept, at most.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// And at least: the kernel reads a little out of order.
+const WINDOW_BYTES_MIN: u64 = 64 << 10;
+/// Bytes that all such files keep together.
+const WINDOWS_BYTES_MAX: u64 = 32 << 20;
 /// A stream is read on over this many bytes rather than started anew.
 const SKIP_BYTES: u64 = 4 << 20;

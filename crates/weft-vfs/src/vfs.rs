@@ -85,6 +85,8 @@ pub struct Vfs {
     pub(crate) changes: Changes,
     pub(crate) offline: Offline,
     pub(crate) prefetch: Prefetch,
+    /// Held once by each open file that is read past the store.
+    pub(crate) throughs: Arc<()>,
     pub(crate) space: Space,
     pub(crate) runtime: tokio::runtime::Handle,
 }
@@ -110,6 +112,7 @@ impl Vfs {
             changes: Changes::default(),
             offline: Offline::noted(store.notes("offline")),
             prefetch: Prefetch::default(),
+            throughs: Arc::default(),
             space: Space::new(&store, store.notes("pins"), options.space.clone()),
             store,
             namespace,
