@@ -206,6 +206,12 @@ impl<H: Handler> Filesystem for Door<H> {
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let asked = self.driver.meter.begin(Operation::Getxattr, ino.0, request);
+        if !name.as_bytes().starts_with(b"user.") {
+            // Labels and access lists are nothing that this file system has, which is another answer than that there
+            // are none here: `ls -l` then asks for them once, not twice for each name.
+            asked.answered(Some(Errno(rustix::io::Errno::OPNOTSUPP)));
+            return reply.error(fuser::Errno::EOPNOTSUPP);
+        }
         let found = self.handler.extended(NodeId(ino.0), name.as_bytes());
         asked.answered(match &found {
             Ok(Some(value)) if size > 0 && value.len() > size as usize => Some(Errno(rustix::io::Errno::RANGE)),

@@ -305,6 +305,7 @@ Options for -o:
   deadline=TIME        longest wait for a remote (30s)
   foreground           as --foreground
   noexec               programs on the mount cannot be run
+  no_passthrough       large cached files are read by weft, not by the kernel itself (as without root's rights)
   ro,nosuid,nodev      true in any case; what else fstab(5) knows is ignored
 
 Returns when the tree is usable, or fails and says why.";

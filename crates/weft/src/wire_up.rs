@@ -208,9 +208,9 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
         anyhow::bail!("more than {bounded_max} [[tree]] rules have a `max`");
     }
     let default = VfsOptions::default();
-    let privileged = rustix::process::geteuid().is_root();
+    let passes = resolved.passthrough && rustix::process::geteuid().is_root();
     Ok(VfsOptions {
-        passthrough_bytes_min: if privileged { default.passthrough_bytes_min } else { u64::MAX },
+        passthrough_bytes_min: if passes { default.passthrough_bytes_min } else { u64::MAX },
         shared: resolved.allow_other,
         deadline: resolved.deadline,
         policies: Policies::new(resolved.freshness, rules).with_stale_if_error(resolved.stale_if_error, stale_rules),

@@ -12,6 +12,8 @@ pub struct MountOptions {
     pub allow_other: Option<bool>,
     /// `noexec`.
     pub noexec: bool,
+    /// `no_passthrough`.
+    pub no_passthrough: bool,
     /// `cache=DIR`.
     pub cache: Option<PathBuf>,
     /// `config=FILE`.
@@ -39,6 +41,7 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             ("allow_other", None) => options.allow_other = Some(true),
             ("noexec", None) => options.noexec = true,
             ("exec", None) => options.noexec = false,
+            ("no_passthrough", None) => options.no_passthrough = true,
             ("foreground", None) => options.foreground = true,
             ("cache", Some(dir)) if !dir.is_empty() => options.cache = Some(PathBuf::from(dir)),
             ("config", Some(file)) if !file.is_empty() => options.config = Some(PathBuf::from(file)),
@@ -70,7 +73,7 @@ fn wrong(option: &str, name: &str) -> String {
     }
 }
 
-const ALONE: &[&str] = &["allow_other", "noexec", "exec", "foreground"];
+const ALONE: &[&str] = &["allow_other", "noexec", "exec", "no_passthrough", "foreground"];
 const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "deadline"];
 /// True of every mount of weft, or without meaning for one; `rw` since mount(8) adds it unasked.
 const AS_IS: &[&str] =

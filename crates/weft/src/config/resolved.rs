@@ -29,6 +29,8 @@ pub struct Resolved {
     pub allow_other: bool,
     /// Whether programs on the mount may not be run.
     pub noexec: bool,
+    /// Whether large files that are held may be read by the kernel itself.
+    pub passthrough: bool,
     /// Threads that answer the kernel; `None` leaves it to the kernel's side.
     pub threads: Option<usize>,
     /// The policy of trees without a rule.
@@ -176,6 +178,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         deadline: options.deadline.or(settings.deadline).unwrap_or(DEADLINE),
         allow_other: options.allow_other.or(settings.allow_other).unwrap_or(false),
         noexec: options.noexec,
+        passthrough: !options.no_passthrough,
         threads: settings.threads,
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
         metrics: settings.metrics,
