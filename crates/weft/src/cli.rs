@@ -208,7 +208,7 @@ pub struct CacheArgs {
     #[arg(long, conflicts_with = "journal")]
     pub users: bool,
     /// The newest evictions, N of them
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20")]
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20", require_equals = true)]
     pub journal: Option<usize>,
 }
 
@@ -326,7 +326,7 @@ Examples:
   weft cache                            hosts by size, with class, pinned bytes and bound
   weft cache ~/weft/web/example.org     what is below a path
   weft cache --users ~/weft             by user
-  weft cache ~/weft --journal 50        the newest 50 evictions";
+  weft cache --journal=50 ~/weft        the newest 50 evictions";
 const LS_EXAMPLES: &str = "\
 Examples:
   lsw ~/weft/web/example.org        what is known to be there and not cached yet

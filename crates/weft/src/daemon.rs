@@ -89,12 +89,15 @@ impl MountDaemon {
     fn figures(&self) -> Figures {
         let figures = self.vfs.figures();
         let usage = self.vfs.store().usage();
+        let exchanged = self.vfs.traffic().into_iter().flat_map(|(_, sources)| sources);
+        // Kinds that do not count what they send are taken to send one request for each question.
+        let sent: u64 = exchanged.map(|source| source.answered + source.failed).sum();
         let misses = figures.lookups_remote + figures.opens_remote + figures.listings_remote + figures.checks_remote;
         Figures {
             names: usage.nodes,
             objects: usage.objects,
             object_bytes: usage.object_bytes,
-            requests: misses + figures.ranges_fetched,
+            requests: if sent > 0 { sent } else { misses + figures.ranges_fetched },
             received_bytes: figures.bytes_received,
             hits: figures.lookups_local + figures.opens_local + figures.listings_local,
             misses,
@@ -116,10 +119,11 @@ impl Daemon for MountDaemon {
     async fn status(&self, uid: u32) -> Result<Status, Refusal> {
         let stranger = self.is_stranger(uid);
         self.settle().await;
+        let state = binding_state(&self.vfs.sources());
         let bindings = self.vfs.bindings().map(|(name, source)| BindingStatus {
             path: PathBytes(name.map(|name| name.as_bytes().to_vec()).unwrap_or_default()),
             kind: source.split(':').next().unwrap_or_default().to_owned(),
-            state: "bound; each host is reached when it is used".to_owned(),
+            state: state.clone(),
         });
         let troubles = self.vfs.troubles().into_iter().rev();
         // A path that something went wrong at may be known to one user alone.
@@ -287,6 +291,17 @@ impl Daemon for MountDaemon {
 
 /// How long an answer waits for the disk.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How a tree of many hosts is, in a few words.
+fn binding_state(sources: &[Source]) -> String {
+    let away = sources.iter().filter(|source| source.state != SourceState::Connected).count();
+    match (sources.len(), away) {
+        (0, _) => "no host used yet".to_owned(),
+        (1, 0) => "1 host used, connected".to_owned(),
+        (used, 0) => format!("{used} hosts used, all connected"),
+        (used, away) => format!("{used} hosts used, {away} of them not connected"),
+    }
+}
 
 /// Those that are not connected first.
 fn source_statuses(mut sources: Vec<Source>) -> Vec<SourceStatus> {
