@@ -104,6 +104,8 @@ fn show(now: &Measures) {
         by(checks, "found", "other")
     );
     say!("ranges     {} from the middle of files", sum("weft_ranges_total"));
+    let used = sum("weft_prefetches_used_total");
+    say!("ahead      {} fetched ahead of walks, {used} of them used", sum("weft_prefetches_total"));
     say!("stale      {} served since the source did not answer", sum("weft_stale_served_total"));
     say!("failures   {}", sum("weft_failures_total"));
     let (served, received) = (sum("weft_served_bytes_total"), sum("weft_received_bytes_total"));
