@@ -44,15 +44,15 @@ impl Contender {
         }
     }
 
-    /// Mounts a site at an empty folder, with its cache in another.
-    pub fn mount(self, weft: &Path, site: Site, place: &Path, cache: &Path) -> Result<Mounted> {
+    /// Mounts a site at an empty folder, with its cache in another; `options` are for weft alone.
+    pub fn mount(self, weft: &Path, site: Site, place: &Path, cache: &Path, options: &[&str]) -> Result<Mounted> {
         std::fs::create_dir_all(place)?;
         std::fs::create_dir_all(cache)?;
         let place = place.canonicalize()?;
         let mut mounted =
             Mounted { contender: self, weft: weft.into(), root: place.clone(), place, pid: 0, child: None, up: false };
         match self {
-            Contender::Weft => mounted.start_weft(site, cache)?,
+            Contender::Weft => mounted.start_weft(site, cache, options)?,
             Contender::Rclone => {
                 let mut command = Command::new("rclone");
                 command.args(["mount", "--config", "", "--http-url"]).arg(site.url()).arg(":http:");
@@ -71,9 +71,9 @@ impl Contender {
 }
 
 impl Mounted {
-    fn start_weft(&mut self, site: Site, cache: &Path) -> Result<()> {
+    fn start_weft(&mut self, site: Site, cache: &Path, options: &[&str]) -> Result<()> {
         let mut command = Command::new(&self.weft);
-        command.args(["mount", "--json", "--cache"]).arg(cache).arg(&self.place);
+        command.args(["mount", "--json", "--cache"]).arg(cache).args(options).arg(&self.place);
         let said = process::output(&mut command)?;
         self.up = true;
         let said: serde_json::Value = serde_json::from_str(&said).with_context(|| format!("weft said {said}"))?;

@@ -56,8 +56,13 @@ impl Workshop {
     ///
     /// Small files are not deleted between rounds: ext4 is slow for a while after many deletions.
     pub fn mount(&self, contender: Contender, site: Site, cache: &Path) -> Result<Mounted> {
+        self.mount_with(contender, site, cache, &[])
+    }
+
+    /// The same with further options of weft's.
+    pub fn mount_with(&self, contender: Contender, site: Site, cache: &Path, options: &[&str]) -> Result<Mounted> {
         self.settle_disk()?;
-        contender.mount(&self.weft, site, &self.fresh("mount"), cache)
+        contender.mount(&self.weft, site, &self.fresh("mount"), cache, options)
     }
 
     /// A path that nothing has had before.

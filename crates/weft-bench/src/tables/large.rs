@@ -93,7 +93,17 @@ fn three_reads(workshop: &Workshop, contender: Contender, book: &mut Book, notes
     warm(workshop, &file, mounted.pid, who, ["remount", "remount cpu"], book)?;
     warm(workshop, &file, mounted.pid, who, ["remount second", "remount second cpu"], book)?;
     warm(workshop, &file, mounted.pid, who, ["remount later", "remount later cpu"], book)?;
-    mounted.unmount()
+    mounted.unmount()?;
+
+    if contender == Contender::Weft {
+        // As an ordinary user's mount is: the kernel reads through the daemon and keeps the pages.
+        let mounted = workshop.mount_with(contender, workshop.large, &cache.0, &["-o", "no_passthrough"])?;
+        let file = mounted.root.join(LARGE_NAME);
+        warm(workshop, &file, mounted.pid, who, ["read by weft", "read by weft cpu"], book)?;
+        warm(workshop, &file, mounted.pid, who, ["pages", "pages cpu"], book)?;
+        mounted.unmount()?;
+    }
+    Ok(())
 }
 
 fn warm(
@@ -153,6 +163,8 @@ fn section(book: &Book, mut notes: Vec<String>) -> Section {
         book.compare("remount, first reading, rate", rate, "remount", ("httpdirfs", "remount"), None),
         book.compare("remount, second reading, rate", rate, "remount second", ("disk", "read"), as_root(0.95)),
         book.compare("remount, third reading, rate", rate, "remount later", ("disk", "read"), as_root(0.95)),
+        book.compare("without passthrough, first reading, rate", rate, "read by weft", ("disk", "read"), None),
+        book.compare("without passthrough, second reading, rate", rate, "pages", ("disk", "read"), least(0.7)),
         book.alone("memory of the daemon, peak", Unit::Megabytes, "memory", Some(Bound::AtMost(64.0))),
     ];
     notes.insert(
