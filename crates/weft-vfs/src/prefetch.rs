@@ -14,6 +14,7 @@ use weft_store::{DentryTarget, NodeId};
 
 use crate::Result;
 use crate::figures::count;
+use crate::freshness::Freshness;
 use crate::inode::Inode;
 use crate::vfs::Vfs;
 use crate::walk::Sibling;
@@ -89,6 +90,9 @@ impl Vfs {
             (record.parent, record.name.clone())
         };
         let dir = self.inode(parent)?;
+        if dir.freshness == Freshness::Always {
+            return Ok(());
+        }
         let following = |after: Option<&weft_remote::Name>, limit: usize| -> Result<Vec<Sibling>> {
             let names = self.store.dentries(dir.id, after, limit)?;
             let leads = names.into_iter().filter_map(|(name, dentry)| match dentry.target {
@@ -118,11 +122,13 @@ impl Vfs {
 
     /// Whether such a use of this file would not ask the remote.
     fn is_at_hand(&self, inode: &Arc<Inode>, want: Want) -> bool {
-        if want == Want::Attributes && inode.is_settled() {
-            return true;
-        }
-        if inode.arrival(|_| true).is_some() {
-            return true;
+        inode.arrival(|_| true).is_some() || self.is_trusted(inode, want)
+    }
+
+    /// Whether what is held, or on its way, may be used so without asking.
+    fn is_trusted(&self, inode: &Arc<Inode>, want: Want) -> bool {
+        if want == Want::Attributes {
+            return inode.is_settled() || inode.arrival(|_| true).is_some();
         }
         match self.held_content(inode) {
             Ok(Some(held)) => !self.trusted_for(inode, &held.lease, held.checked, SystemTime::now()).is_zero(),
@@ -155,8 +161,13 @@ impl Vfs {
         } else {
             self.check(&call, &inode).await.map(|_| ())
         };
-        dir.walk.lock().latency = since.elapsed();
-        if outcome.is_err() {
+        let at_hand = self.is_trusted(&inode, want);
+        {
+            let mut walk = dir.walk.lock();
+            walk.latency = since.elapsed();
+            walk.in_vain |= outcome.is_ok() && !at_hand;
+        }
+        if outcome.is_err() || !at_hand {
             inode.content.lock().ahead = None;
         }
         outcome

@@ -28,6 +28,8 @@ pub(crate) struct Walk {
     uneven: bool,
     /// How long the source took to begin an answer about one of the files.
     pub(crate) latency: Duration,
+    /// What was fetched ahead could not be used without asking again: nothing is fetched ahead here.
+    pub(crate) in_vain: bool,
     /// How many of those fetched ahead are yet to be used.
     ahead: usize,
     /// The last of those.
@@ -44,7 +46,7 @@ impl Walk {
         name: &Name,
         following: impl Fn(Option<&Name>, usize) -> Result<Vec<Sibling>>,
     ) -> Result<Vec<Sibling>> {
-        if self.last.as_ref() == Some(name) {
+        if self.in_vain || self.last.as_ref() == Some(name) {
             return Ok(Vec::new());
         }
         let step = self.step_to(name, &following)?;
@@ -73,6 +75,11 @@ impl Walk {
         }
     }
 
+    /// What is known of the directory, without the walk.
+    fn begun_anew(&self) -> Walk {
+        Walk { latency: self.latency, in_vain: self.in_vain, ..Walk::default() }
+    }
+
     fn go_on(&mut self, step: usize) {
         let small = step <= UNEVEN_STEP_MAX;
         if step == self.step || (self.uneven && small) {
@@ -82,7 +89,7 @@ impl Walk {
             self.uneven = true;
         } else {
             let last = self.last.take();
-            *self = Walk { last, streak: 1, latency: self.latency, ..Walk::default() };
+            *self = Walk { last, streak: 1, ..self.begun_anew() };
         }
         self.step = step;
     }
@@ -119,7 +126,7 @@ impl Walk {
         following: &impl Fn(Option<&Name>, usize) -> Result<Vec<Sibling>>,
     ) -> Result<Vec<Sibling>> {
         let (last, strays) = (self.last.take(), self.strays + u32::from(counts));
-        *self = Walk { last, strays, latency: self.latency, ..Walk::default() };
+        *self = Walk { last, strays, ..self.begun_anew() };
         if strays != STRAYS_MIN {
             return Ok(Vec::new());
         }

@@ -1,6 +1,6 @@
 //! Fetching ahead of a walk.
 
-use weft_remote::fake::{Fault, Gate, Operation, Order, Quality};
+use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Quality};
 
 use crate::bench::Bench;
 
@@ -91,4 +91,17 @@ async fn leaps_through_a_large_directory_fetch_nothing_ahead() {
     }
     assert_eq!(bench.vfs.figures().prefetches, 0);
     assert_eq!(bench.fake.counts().fetch, 8);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_must_be_asked_about_at_each_use_is_not_fetched_ahead_for_long() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.promise = Promise::Spent);
+    files(&bench, 60);
+    bench.list("fake/d").await.expect("a listing");
+    for n in 0..60 {
+        cat(&bench, n).await;
+    }
+    let figures = bench.vfs.figures();
+    assert!(figures.prefetches <= 8, "{figures:?}");
 }
