@@ -120,6 +120,11 @@ impl Arrival {
         }
     }
 
+    /// Whether what came of it is of use although the rest never comes.
+    pub(crate) fn is_resumable(&self) -> bool {
+        self.resumable
+    }
+
     /// Asks for the bytes up to `end`.
     pub(crate) fn want(&self, end: u64) {
         self.demand.send_if_modified(|demand| {

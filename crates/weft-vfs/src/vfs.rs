@@ -18,6 +18,7 @@ use crate::prefetch::Prefetch;
 use crate::space::{Space, SpaceOptions};
 use crate::stat::{DefaultOwner, StatFs};
 use crate::trouble::{Trouble, Troubles};
+use crate::warm::Warms;
 use crate::{Result, VfsError};
 
 /// A remote and where the mount shows it.
@@ -86,6 +87,7 @@ pub struct Vfs {
     pub(crate) offline: Offline,
     pub(crate) prefetch: Prefetch,
     pub(crate) space: Space,
+    pub(crate) warms: Warms,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -111,6 +113,7 @@ impl Vfs {
             offline: Offline::noted(store.notes("offline")),
             prefetch: Prefetch::default(),
             space: Space::new(&store, store.notes("pins"), options.space.clone()),
+            warms: Warms::default(),
             store,
             namespace,
             options,
