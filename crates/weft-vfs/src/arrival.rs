@@ -278,7 +278,9 @@ impl Pump {
             State::Failed(error)
         });
         self.arrival.state.send_replace(state);
-        if let Some(inode) = &self.inode {
+        // The page of a directory is known there.
+        let dir = self.delivery.lists.as_ref().and_then(|(_, dir)| self.vfs.inodes.get(*dir));
+        for inode in self.inode.iter().chain(&dir) {
             // Kept until somebody comes by, an object that was given up would hold its space on a full disk.
             inode.content.lock().arrivals.retain(|arrival| arrival.is_running());
         }
