@@ -21,6 +21,10 @@ use crate::daemon::{code_of, joined, names_of, refusal};
 /// # Errors
 /// `Invalid` for a glob or path that is none.
 pub fn warm(vfs: &Arc<Vfs>, order: WarmOrder, caller: Caller) -> Result<Lines<Warmed>, Refusal> {
+    if vfs.warmings().len() >= WarmRequest::COUNT_MAX {
+        let sentence = format!("{} `weft warm` are under way; wait for one, or end it", WarmRequest::COUNT_MAX);
+        return Err(Refusal::new(Code::Busy, sentence));
+    }
     let globs = Globs { wanted: glob_set(&order.matching)?, unwanted: glob_set(&order.excluding)? };
     let paths: Result<Vec<_>, _> = order.paths.iter().map(|path| names_of(&path.0)).collect();
     let request = WarmRequest {

@@ -43,12 +43,16 @@ impl Vfs {
     ) -> Result<Brought> {
         let call = self.call(caller).ahead();
         self.admit(&call, inode).await?;
+        let before = self.held_content(inode)?.map(|current| current.object);
+        let held = before.as_ref().map_or(0, |object| bytes_of(object));
         let object = match self.begin(&call, inode).await? {
             Ok(object) => object,
             Err(elsewhere) => return Ok(Brought::Elsewhere(elsewhere)),
         };
         object.touch(std::time::SystemTime::now());
-        let before = came.load(Ordering::Relaxed);
+        let is_old = before.is_some_and(|before| before.generation() == object.generation());
+        let held = if is_old { held } else { 0 };
+        let mut counted = 0;
         let mut rounds_left = ROUNDS_MAX;
         while !object.is_complete() {
             let missing = object.missing_from(0).unwrap_or(0);
@@ -59,7 +63,11 @@ impl Vfs {
                     None => continue,
                 },
             };
-            self.drive(caller, inode, &arrival, came).await?;
+            self.drive(caller, inode, &arrival, |more| {
+                counted += more;
+                came.fetch_add(more, Ordering::Relaxed);
+            })
+            .await?;
             if object.missing_from(0) == Some(missing) {
                 rounds_left -= 1;
                 if rounds_left == 0 {
@@ -68,9 +76,11 @@ impl Vfs {
                 }
             }
         }
-        let bytes = came.load(Ordering::Relaxed).saturating_sub(before);
         self.keep_ranges(inode, &object);
-        Ok(if bytes == 0 { Brought::Confirmed } else { Brought::Whole(bytes) })
+        let bytes = object.length().unwrap_or(0).saturating_sub(held);
+        // Some may have come before anybody looked.
+        came.fetch_add(bytes.saturating_sub(counted), Ordering::Relaxed);
+        Ok(if is_old && bytes == 0 { Brought::Confirmed } else { Brought::Whole(bytes) })
     }
 
     /// The object to be completed, or what the name leads to instead.
@@ -147,7 +157,7 @@ impl Vfs {
         caller: Caller,
         inode: &Arc<Inode>,
         arrival: &Arrival,
-        came: &AtomicU64,
+        mut came: impl FnMut(u64),
     ) -> Result<()> {
         let mut counted = arrival.reached();
         let (mut noted_at, mut noted) = (counted, false);
@@ -158,7 +168,7 @@ impl Vfs {
             arrival.want(end);
             let outcome = arrival.reach(&self.call(caller), end).await;
             let reached = arrival.reached();
-            came.fetch_add(reached.saturating_sub(counted), Ordering::Relaxed);
+            came(reached.saturating_sub(counted));
             counted = counted.max(reached);
             match outcome {
                 Ok(State::Running) => {}
@@ -192,6 +202,13 @@ impl Vfs {
             tracing::warn!(%error, "pieces of a file were not recorded");
         }
     }
+}
+
+/// How much of an object is here, in whole pieces.
+fn bytes_of(object: &Object) -> u64 {
+    let length = object.length().unwrap_or(0);
+    let starts = (0..length).step_by(PIECE_BYTES as usize);
+    starts.filter(|start| object.available(*start) > 0).map(|start| PIECE_BYTES.min(length - start)).sum()
 }
 
 /// Whether a body will bring the first byte that is missing of an object.

@@ -12,7 +12,7 @@ mod work;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -75,6 +75,9 @@ pub struct WarmRequest {
 }
 
 impl WarmRequest {
+    /// Most warmings of one mount at a time.
+    pub const COUNT_MAX: usize = 8;
+
     /// Most jobs.
     pub const JOBS_MAX: usize = 64;
 }
@@ -193,6 +196,10 @@ struct Run {
     bytes_done: AtomicU64,
     failed: AtomicU64,
     forbidden: AtomicU64,
+    /// Whether the walk before the forecast is over.
+    walked: AtomicBool,
+    /// Whether it was told that there are too many files.
+    overflowed: AtomicBool,
     /// Held for one look.
     current: Mutex<String>,
 }
@@ -249,7 +256,7 @@ impl Vfs {
     /// takes it: the work waits.
     ///
     /// # Errors
-    /// When there are [`WARMS_MAX`] already, or the store cannot be read. What goes wrong with single paths is told.
+    /// When there are [`WarmRequest::COUNT_MAX`] already, or the store cannot be read. What goes wrong with single paths is told.
     ///
     /// # Cancel safety
     /// Dropping the future ends the work; a body on its way stops within a few MiB, and what came of it stays where it
@@ -265,8 +272,8 @@ impl Vfs {
         let run = Arc::new(Run { uid: caller.uid, path, others, ..Run::default() });
         {
             let mut running = self.warms.running.lock();
-            if running.len() >= WARMS_MAX {
-                let detail = format!("{WARMS_MAX} warmings are under way; wait for one or end it");
+            if running.len() >= WarmRequest::COUNT_MAX {
+                let detail = format!("{} warmings are under way; wait for one or end it", WarmRequest::COUNT_MAX);
                 return Err(weft_remote::RemoteError::Busy { detail, retry_after: None }.into());
             }
             running.push(run.clone());
@@ -274,14 +281,13 @@ impl Vfs {
         let warm = Warm { vfs: self, caller, request, run, tell, pace: Pace::new(0), noted: Mutex::default() };
         let mut ticks = tokio::time::interval(TICK);
         let mut work = std::pin::pin!(warm.go());
-        let forecast_told = &warm.run.bytes;
         loop {
             tokio::select! {
                 biased;
                 outcome = &mut work => return outcome,
                 _ = ticks.tick() => {
                     // A reader that is slow has enough to read.
-                    let walking = forecast_told.load(Ordering::Relaxed) == WALKING;
+                    let walking = !warm.run.walked.load(Ordering::Relaxed);
                     let _ = warm.tell.try_send(if walking { warm.walking() } else { WarmEvent::Progress(warm.run.progress()) });
                 }
             }
@@ -291,7 +297,6 @@ impl Vfs {
 
 impl Warm {
     async fn go(&self) -> Result<()> {
-        self.run.bytes.store(WALKING, Ordering::Relaxed);
         let mut lanes = Lanes::default();
         for (root, path) in self.request.paths.iter().enumerate() {
             lanes.push(lane_of(path), Work::Root { root });
@@ -302,6 +307,7 @@ impl Warm {
         let forecast = Forecast { directories: self.run.directories.load(Ordering::Relaxed), ..forecast };
         self.run.files.store(forecast.files, Ordering::Relaxed);
         self.run.bytes.store(forecast.bytes, Ordering::Relaxed);
+        self.run.walked.store(true, Ordering::Relaxed);
         let fits = forecast.misfits.is_empty();
         self.tell(WarmEvent::Forecast(forecast)).await;
         if !self.request.dry_run && (fits || self.request.force) {
@@ -368,9 +374,5 @@ fn text(path: &[Name]) -> String {
     path.iter().map(Name::to_string).collect::<Vec<_>>().join("/")
 }
 
-/// Most warmings at a time.
-const WARMS_MAX: usize = 8;
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(500);
-/// Stands for the bytes that are missing until the walk is over.
-const WALKING: u64 = u64::MAX;

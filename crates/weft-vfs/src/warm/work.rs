@@ -64,7 +64,12 @@ impl Warm {
             let outcome: Outcome = outcome;
             lanes.done(lane, outcome.limit);
             for work in outcome.found {
-                if self.run.files.load(Ordering::Relaxed) < FILES_MAX && lanes.found(lane, work) {
+                if self.run.files.load(Ordering::Relaxed) >= FILES_MAX {
+                    if !self.run.overflowed.swap(true, Ordering::Relaxed) {
+                        let note = format!("there are more than {FILES_MAX} files; the rest is left out");
+                        self.tell(WarmEvent::Note(note)).await;
+                    }
+                } else if lanes.found(lane, work) {
                     self.run.files.fetch_add(1, Ordering::Relaxed);
                 }
             }

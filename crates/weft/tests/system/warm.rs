@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Liar, Mount, Outcome, Server, Setup, answer, noise, page, write_aged};
+use crate::support::{Liar, Mount, Outcome, Program, Server, Setup, answer, is_root, noise, page, without, write_aged};
 
 /// The lines of `weft warm --json` with these words, and its end.
 fn warm<A: AsRef<std::ffi::OsStr>>(
@@ -203,8 +203,10 @@ fn what_does_not_fit_is_said_first() {
     assert_eq!(outcome.code, Some(7), "{outcome:?}");
     let came = line(&lines, "done")["files_done"].as_u64().expect("a number");
     assert!((1..=4).contains(&came), "{lines:?}");
-    let failed = line(&lines, "failed");
+    let failed = lines.iter().find(|line| line["event"] == "failed").expect("one did not fit");
     assert!(failed["why"].as_str().is_some_and(|why| why.contains("no space left")), "{failed}");
+    let others: u64 = lines.iter().filter_map(|line| line["others"].as_u64().map(|others| others + 1)).sum();
+    assert_eq!(others + came, 8, "{lines:?}");
     let (outcome, lines) = warm(&mount, "--max 1K", [&top]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(line(&lines, "forecast")["misfits"].to_string().contains("--max"), "{lines:?}");
@@ -324,6 +326,47 @@ fn an_interrupt_ends_the_work() {
     let (outcome, _) = warm(&mount, "", [&top]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(std::fs::read(top.join("long.bin")).expect("read") == noise(LONG));
+}
+
+/// Goal: what one user's login brought is not warmed for another, and no login is lent. Method: an open mount of root's,
+/// where another user has a login and reads with it; then root, who has none, warms all.
+#[test]
+fn another_users_login_is_not_used() {
+    if !is_root() {
+        return without("only root can become another user");
+    }
+    let liar = Liar::answering(|asked| {
+        let known = asked.header("authorization").is_some();
+        let fresh = ["etag: \"1\"", "cache-control: max-age=3600"];
+        match asked.path.as_str() {
+            "/open.txt" => answer("200 OK", &fresh, "open"),
+            "/private.txt" | "/unread.txt" if known => answer("200 OK", &fresh, "secret"),
+            "/private.txt" | "/unread.txt" => answer("401 Unauthorized", &["www-authenticate: Basic realm=\"x\""], ""),
+            "/robots.txt" => answer("404 Not Found", &[], ""),
+            _ => page("<a href='open.txt'>o</a> <a href='private.txt'>p</a> <a href='unread.txt'>u</a>"),
+        }
+    });
+    let config = "[web]\nnetrc = \"\"\nallow_hosts = [\"127.0.0.1\"]\ninsecure_credentials = true\n\
+        [[web.login]]\nhosts = [\"127.0.0.1\"]\nuser = \"65534\"\nbearer_file = \"token\"\n";
+    let Some(mount) = Mount::prepare(Setup::default().option("allow_other").config(config)) else { return };
+    let token = mount.beside("token");
+    std::fs::write(&token, "word\n").expect("written");
+    std::os::unix::fs::chown(&token, Some(65534), Some(65534)).expect("root may");
+    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
+    mount.mount();
+    let top = mount.at(liar.site());
+    let become_other = ["--reuid=65534", "--regid=65534", "--clear-groups", "cat"];
+    let private = top.join("private.txt");
+    assert_eq!(Program::new("setpriv").args(become_other).arg(private).dir(Path::new("/")).good(), "secret");
+    let before = liar.asked().len();
+    let (outcome, lines) = warm(&mount, "", [&top]);
+    assert_eq!(outcome.code, Some(7), "{outcome:?}");
+    let came = paths(&lines, "file", &liar.site());
+    assert_eq!(came.iter().filter(|path| *path != "index.html").collect::<Vec<_>>(), ["open.txt"], "{lines:?}");
+    assert!(!paths(&lines, "failed", &liar.site()).is_empty(), "{lines:?}");
+    assert!(lines.iter().filter(|line| line["event"] == "failed").all(|line| line["code"] == "denied"), "{lines:?}");
+    let since = liar.asked().split_off(before);
+    assert!(since.iter().all(|asked| asked.header("authorization").is_none()), "{since:?}");
 }
 
 /// Goal: a host that asks for rest has it, and then all comes.
