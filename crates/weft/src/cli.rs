@@ -371,12 +371,14 @@ Examples:
   weft warm --dry-run ~/weft/web/example.org            what it would take
   weft warm --list urls.txt ~/weft                      https://HOST/PATH, or paths in the mount
 
-It begins with a walk that fetches listings only, then says what is missing and whether there is room; where there is
-not, it ends there unless --force is given. Run again, it goes on where it ended: what is here and fresh costs nothing,
-what is here and not fresh one question. Ctrl-C ends it; what is complete stays.
+It begins with a walk that fetches listings only, then says what is missing and whether there
+is room; where there is not, it ends there unless --force is given. Run again, it goes on where it
+ended: what is here and fresh costs nothing, what is here and not fresh one question. Ctrl-C ends
+it; what is complete stays.
 
-Requests to one host: [web] warm_per_host at a time, warm_pause apart; Retry-After and the Crawl-delay of robots.txt (up
-to 60 s) are kept. What robots.txt does not allow the product `weft` is left out and listed.
+Requests to one host: [web] warm_per_host at a time, warm_pause apart; Retry-After and the
+Crawl-delay of robots.txt (up to 60 s) are kept. What robots.txt does not allow the product `weft`
+is left out and listed; --ignore-robots is for a server of one's own.
 
 Ends with 7 when some came and some did not, with the code of the first failure when nothing came.";
 const CACHE_EXAMPLES: &str = "\
