@@ -479,7 +479,11 @@ mod tests {
             ("[mount]\nfreshness = \"soon\"", 2, "no freshness"),
             ("mount = 7", 1, "write it as [mount]"),
             ("[tree]\npath = \"web\"", 1, "[[tree]]"),
-            ("[[tree]]\npath = \"web\"", 1, "needs a `path` and a `freshness`, a `class` or a `max`"),
+            (
+                "[[tree]]\npath = \"web\"",
+                1,
+                "needs a `path` and a `freshness`, a `stale_if_error`, a `class` or a `max`",
+            ),
             ("[[tree]]\npath = \"/web\"\nfreshness = \"http\"", 2, "without a leading slash"),
             ("[web]\nprobe_names = \".git\"", 2, "a list of names"),
             ("[web]\nuser_agent = \"a\\nb\"", 2, "printable ASCII"),
