@@ -41,9 +41,9 @@ struct Needs(HashMap<Bound, u64>);
 
 impl Vfs {
     /// What fetching these files would bring; `max`: most bytes that the user wants.
-    pub(crate) fn forecast(
+    pub(crate) async fn forecast(
         self: &Arc<Self>,
-        files: impl Iterator<Item = NodeId>,
+        files: impl Iterator<Item = NodeId> + Send,
         caller: Caller,
         pin: bool,
         max: Option<u64>,
@@ -53,6 +53,10 @@ impl Vfs {
         let (mut needs, mut on_disk_bytes) = (Needs::default(), 0_u64);
         for node in files {
             forecast.files += 1;
+            if forecast.files.is_multiple_of(FILES_AT_ONCE) {
+                // Others want this thread as well.
+                tokio::task::yield_now().await;
+            }
             let Ok(inode) = self.inode(node) else { continue };
             let held = self.store.object_record(inode.id)?;
             let attributes = inode.record.read().attributes;
@@ -136,3 +140,6 @@ impl Needs {
         (0..u64::BITS as usize).filter(|rule| account.rules >> rule & 1 == 1).for_each(|rule| add(Bound::Rule(rule)));
     }
 }
+
+/// Files that are looked at in one go.
+const FILES_AT_ONCE: u64 = 256;

@@ -93,7 +93,7 @@ impl Lanes {
     }
 
     /// The files that are wanted and wait.
-    pub(super) fn files(&self) -> impl Iterator<Item = NodeId> {
+    pub(super) fn files(&self) -> impl Iterator<Item = NodeId> + Send {
         let waiting = self.lanes.iter().flat_map(|lane| &lane.files);
         waiting.filter_map(|work| match work {
             Work::File { node, wanted: true, .. } => Some(*node),

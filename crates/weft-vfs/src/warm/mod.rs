@@ -303,7 +303,7 @@ impl Warm {
         }
         let lanes = self.drain(lanes, Phase::Walk).await?;
         let pin = self.request.pin;
-        let forecast = self.vfs.forecast(lanes.files(), self.caller, pin, self.request.max)?;
+        let forecast = self.vfs.forecast(lanes.files(), self.caller, pin, self.request.max).await?;
         let forecast = Forecast { directories: self.run.directories.load(Ordering::Relaxed), ..forecast };
         self.run.files.store(forecast.files, Ordering::Relaxed);
         self.run.bytes.store(forecast.bytes, Ordering::Relaxed);

@@ -232,7 +232,7 @@ impl Warm {
         let May::Ask(crawl) = self.may(&inode, None, self.request.rules, &path).await? else { return Ok(()) };
         outcome.limit = Some(crawl.at_once);
         let elsewhere = if wanted {
-            let bring = || self.vfs.bring_whole(self.caller, &inode, &self.run.bytes_done);
+            let bring = || self.bring(&inode);
             match self.asking(&inode, &crawl, bring).await? {
                 Brought::Whole(bytes) => {
                     self.run.fetched.fetch_add(1, Ordering::Relaxed);
@@ -265,6 +265,18 @@ impl Warm {
             FileKind::Directory | FileKind::File | FileKind::Unknown | FileKind::Symlink => {}
         }
         Ok(())
+    }
+
+    /// Brings a file; one that changes meanwhile, or cannot be taken up again, from its beginning.
+    async fn bring(&self, inode: &Arc<Inode>) -> Result<Brought> {
+        let mut tries_left = CHANGES_MAX;
+        loop {
+            tries_left -= 1;
+            match self.vfs.bring_whole(self.caller, inode, &self.run.bytes_done).await {
+                Err(VfsError::Changed) if tries_left > 0 => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     async fn came(&self, path: Vec<Name>, came: Came, bytes: u64) {
@@ -340,6 +352,8 @@ fn wait_of(error: &VfsError, tries: u32) -> Option<Duration> {
 
 /// Most files of one warming.
 const FILES_MAX: u64 = 1_000_000;
+/// How often a file that changes is begun.
+const CHANGES_MAX: u32 = 3;
 /// How often a source that is busy is asked again.
 const BUSY_TRIES: u32 = 5;
 /// First pause before that when it does not say how long.

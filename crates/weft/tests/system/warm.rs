@@ -369,6 +369,59 @@ fn another_users_login_is_not_used() {
     assert!(since.iter().all(|asked| asked.header("authorization").is_none()), "{since:?}");
 }
 
+/// Goal: a host has no more requests at a time than it is to have, whatever the number of jobs, and as many where it may.
+/// Method: the server answers no file before so many are asked for at a time.
+#[test]
+fn a_host_is_asked_politely() {
+    let (under_way, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (of_liar, most_of_liar) = (under_way, most.clone());
+    let liar = Liar::talking(move |asked, stream| {
+        use std::io::Write;
+        let reply = match asked.path.as_str() {
+            "/robots.txt" => answer("404 Not Found", &[], ""),
+            "/" => page(&(0..30).map(|nth| format!("<a href='{nth}.txt'>x</a>")).collect::<String>()),
+            _ => {
+                most_of_liar.fetch_max(of_liar.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                while most_of_liar.load(Ordering::SeqCst) < 3 {
+                    std::thread::park_timeout(std::time::Duration::from_millis(5));
+                }
+                of_liar.fetch_sub(1, Ordering::SeqCst);
+                answer("200 OK", &["etag: \"1\""], "text")
+            }
+        };
+        // Whoever hangs up early does not want the answer.
+        let _ = stream.write_all(&reply);
+    });
+    let Some(mount) = Mount::with(Setup::default().config("[web]\nwarm_per_host = 3\n")) else { return };
+    let (outcome, lines) = warm(&mount, "--jobs 16", [&mount.at(liar.site())]);
+    assert_eq!((outcome.code, &line(&lines, "done")["failed"]), (Some(0), &0.into()), "{outcome:?}");
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+}
+
+/// Goal: a page may name what turns out to be a directory; what is below it comes as well, globs or not.
+#[test]
+fn names_that_turn_out_to_be_directories_are_entered() {
+    let liar = Liar::answering(|asked| match asked.path.as_str() {
+        "/robots.txt" => answer("404 Not Found", &[], ""),
+        "/" => page("<a href='part'>part</a> <a href='other'>other</a>"),
+        "/part" => answer("301 Moved", &["location: /part/"], ""),
+        "/part/" => page("<a href='deep.txt'>deep</a> <a href='deep.bin'>deep</a>"),
+        "/part/deep.txt" | "/part/deep.bin" | "/other" => answer("200 OK", &["etag: \"1\""], "text"),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let Some(mount) = Mount::new() else { return };
+    let (outcome, lines) = warm(&mount, "--match *.txt", [&mount.at(liar.site())]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert_eq!(paths(&lines, "file", &liar.site()), ["part/deep.txt"], "{lines:?}");
+    let (outcome, lines) = warm(&mount, "--pin", [&mount.at(liar.site())]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let came = paths(&lines, "file", &liar.site());
+    for name in ["other", "part/deep.bin", "part/deep.txt"] {
+        assert!(came.contains(&name.to_owned()), "{name}: {came:?}");
+        assert!(mount.why(&mount.at(liar.site()).join(name), "class").starts_with("pinned"), "{name}");
+    }
+}
+
 /// Goal: a host that asks for rest has it, and then all comes.
 #[test]
 fn a_busy_host_is_waited_for() {
