@@ -160,14 +160,16 @@ impl Shown {
                 self.progress(&format!("listing: {directories} directories, {files} files"));
             }
             Warmed::Note { text } => self.tell(&text),
-            Warmed::Forbidden { path, why } => self.tell(&format!("{path}: left out: {why}")),
+            Warmed::Forbidden { path, why } => self.tell(&about(&path, &format!("left out: {why}"))),
             Warmed::Failed { path, why, others, .. } => {
                 let others = if others > 0 { format!("; {others} more are not tried") } else { String::new() };
                 self.tell(&format!("{}{others}", about(&path, &why)));
             }
             Warmed::Forecast(forecast) => {
                 self.clear();
-                say!("{}", forecast_line(&forecast));
+                if forecast.files > 0 || self.first_failure.is_none() {
+                    say!("{}", forecast_line(&forecast));
+                }
                 forecast.misfits.iter().for_each(|why| eprintln!("weft: does not fit: {why}"));
             }
             Warmed::Progress(progress) => {
@@ -187,7 +189,9 @@ impl Shown {
     /// A line that the next takes the place of, on a terminal; elsewhere one now and then.
     fn progress(&mut self, text: &str) {
         if self.bar {
-            let width = usize::from(rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col));
+            let width = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
+            // A terminal that does not tell is as wide as most.
+            let width = usize::from(if width == 0 { 80 } else { width });
             let text: String = text.chars().filter(|char| !char.is_control()).take(width.saturating_sub(1)).collect();
             eprint!("\r{text}\x1b[K");
             // What a terminal does not take is not missed.
@@ -218,7 +222,7 @@ impl Shown {
                 _ => Err(self.none_came("nothing can be fetched")),
             };
         }
-        if !self.json {
+        if !self.json && progress.files > 0 {
             say!("{}", end_line(progress));
         }
         match (self.missing(progress), progress.files_done) {
@@ -234,7 +238,9 @@ impl Shown {
 
     fn none_came(&self, what: &str) -> Failure {
         let Some((code, first)) = &self.first_failure else { return Failure::failed(what) };
-        Failure::from(ControlError::Refused(Refusal::new(*code, format!("{what}: {first}"))))
+        let sentence =
+            if self.json { format!("{what}: {first}") } else { format!("{what}; the causes are told above") };
+        Failure::from(ControlError::Refused(Refusal::new(*code, sentence)))
     }
 }
 
@@ -305,7 +311,7 @@ fn end_line(progress: &WarmProgress) -> String {
         line.push_str(&format!("; {} failed", progress.failed));
     }
     if progress.forbidden > 0 {
-        line.push_str(&format!("; {} left out by robots.txt", progress.forbidden));
+        line.push_str(&format!("; {} left out", progress.forbidden));
     }
     line
 }
