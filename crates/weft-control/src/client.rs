@@ -12,7 +12,7 @@ use crate::protocol::{Outcome, Reply, Request, Response, Verb};
 use crate::stream::BEAT;
 use crate::{
     CacheReport, ControlError, Covered, Depth, Eviction, Hello, LINE_BYTES_MAX, Measures, NameInfo, OfPinned,
-    PROTOCOL_VERSION, PathBytes, Reloaded, Removed, Status, Watched, Why,
+    PROTOCOL_VERSION, PathBytes, Reloaded, Removed, Status, WarmOrder, Warmed, Watched, Why,
 };
 
 /// A connection to one daemon. Errors of every call: `Refused` when the daemon says no, `Io` when it cannot be
@@ -212,6 +212,32 @@ impl Client {
         self.stream(Verb::Watch { path: path.into(), validate_every_ms }, take)
     }
 
+    /// Has trees fetched ahead, and tells what happens; dropping the stream ends the work.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn warm(mut self, mut order: WarmOrder) -> Result<Warmth, ControlError> {
+        let mut paths = std::mem::take(&mut order.paths).into_iter().peekable();
+        while paths.peek().is_some() {
+            // In JSON a byte takes at most six.
+            let mut left = LINE_BYTES_MAX / 8;
+            let mut some = Vec::new();
+            while let Some(path) = paths.next_if(|path| some.is_empty() || path.0.len() + 4 <= left) {
+                left = left.saturating_sub(path.0.len() + 4);
+                some.push(path);
+            }
+            match self.ask(Verb::Paths { paths: some }, MIDDLE)? {
+                Reply::Taken => {}
+                other => return Err(unexpected(&other)),
+            }
+        }
+        let take = |reply| match reply {
+            Reply::Warmed(warmed) => Ok(warmed),
+            other => Err(unexpected(&other)),
+        };
+        self.stream(Verb::Warm(order), take)
+    }
+
     /// Asks for a stream and waits until it has begun.
     fn stream<T>(mut self, verb: Verb, take: Take<T>) -> Result<Streamed<T>, ControlError> {
         match self.ask(verb, STREAM_PATIENCE)? {
@@ -298,6 +324,9 @@ pub struct Streamed<T> {
 
 /// The lines of `weft watch`.
 pub type Watching = Streamed<Watched>;
+
+/// The lines of `weft warm`.
+pub type Warmth = Streamed<Warmed>;
 
 /// What a reply in a stream is.
 type Take<T> = fn(Reply) -> Result<T, ControlError>;

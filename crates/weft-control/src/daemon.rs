@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     CacheReport, Covered, Depth, Eviction, Hello, Lines, Measures, NameInfo, OfPinned, Refusal, Reloaded, Removed,
-    Status, Watched, Why,
+    Status, WarmOrder, Warmed, Watched, Why,
 };
 
 /// The daemon as the control socket sees it. Paths are bytes relative to the mount's root, without a leading or
@@ -97,6 +97,12 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// `Invalid` for a pace that is too fast.
     async fn watch(&self, path: &[u8], validate_every: Option<Duration>, uid: u32) -> Result<Lines<Watched>, Refusal>;
+
+    /// Fetches trees ahead on behalf of the user who asks, and tells what happens; ends with the stream.
+    ///
+    /// # Errors
+    /// `Invalid` for what cannot be a glob.
+    async fn warm(&self, order: WarmOrder, uid: u32) -> Result<Lines<Warmed>, Refusal>;
 
     /// Everything that is counted. Never waits for a remote.
     ///

@@ -17,9 +17,10 @@ mod server;
 mod socket_dir;
 mod space;
 mod stream;
+mod warm;
 
 pub use changes::{Change, ChangeKind, Watched};
-pub use client::{Client, Streamed, Watching};
+pub use client::{Client, Streamed, Warmth, Watching};
 pub use daemon::Daemon;
 pub use error::ControlError;
 pub use find::{Located, Mounts, daemons, find_for_path, resolve_without_entering};
@@ -33,3 +34,4 @@ pub use server::{Access, Server};
 pub use socket_dir::socket_dir;
 pub use space::{CacheReport, Covered, Eviction, Held, OfPinned, TreeReport, UserReport};
 pub use stream::Lines;
+pub use warm::{WarmCame, WarmForecast, WarmOrder, WarmProgress, WarmStatus, Warmed};

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CacheReport, Covered, Eviction, Measures, OfPinned, PathBytes, Watched};
+use crate::{CacheReport, Covered, Eviction, Measures, OfPinned, PathBytes, WarmOrder, WarmStatus, Warmed, Watched};
 
 /// The version of this protocol. Another version is refused with a sentence, never guessed at.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -73,6 +73,11 @@ pub(crate) enum Verb {
         validate_every_ms: Option<u64>,
     },
     Stats,
+    /// Paths of an order that follows: a line holds only so many.
+    Paths {
+        paths: Vec<PathBytes>,
+    },
+    Warm(WarmOrder),
 }
 
 impl Verb {
@@ -88,6 +93,8 @@ impl Verb {
             | Verb::Online { .. }
             | Verb::Pin { .. }
             | Verb::Unpin { .. }
+            | Verb::Paths { .. }
+            | Verb::Warm(_)
             // These tell what each user read.
             | Verb::Cache { .. }
             | Verb::Evictions { .. }
@@ -132,6 +139,9 @@ pub(crate) enum Reply {
     Unmounted,
     Watched(Watched),
     Stats(Box<Measures>),
+    /// Paths are kept for the order that follows.
+    Taken,
+    Warmed(Warmed),
     /// In a stream: nothing to tell, but alive. The first line of every stream is one.
     Beat,
     /// The end of a stream.
@@ -192,6 +202,9 @@ pub struct Status {
     /// The paths that the user has pinned, as they were given, for people.
     #[serde(default)]
     pub pinned: Vec<String>,
+    /// Trees that are being fetched ahead.
+    #[serde(default)]
+    pub warms: Vec<WarmStatus>,
     /// Counters and sizes.
     pub figures: Figures,
     /// Where metrics are served over HTTP (`127.0.0.1:9469`), or why they are not; nothing where nobody asked for it.

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::protocol::{Outcome, Reply, Request, Response, Verb};
 use crate::stream::{Lines, pass_on};
-use crate::{Code, ControlError, Daemon, LINE_BYTES_MAX, PROTOCOL_VERSION, PathBytes, Refusal, socket_dir};
+use crate::{Code, ControlError, Daemon, LINE_BYTES_MAX, PROTOCOL_VERSION, PathBytes, Refusal, WarmOrder, socket_dir};
 
 /// Who may ask: the user who mounted and root everything; others nothing, or what only reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +152,7 @@ impl Access {
 async fn converse(stream: UnixStream, mut house: House) -> io::Result<()> {
     let uid = stream.peer_cred()?.uid();
     let mut stream = BufReader::new(stream);
+    let mut paths = Vec::new();
     loop {
         let mut line = Vec::new();
         let mut limited = (&mut stream).take(LINE_BYTES_MAX as u64 + 1);
@@ -167,7 +168,7 @@ async fn converse(stream: UnixStream, mut house: House) -> io::Result<()> {
                 Refusal::new(Code::Invalid, format!("a request is one line of at most {LINE_BYTES_MAX} bytes"));
             return send(&mut stream, Outcome::Error(refusal)).await;
         }
-        match answer(&line, uid, &house).await {
+        match answer(&line, uid, &house, &mut paths).await {
             Ok(Answer::Stream(lines, seat)) => {
                 if !pass_on(&mut stream, lines, &mut house.ending).await? {
                     return Ok(());
@@ -201,7 +202,7 @@ pub(crate) async fn send(stream: &mut BufReader<UnixStream>, outcome: Outcome) -
     written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn answer(line: &[u8], uid: u32, house: &House) -> Result<Answer, Refusal> {
+async fn answer(line: &[u8], uid: u32, house: &House, paths: &mut Vec<PathBytes>) -> Result<Answer, Refusal> {
     let (access, daemon) = (house.access, &*house.daemon);
     let verb = parse(line)?;
     if !access.permits(uid, &verb) {
@@ -246,6 +247,17 @@ async fn answer(line: &[u8], uid: u32, house: &House) -> Result<Answer, Refusal>
             let lines = daemon.watch(checked(&path)?, every, uid).await?;
             return Ok(Answer::Stream(lines.map(|line| line.map(Reply::Watched)).boxed(), seat));
         }
+        Verb::Paths { paths: more } => {
+            gather(paths, more)?;
+            Reply::Taken
+        }
+        Verb::Warm(order) => {
+            let seat = house.seat(uid)?;
+            gather(paths, order.paths)?;
+            let order = WarmOrder { paths: std::mem::take(paths), ..order };
+            let lines = daemon.warm(order, uid).await?;
+            return Ok(Answer::Stream(lines.map(|line| line.map(Reply::Warmed)).boxed(), seat));
+        }
         Verb::Stats => Reply::Stats(Box::new(daemon.stats(uid).await?)),
     };
     Ok(Answer::Replies(vec![reply]))
@@ -277,6 +289,18 @@ fn checked(path: &PathBytes) -> Result<&[u8], Refusal> {
         return Err(Refusal::new(Code::Invalid, format!("{path}: not a path relative to the mount's root")));
     }
     Ok(bytes)
+}
+
+/// Adds to the paths of an order.
+fn gather(paths: &mut Vec<PathBytes>, more: Vec<PathBytes>) -> Result<(), Refusal> {
+    let bytes: usize = paths.iter().chain(&more).map(|path| path.0.len() + size_of::<PathBytes>()).sum();
+    if bytes > WarmOrder::PATH_BYTES_MAX {
+        let sentence = format!("more than {} bytes of paths; split the list", WarmOrder::PATH_BYTES_MAX);
+        return Err(Refusal::new(Code::Invalid, sentence));
+    }
+    more.iter().try_for_each(|path| checked(path).map(drop))?;
+    paths.extend(more);
+    Ok(())
 }
 
 /// Names over as many lines as they need.

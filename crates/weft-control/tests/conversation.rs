@@ -14,7 +14,8 @@ use futures_util::StreamExt;
 use weft_control::{
     Access, CacheReport, Cached, Change, ChangeKind, Client, Code, ControlError, Covered, Daemon, Depth, Eviction,
     Fact, Family, FamilyKind, Hello, LINE_BYTES_MAX, Lines, Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal,
-    Reloaded, Removed, Sample, Server, Status, Value, Watched, Why, daemons, find_for_path,
+    Reloaded, Removed, Sample, Server, Status, Value, WarmForecast, WarmOrder, Warmed, Watched, Why, daemons,
+    find_for_path,
 };
 
 struct Answering {
@@ -116,6 +117,13 @@ impl Daemon for Answering {
             _ if every.is_some() => Err(Refusal::new(Code::Invalid, "too fast")),
             _ => Ok(futures_util::stream::pending().boxed()),
         }
+    }
+
+    async fn warm(&self, order: WarmOrder, _uid: u32) -> Result<Lines<Warmed>, Refusal> {
+        let files = order.paths.len() as u64;
+        let first = order.paths.first().map_or(0, |path| path.0.len() as u64);
+        let forecast = WarmForecast { files, bytes: first, ..WarmForecast::default() };
+        Ok(futures_util::stream::iter([Ok(Warmed::Forecast(forecast))]).boxed())
     }
 
     async fn stats(&self, _uid: u32) -> Result<Measures, Refusal> {
@@ -224,6 +232,24 @@ fn a_stream_is_told_line_by_line_and_ends_with_either_side() {
     for mut watching in open {
         assert!(watching.next().is_none(), "the daemon's end is the end of the stream");
     }
+}
+
+/// Goal: an order of more paths than a line holds arrives whole, and paths of one order are not those of the next.
+#[test]
+fn a_long_order_arrives_whole() {
+    let served = served(false);
+    let connected = || Client::connect(&served.socket).expect("connected");
+    let path = PathBytes(vec![0xff; 300]);
+    let order = WarmOrder { paths: vec![path; 10_000], ..WarmOrder::default() };
+    for _ in 0..2 {
+        let mut lines = connected().warm(order.clone()).expect("begun");
+        let forecast = WarmForecast { files: 10_000, bytes: 300, ..WarmForecast::default() };
+        assert_eq!(lines.next().expect("a line").expect("good"), Warmed::Forecast(forecast));
+        assert!(lines.next().is_none());
+    }
+    let bad = WarmOrder { paths: vec![PathBytes(b"a/../b".to_vec())], ..WarmOrder::default() };
+    let refused = connected().warm(bad).err().expect("refused");
+    assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Invalid, .. })), "{refused}");
 }
 
 #[test]

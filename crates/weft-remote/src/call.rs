@@ -18,6 +18,17 @@ impl Caller {
     pub const DAEMON: Caller = Caller { uid: 0, gid: 0, pid: 0 };
 }
 
+/// What an answer is wanted for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// A program waits for it.
+    #[default]
+    Use,
+    /// It is fetched ahead, by a program that goes through a tree. A remote that is told to come back later says so at
+    /// once instead of waiting.
+    Ahead,
+}
+
 /// The frame of one call to a remote.
 ///
 /// A remote gives up at the deadline with [`RemoteError::TimedOut`](crate::RemoteError::TimedOut); dropping the
@@ -28,12 +39,19 @@ pub struct Call {
     pub caller: Caller,
     /// When the answer is no longer of use.
     pub deadline: Instant,
+    /// What for.
+    pub purpose: Purpose,
 }
 
 impl Call {
     /// A call that may take `limit` from now.
     pub fn within(caller: Caller, limit: Duration) -> Call {
-        Call { caller, deadline: Instant::now() + limit }
+        Call { caller, deadline: Instant::now() + limit, purpose: Purpose::Use }
+    }
+
+    /// The same call, made ahead of any use.
+    pub fn ahead(self) -> Call {
+        Call { purpose: Purpose::Ahead, ..self }
     }
 
     /// Time left, zero when the deadline has passed.

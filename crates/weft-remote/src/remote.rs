@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
 use crate::{
-    Answer, Attributes, Call, Checked, Cursor, Event, Fetched, FileId, Found, Lease, Listing, Mutation, Name, Outcome,
-    RemoteError, Result, Source, Span, Traffic, Version,
+    Answer, Attributes, Call, Checked, Crawl, Cursor, Event, Fetched, FileId, Found, Lease, Listing, Mutation, Name,
+    Outcome, RemoteError, Result, Rules, Source, Span, Traffic, Version,
 };
 
 /// What a kind can do. Declared, never guessed from errors; the conformance suite holds a kind to it.
@@ -182,6 +182,15 @@ pub trait Remote: Send + Sync {
     /// lately it failed. Says whether any had been given up for the moment. Never waits.
     fn try_again(&self, _file: &FileId) -> bool {
         false
+    }
+
+    /// Whether a program that goes through the tree by itself may ask for `file` (with `name`: for that name in the
+    /// directory `file`), and at what pace. May ask the source for its rules, and remembers them.
+    ///
+    /// # Errors
+    /// What keeps the source from giving its rules, where that may pass soon.
+    async fn may_crawl(&self, _call: &Call, _file: &FileId, _name: Option<&Name>, _rules: Rules) -> Result<Crawl> {
+        Ok(Crawl::default())
     }
 
     /// Attributes of the root directory. Known without asking anybody.

@@ -269,6 +269,11 @@ impl Store {
         self.shelf.ledger.filled(bound)
     }
 
+    /// How much counts towards a bound, how much of that may be evicted, and the bound.
+    pub fn standing(&self, bound: Bound) -> (u64, u64, Option<u64>) {
+        self.shelf.ledger.standing(bound)
+    }
+
     /// The bound that this many bytes would pass even when all that may be evicted were; `None` when they may fit.
     pub fn never_fits(&self, account: &Account, bytes: u64) -> Option<Bound> {
         self.shelf.ledger.never_fits(account, bytes)

@@ -120,6 +120,11 @@ impl Arrival {
         }
     }
 
+    /// Whether what came of it is of use although the rest never comes.
+    pub(crate) fn is_resumable(&self) -> bool {
+        self.resumable
+    }
+
     /// Asks for the bytes up to `end`.
     pub(crate) fn want(&self, end: u64) {
         self.demand.send_if_modified(|demand| {
@@ -273,7 +278,9 @@ impl Pump {
             State::Failed(error)
         });
         self.arrival.state.send_replace(state);
-        if let Some(inode) = &self.inode {
+        // The page of a directory is known there.
+        let dir = self.delivery.lists.as_ref().and_then(|(_, dir)| self.vfs.inodes.get(*dir));
+        for inode in self.inode.iter().chain(&dir) {
             // Kept until somebody comes by, an object that was given up would hold its space on a full disk.
             inode.content.lock().arrivals.retain(|arrival| arrival.is_running());
         }

@@ -57,7 +57,7 @@ impl Vfs {
     }
 
     /// What is held and may be used without asking.
-    fn trusted_content(&self, call: &Call, inode: &Arc<Inode>) -> Result<Option<Arc<Object>>> {
+    pub(crate) fn trusted_content(&self, call: &Call, inode: &Arc<Inode>) -> Result<Option<Arc<Object>>> {
         let Some(current) = self.held_content(inode)? else { return Ok(None) };
         if !self.admits(inode, call) {
             return Ok(None);

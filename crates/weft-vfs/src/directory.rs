@@ -126,7 +126,7 @@ impl Vfs {
         self.list_remote(call, dir).await
     }
 
-    fn listing_holds(&self, dir: &Inode, caller: &Caller) -> Result<bool> {
+    pub(crate) fn listing_holds(&self, dir: &Inode, caller: &Caller) -> Result<bool> {
         let listing = self.store.listing(dir.id)?;
         let now = SystemTime::now();
         let holds = |listing: &ListingRecord| !self.trusted_for(dir, &listing.lease, listing.learnt, now).is_zero();

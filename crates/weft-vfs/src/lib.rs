@@ -45,6 +45,7 @@ mod usage;
 mod validate;
 mod vfs;
 mod walk;
+mod warm;
 mod why;
 
 pub use changes::{Change, ChangeKind, Watched, Watching};
@@ -67,6 +68,7 @@ pub use stat::{Stat, StatFs};
 pub use trouble::Trouble;
 pub use usage::{CacheUsage, TreeUsage, UserUsage};
 pub use vfs::{Binding, Vfs, VfsOptions};
+pub use warm::{Came, Choice, Everything, Forecast, Progress, WarmEvent, WarmRequest, Warming};
 pub use weft_store::{Class, NodeId, Object, StoreError, Sum};
 pub use why::Why;
 

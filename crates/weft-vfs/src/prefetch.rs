@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use tokio::sync::Semaphore;
-use weft_remote::{Call, Caller, FileKind};
+use weft_remote::{Call, Caller, FileKind, Purpose};
 use weft_store::{DentryTarget, NodeId};
 
 use crate::Result;
@@ -63,6 +63,9 @@ impl Prefetch {
 impl Vfs {
     /// A file is used: if it was fetched ahead, that has paid, and the walk goes on.
     pub(crate) fn used(self: &Arc<Self>, call: &Call, inode: &Inode) {
+        if call.purpose == Purpose::Ahead {
+            return;
+        }
         let ahead = inode.content.lock().ahead.take();
         if let Some(want) = ahead {
             count(&self.figures.prefetches_used);
@@ -73,6 +76,9 @@ impl Vfs {
 
     /// A file is used that was not here: a walk of its directory may have begun.
     pub(crate) fn walked(self: &Arc<Self>, call: &Call, inode: &Inode, want: Want) {
+        if call.purpose == Purpose::Ahead {
+            return;
+        }
         self.prefetch.earn(EARNED_BY_MISS);
         self.go_ahead(call, inode, want);
     }

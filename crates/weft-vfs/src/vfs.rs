@@ -18,6 +18,7 @@ use crate::prefetch::Prefetch;
 use crate::space::{Space, SpaceOptions};
 use crate::stat::{DefaultOwner, StatFs};
 use crate::trouble::{Trouble, Troubles};
+use crate::warm::Warms;
 use crate::{Result, VfsError};
 
 /// A remote and where the mount shows it.
@@ -88,6 +89,7 @@ pub struct Vfs {
     /// Held once by each open file that is read past the store.
     pub(crate) throughs: Arc<()>,
     pub(crate) space: Space,
+    pub(crate) warms: Warms,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -114,6 +116,7 @@ impl Vfs {
             prefetch: Prefetch::default(),
             throughs: Arc::default(),
             space: Space::new(&store, store.notes("pins"), options.space.clone()),
+            warms: Warms::default(),
             store,
             namespace,
             options,

@@ -10,7 +10,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, StatusCode};
 use parking_lot::Mutex;
 use url::Url;
-use weft_remote::{Audience, Call, Notes, RemoteError, Result, Traffic};
+use weft_remote::{Audience, Call, Notes, Purpose, RemoteError, Result, Traffic};
 
 use crate::WebOptions;
 use crate::authority::Authority;
@@ -204,7 +204,7 @@ impl Client {
     ) -> Result<()> {
         let asked = retry_after(headers);
         let wait = asked.unwrap_or(RETRY_PAUSE);
-        if *tries >= TRIES_MAX || wait >= call.remaining() {
+        if *tries >= TRIES_MAX || wait >= call.remaining() || call.purpose == Purpose::Ahead {
             return Err(RemoteError::Busy { detail: format!("{url}: {status}"), retry_after: asked });
         }
         *tries += 1;

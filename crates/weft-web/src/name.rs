@@ -9,6 +9,30 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use weft_remote::Name;
 
+use crate::target::place_of;
+
+/// The names that lead from the directory of all hosts to what a URL stands for: the host, then one for each segment.
+/// `None` for what is no URL of the web.
+pub fn names_of_url(url: &str) -> Option<Vec<Name>> {
+    let url = url::Url::parse(url).ok()?;
+    let place = place_of(&url)?;
+    let mut names = vec![Name::new(&place.authority).ok()?];
+    let path = place.path.strip_prefix('/')?;
+    let (path, is_dir) = match path.strip_suffix('/') {
+        Some(path) => (path, true),
+        None => (path, path.is_empty()),
+    };
+    let mut segments = path.split('/').filter(|_| !path.is_empty()).peekable();
+    while let Some(segment) = segments.next() {
+        let query = place.query.as_deref().filter(|_| segments.peek().is_none() && !is_dir);
+        names.push(name_of(segment, query)?);
+    }
+    if is_dir && let Some(query) = &place.query {
+        names.push(name_of("", Some(query))?);
+    }
+    Some(names)
+}
+
 /// The end of a URL that a name stands for: canonical segment and query, both percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
@@ -207,6 +231,25 @@ mod tests {
 
     fn part(segment: &str, query: Option<&str>) -> Wanted {
         Wanted::Part(Part { segment: segment.into(), query: query.map(str::to_owned) })
+    }
+
+    #[test]
+    fn urls_are_paths() {
+        for (url, path) in [
+            ("https://example.org", "example.org"),
+            ("http://Example.org:80/", "example.org"),
+            ("https://example.org:8443/a/b%20c.txt#part", "example.org:8443/a/b c.txt"),
+            ("https://example.org/a/?x=1", "example.org/a/?x=1"),
+            ("https://example.org/a/", "example.org/a"),
+            ("https://example.org/a%2Fb?q=/", "example.org/a%2Fb?q=%2F"),
+            ("https://example.org/a//b", "example.org/a/%~/b"),
+        ] {
+            let names = names_of_url(url).expect(url);
+            assert_eq!(names.iter().map(Name::to_string).collect::<Vec<_>>().join("/"), path, "{url}");
+        }
+        for url in ["ftp://example.org/", "example.org/a", "https://", "file:///etc", "mailto:a@b"] {
+            assert_eq!(names_of_url(url), None, "{url}");
+        }
     }
 
     #[test]

@@ -73,6 +73,10 @@ pub struct WebOptions {
     pub credentials: Credentials,
     /// Hosts whose directories are listed by WebDAV without trying anything else first.
     pub dav_hosts: Vec<HostPattern>,
+    /// Most requests to one host at a time on behalf of a program that goes through it.
+    pub crawl_at_once: usize,
+    /// Least time between the beginnings of two such requests to one host.
+    pub crawl_pause: Duration,
     /// Hosts that are served inside this process, by name.
     pub builtin: HashMap<String, Connector>,
 }
@@ -98,6 +102,8 @@ impl Default for WebOptions {
             proxies: Proxies::default(),
             credentials: Credentials::default(),
             dav_hosts: Vec::new(),
+            crawl_at_once: 2,
+            crawl_pause: Duration::ZERO,
             builtin: HashMap::new(),
         }
     }

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use hyper::StatusCode;
 use weft_remote::{
-    Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, FileId, FileKind,
-    Found, Lease, Listing, Name, Notes, Origin, Page, Remote, RemoteError, Result, Source, Span, Traffic, Version,
+    Answer, Attributes, Call, Capabilities, Checked, Completeness, Crawl, Cursor, Entry, Event, Fetched, FileId,
+    FileKind, Found, Lease, Listing, Name, Notes, Origin, Page, Remote, RemoteError, Result, Rules, Source, Span,
+    Traffic, Version,
 };
 
 use crate::WebOptions;
@@ -15,6 +16,7 @@ use crate::authority::Authority;
 use crate::bucket::Twins;
 use crate::client::Client;
 use crate::content::{Content, has_content, status_error};
+use crate::crawl::Crawls;
 use crate::exchange::Reply;
 use crate::host::{Host, NOTE_PREFIX, Scheme};
 use crate::id::{Id, Place};
@@ -30,6 +32,7 @@ use crate::validator::{hashed, unless_same};
 pub struct Web {
     pub(crate) client: Arc<Client>,
     pub(crate) twins: Twins,
+    pub(crate) crawls: Crawls,
     root: Id,
 }
 
@@ -39,7 +42,12 @@ impl Web {
     /// # Errors
     /// `Failed` when the file of extra certificate authorities cannot be used.
     pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Arc<Web>> {
-        Ok(Arc::new(Web { client: Client::new(options, notes)?, twins: Twins::default(), root: Id::Root }))
+        Ok(Arc::new(Web {
+            client: Client::new(options, notes)?,
+            twins: Twins::default(),
+            crawls: Crawls::default(),
+            root: Id::Root,
+        }))
     }
 
     /// One tree of the web, such as `example.org/docs`: its root is that directory.
@@ -60,7 +68,12 @@ impl Web {
         if !place.fits() || !place.path.is_ascii() {
             return Err(bad("too long"));
         }
-        Ok(Arc::new(Web { client: Client::new(options, notes)?, twins: Twins::default(), root: Id::Dir(place) }))
+        Ok(Arc::new(Web {
+            client: Client::new(options, notes)?,
+            twins: Twins::default(),
+            crawls: Crawls::default(),
+            root: Id::Dir(place),
+        }))
     }
 
     /// The host that a file lies on, if it was used.
@@ -354,6 +367,10 @@ impl Remote for Web {
             Some(Id::Root) => self.client.hosts().iter().fold(false, |any, host| host.release() | any),
             _ => self.host_of(file).is_some_and(|host| host.release()),
         }
+    }
+
+    async fn may_crawl(&self, call: &Call, file: &FileId, name: Option<&Name>, rules: Rules) -> Result<Crawl> {
+        self.within(call, file, self.crawl(call, file, name, rules)).await
     }
 
     fn about(&self, file: &FileId) -> Vec<(String, String)> {

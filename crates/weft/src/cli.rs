@@ -121,6 +121,9 @@ pub enum Verb {
     /// Show who uses what of the cache, and what was evicted
     #[command(after_help = CACHE_EXAMPLES)]
     Cache(CacheArgs),
+    /// Fetch ahead what is at and below paths: a forecast of the space first, then the files, politely
+    #[command(after_help = WARM_EXAMPLES)]
+    Warm(WarmArgs),
     /// Tell where a file comes from, how long it is trusted, and what was the matter with it
     #[command(
         after_help = "Examples:\n  weft why ~/weft/web/example.org/index.html\n  weft why --json ~/weft/web/example.org"
@@ -210,6 +213,47 @@ pub struct CacheArgs {
     /// The newest evictions, N of them
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20", require_equals = true)]
     pub journal: Option<usize>,
+}
+
+/// What `weft warm` takes.
+#[derive(Args, Clone, Debug)]
+pub struct WarmArgs {
+    /// Directories with everything below them, and files, in one mount
+    #[arg(required_unless_present = "list")]
+    pub paths: Vec<PathBuf>,
+    /// Levels of directories below each path; all unless said
+    #[arg(long, value_name = "N")]
+    pub depth: Option<u32>,
+    /// Also the paths in FILE (- for standard input), one per line: relative to the mount, absolute, or URLs
+    #[arg(long, value_name = "FILE")]
+    pub list: Option<PathBuf>,
+    /// Only files whose path below PATH is like this; a glob without a slash is of a name at any depth
+    #[arg(long = "match", value_name = "GLOB")]
+    pub matching: Vec<String>,
+    /// No files like this, and nothing below directories like this
+    #[arg(long, value_name = "GLOB")]
+    pub exclude: Vec<String>,
+    /// Most bytes that are fetched in all, as in 500M
+    #[arg(long, value_name = "SIZE", value_parser = crate::config::parse_size)]
+    pub max: Option<u64>,
+    /// Also never evict what is at and below the paths, as `weft pin` does
+    #[arg(long)]
+    pub pin: bool,
+    /// End with the forecast
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Begin although it does not fit, and go on as far as it does
+    #[arg(long)]
+    pub force: bool,
+    /// Files and listings under way at a time, over all hosts
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub jobs: u16,
+    /// Most requests per time, over all hosts: 5/s, 30/m, 100/h
+    #[arg(long, value_name = "N/s", value_parser = crate::cmd::warm::parse_rate)]
+    pub rate: Option<std::time::Duration>,
+    /// Do not ask for robots.txt: for a server of one's own
+    #[arg(long)]
+    pub ignore_robots: bool,
 }
 
 /// Where a daemon reports that the tree is usable.
@@ -321,6 +365,23 @@ Examples:
 
 With --json each line is {\"at\":SECONDS,\"path\":..,\"change\":..,\"from\":VERSION,\"to\":VERSION,\"size\":BYTES}; change is
 changed, gone, new, moved_to_directory, listed or damaged. {\"lost\":N}: the reader was too slow for N changes.";
+const WARM_EXAMPLES: &str = "\
+Examples:
+  weft warm ~/weft/web/example.org/docs                 all of it
+  weft warm --depth 1 --match '*.pdf' ~/weft/web/example.org
+  weft warm --dry-run ~/weft/web/example.org            what it would take
+  weft warm --list urls.txt ~/weft                      https://HOST/PATH, or paths in the mount
+
+It begins with a walk that fetches listings only, then says what is missing and whether there
+is room; where there is not, it ends there unless --force is given. Run again, it goes on where it
+ended: what is here and fresh costs nothing, what is here and not fresh one question. Ctrl-C ends
+it; what is complete stays.
+
+Requests to one host: [web] warm_per_host at a time, warm_pause apart; Retry-After and the
+Crawl-delay of robots.txt (up to 60 s) are kept. What robots.txt does not allow the product `weft`
+is left out and listed; --ignore-robots is for a server of one's own.
+
+Ends with 7 when some came and some did not, with the code of the first failure when nothing came.";
 const CACHE_EXAMPLES: &str = "\
 Examples:
   weft cache                            hosts by size, with class, pinned bytes and bound

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use weft_control::{
     BindingStatus, CacheReport, Cached, Code, Covered, Daemon, Depth, Eviction, Fact, Figures, Hello, Lines, Measures,
-    NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, Watched, Why,
+    NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, WarmOrder,
+    WarmStatus, Warmed, Watched, Why,
 };
 use weft_fuse::Meter;
 use weft_remote::{Caller, FileKind, Name, RemoteError, Source, SourceState};
@@ -15,7 +16,7 @@ use weft_vfs::{Mode, Vfs, VfsError};
 
 use crate::config::Resolved;
 use crate::metrics::measures;
-use crate::{space, watching};
+use crate::{space, warming, watching};
 
 /// A mount's daemon.
 pub struct MountDaemon {
@@ -86,6 +87,12 @@ impl MountDaemon {
         paths.filter(|(_, found)| *found == mode).map(|(path, _)| joined(&path)).collect()
     }
 
+    /// What is fetched ahead; strangers see their own.
+    fn warms(&self, uid: u32) -> Vec<WarmStatus> {
+        let warmings = self.vfs.warmings().into_iter();
+        warmings.filter(|warming| !self.is_stranger(uid) || warming.uid == uid).map(warming::status).collect()
+    }
+
     fn figures(&self) -> Figures {
         let figures = self.vfs.figures();
         let usage = self.vfs.store().usage();
@@ -149,6 +156,7 @@ impl Daemon for MountDaemon {
             fetch_only: self.taken_off(Mode::FetchOnly),
             sources: source_statuses(self.vfs.sources()),
             pinned: self.vfs.pinned_paths(),
+            warms: self.warms(uid),
             figures: self.figures(),
             metrics: self.metrics.clone(),
             troubles: troubles.collect(),
@@ -284,6 +292,10 @@ impl Daemon for MountDaemon {
         watching::watch(&self.vfs, names_of(path)?, validate_every, Caller { uid, gid: uid, pid: 0 })
     }
 
+    async fn warm(&self, order: WarmOrder, uid: u32) -> Result<Lines<Warmed>, Refusal> {
+        warming::warm(&self.vfs, order, Caller { uid, gid: uid, pid: 0 })
+    }
+
     async fn stats(&self, _uid: u32) -> Result<Measures, Refusal> {
         Ok(self.measures())
     }
@@ -324,7 +336,7 @@ pub(crate) fn joined(path: &[Name]) -> PathBytes {
     PathBytes(path.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/'))
 }
 
-fn names_of(path: &[u8]) -> Result<Vec<Name>, Refusal> {
+pub(crate) fn names_of(path: &[u8]) -> Result<Vec<Name>, Refusal> {
     let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
     let names: Result<Vec<Name>, _> = parts.map(Name::new).collect();
     names.map_err(|error| Refusal::new(Code::Invalid, format!("{}: {error}", shown(path))))
@@ -353,8 +365,9 @@ fn name_info(info: weft_vfs::NameInfo) -> NameInfo {
     }
 }
 
-fn refusal(path: &[u8], error: &VfsError) -> Refusal {
-    let code = match error {
+/// The sort of refusal that an error is.
+pub(crate) fn code_of(error: &VfsError) -> Code {
+    match error {
         VfsError::NotFound | VfsError::Stale => Code::NotFound,
         VfsError::Remote(RemoteError::NotFound { .. }) => Code::NotFound,
         VfsError::Denied | VfsError::Pinned | VfsError::Remote(RemoteError::Denied { .. }) => Code::Denied,
@@ -362,7 +375,11 @@ fn refusal(path: &[u8], error: &VfsError) -> Refusal {
         VfsError::Remote(RemoteError::Busy { .. }) => Code::Busy,
         VfsError::NameTooLong | VfsError::NotADirectory | VfsError::IsADirectory => Code::Invalid,
         _ => Code::Failed,
-    };
+    }
+}
+
+pub(crate) fn refusal(path: &[u8], error: &VfsError) -> Refusal {
+    let code = code_of(error);
     let sentence = match error {
         VfsError::NotFound => format!("{}: not known here; a look at it with ls or cat asks the source", shown(path)),
         error => format!("{}: {error}", shown(path)),

@@ -19,6 +19,8 @@ pub enum Exit {
     Denied = 5,
     /// The remote cannot be reached.
     Unreachable = 6,
+    /// Some of what was asked for is done, some is not.
+    Partly = 7,
 }
 
 /// Why a verb has failed.
@@ -60,6 +62,7 @@ impl Exit {
             Exit::NotFound => "not_found",
             Exit::Denied => "denied",
             Exit::Unreachable => "unreachable",
+            Exit::Partly => "partly",
         }
     }
 }
@@ -83,4 +86,4 @@ impl From<ControlError> for Failure {
 
 /// The part of `--help` that tells the exit codes.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 not a weft mount or no \
-daemon, 4 not found, 5 denied, 6 unreachable.";
+daemon, 4 not found, 5 denied, 6 unreachable, 7 partly done.";

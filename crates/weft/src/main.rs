@@ -12,6 +12,7 @@ mod output;
 mod ready;
 mod site;
 mod space;
+mod warming;
 mod watching;
 mod wire_up;
 
@@ -50,6 +51,7 @@ fn run(cli: Cli) -> Outcome {
         Verb::Pin { paths } => cmd::pin::pin(&paths, json),
         Verb::Unpin { paths } => cmd::pin::unpin(&paths, json),
         Verb::Cache(args) => cmd::cache::run(&args, json),
+        Verb::Warm(args) => cmd::warm::run(&args, json),
         Verb::Why { path } => cmd::why::run(&path, json),
         Verb::Stats { every, prometheus, dir } => {
             cmd::stats::run(dir.as_deref(), cmd::stats::Shown { json, prometheus, every })

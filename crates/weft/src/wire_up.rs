@@ -140,6 +140,8 @@ fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow:
         proxies: proxies(settings, resolved.usual_proxies.clone())?,
         credentials: logins::credentials(settings)?,
         dav_hosts: patterns(settings.dav_hosts.as_deref().unwrap_or_default())?,
+        crawl_at_once: settings.warm_per_host.unwrap_or(default.crawl_at_once),
+        crawl_pause: settings.warm_pause.unwrap_or(default.crawl_pause),
         builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
         ..default
     })

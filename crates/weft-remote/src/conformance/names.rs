@@ -188,7 +188,8 @@ async fn late(scene: &Scene<'_>) -> Verdict {
     let (dir, file) = (scene.id(DOCS).await?, scene.id(THREE).await?);
     let name = Name::new("note.txt").expect("a good name");
     let now = Instant::now();
-    let late = Call { caller: Caller::DAEMON, deadline: now.checked_sub(Duration::from_secs(1)).unwrap_or(now) };
+    let deadline = now.checked_sub(Duration::from_secs(1)).unwrap_or(now);
+    let late = Call { deadline, ..Call::within(Caller::DAEMON, Duration::ZERO) };
     in_time(scene.remote.lookup(&late, &dir, &name).await, "lookup")?;
     in_time(scene.remote.attributes(&late, &file, &Version::None).await, "attributes")?;
     in_time(scene.remote.entries(&late, &dir, &Version::None, None).await, "entries")?;

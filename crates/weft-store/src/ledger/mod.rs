@@ -239,6 +239,12 @@ impl Ledger {
 
     /// How much counts towards a bound, reserved bytes included, and the bound itself.
     pub(crate) fn filled(&self, bound: Bound) -> (u64, Option<u64>) {
+        let (filled, _, max) = self.standing(bound);
+        (filled, max)
+    }
+
+    /// How much counts towards a bound, how much of that may be evicted, and the bound.
+    pub(crate) fn standing(&self, bound: Bound) -> (u64, u64, Option<u64>) {
         let books = self.0.lock();
         let (purse, max) = match bound {
             Bound::All => (Some(&books.all), books.bounds.all),
@@ -246,7 +252,8 @@ impl Ledger {
             Bound::Tree(tree) => (books.trees.get(&tree), books.bounds.tree),
             Bound::Rule(rule) => (books.rules.get(&rule), books.bounds.rules.get(rule).copied()),
         };
-        (purse.map_or(0, |purse| purse.filled), max)
+        let (filled, evictable) = purse.map_or((0, 0), |purse| (purse.filled, purse.evictable));
+        (filled, evictable, max)
     }
 }
 

@@ -8,25 +8,39 @@ pub mod doctor;
 pub mod ls;
 pub mod mount;
 pub mod offline;
+pub mod path_list;
 pub mod pin;
 pub mod reload;
 pub mod rm;
 pub mod stats;
 pub mod status;
 pub mod umount;
+pub mod warm;
 pub mod watch;
 pub mod why;
 
 use std::path::Path;
 
-use weft_control::{Located, find_for_path};
+use weft_control::{Located, daemons, find_for_path};
 
 use crate::config::Environment;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 
 /// The daemon whose mount `path` lies in.
 fn find(path: &Path) -> Outcome<Located> {
     find_for_path(&Environment::of_this_process().socket_dir(), path).map_err(Failure::from)
+}
+
+/// The place of the only mount.
+fn only_mount() -> Outcome<std::path::PathBuf> {
+    let mut all = daemons(&Environment::of_this_process().socket_dir());
+    match (all.pop(), all.len()) {
+        (None, _) => Err(Failure::new(Exit::NoMount, "no weft mounts; `weft mount DIR` makes one")),
+        (Some((_, hello)), 0) => Ok(hello.mountpoint.as_path().to_owned()),
+        (Some(_), more) => {
+            Err(Failure::usage(format!("there are {} mounts: name one of them (`weft status` lists them)", more + 1)))
+        }
+    }
 }
 
 /// One result for several paths: each is tried, and the first failure decides how the verb ends. The others are

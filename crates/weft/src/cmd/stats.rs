@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value as Json, json};
-use weft_control::{Client, Measures, Sample, Spread, Value, daemons};
+use weft_control::{Measures, Sample, Spread, Value};
 
 use super::{find, show_bytes};
-use crate::config::Environment;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{Failure, Outcome};
 use crate::output::say;
 
 /// How figures are shown.
@@ -31,7 +30,7 @@ pub fn run(dir: Option<&Path>, shown: Shown) -> Outcome {
     if shown.every.is_some_and(|every| every < FASTEST) {
         return Err(Failure::usage(format!("--every takes at least {} ms", FASTEST.as_millis())));
     }
-    let mut source = Source::of(dir)?;
+    let source = Source::of(dir)?;
     let first = source.ask()?;
     let Some(every) = shown.every else {
         match (shown.prometheus, shown.json) {
@@ -57,33 +56,18 @@ pub fn run(dir: Option<&Path>, shown: Shown) -> Outcome {
 /// A daemon that is asked again and again, over a connection of its own each time: one would fall silent for too long.
 struct Source {
     dir: PathBuf,
-    first: Option<Client>,
 }
 
 impl Source {
     fn of(dir: Option<&Path>) -> Outcome<Source> {
         if let Some(dir) = dir {
-            return Ok(Source { dir: dir.to_owned(), first: None });
+            return Ok(Source { dir: dir.to_owned() });
         }
-        let mut all = daemons(&Environment::of_this_process().socket_dir());
-        match (all.pop(), all.len()) {
-            (None, _) => Err(Failure::new(Exit::NoMount, "no weft mounts; `weft mount DIR` makes one")),
-            (Some((client, hello)), 0) => {
-                Ok(Source { dir: hello.mountpoint.as_path().to_owned(), first: Some(client) })
-            }
-            (Some(_), more) => Err(Failure::usage(format!(
-                "there are {} mounts: name one of them (`weft status` lists them)",
-                more + 1
-            ))),
-        }
+        Ok(Source { dir: super::only_mount()? })
     }
 
-    fn ask(&mut self) -> Outcome<Measures> {
-        let mut client = match self.first.take() {
-            Some(client) => client,
-            None => find(&self.dir)?.client,
-        };
-        Ok(client.stats()?)
+    fn ask(&self) -> Outcome<Measures> {
+        Ok(find(&self.dir)?.client.stats()?)
     }
 }
 

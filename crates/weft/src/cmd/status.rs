@@ -75,6 +75,12 @@ fn show(status: &Status) {
         let path = if path.is_empty() { "everything" } else { path };
         say!("  pinned     {path}");
     }
+    for warm in &status.warms {
+        let others = if warm.others > 0 { format!(" and {} more", warm.others) } else { String::new() };
+        let progress = &warm.progress;
+        let (done, came) = (progress.files_done, show_bytes(progress.bytes_done));
+        say!("  warming    {}{others}: {done} of {} files, {came} came", warm.path, progress.files);
+    }
     for binding in &status.bindings {
         say!("  {:<10} {} {}", binding.path.to_string(), binding.kind, binding.state);
     }

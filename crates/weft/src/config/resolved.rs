@@ -232,6 +232,8 @@ impl Resolved {
                 "allow_hosts": web.allow_hosts,
                 "deny_hosts": web.deny_hosts,
                 "dav_hosts": web.dav_hosts,
+                "warm_per_host": web.warm_per_host,
+                "warm_pause": time(web.warm_pause),
                 "netrc": web.netrc,
                 "insecure_credentials": web.insecure_credentials,
                 "netrc_of_users": web.netrc_of_users,

@@ -68,6 +68,10 @@ pub struct WebSettings {
     pub deny_hosts: Option<Vec<String>>,
     /// Hosts whose directories are listed by WebDAV; `None` is none.
     pub dav_hosts: Option<Vec<String>>,
+    /// Most requests of `weft warm` to one host at a time.
+    pub warm_per_host: Option<usize>,
+    /// Least time between two of them.
+    pub warm_pause: Option<Duration>,
     /// The file of logins; empty for none.
     pub netrc: Option<PathBuf>,
     /// Whether logins go to this machine's loopback addresses in plain HTTP.
@@ -163,6 +167,8 @@ impl WebSettings {
             private_addresses: self.private_addresses.or(below.private_addresses),
             allow_hosts: self.allow_hosts.or(below.allow_hosts),
             dav_hosts: self.dav_hosts.or(below.dav_hosts),
+            warm_per_host: self.warm_per_host.or(below.warm_per_host),
+            warm_pause: self.warm_pause.or(below.warm_pause),
             netrc: self.netrc.or(below.netrc),
             insecure_credentials: self.insecure_credentials.or(below.insecure_credentials),
             netrc_of_users: self.netrc_of_users.or(below.netrc_of_users),

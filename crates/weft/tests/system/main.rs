@@ -19,4 +19,5 @@ mod survival;
 mod tls;
 mod unplugged;
 mod verbs;
+mod warm;
 mod watch;

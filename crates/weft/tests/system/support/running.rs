@@ -39,6 +39,11 @@ impl Running {
         line
     }
 
+    /// Its process id, of timeout(1), which passes signals on.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// All lines of standard output so far.
     pub fn seen(&self) -> &str {
         &self.seen
