@@ -29,6 +29,8 @@ pub struct Row {
     pub requests_max: usize,
     /// Whether the row has a server of its own, because it keeps connections busy.
     pub own_host: bool,
+    /// Whether it moves many bytes instead of waiting, so that few such rows may run at a time.
+    pub busy: bool,
 }
 
 /// Makes the answer. The string is what the path has below the row's own folder; the other that folder.
@@ -106,6 +108,7 @@ impl Row {
             cold,
             requests_max: 2,
             own_host: false,
+            busy: false,
         }
     }
 
@@ -141,6 +144,11 @@ impl Row {
     /// On a server of its own.
     pub fn own_host(self) -> Row {
         Row { own_host: true, ..self }
+    }
+
+    /// On a server of its own, with many bytes to move.
+    pub fn busy(self) -> Row {
+        Row { own_host: true, busy: true, ..self }
     }
 }
 

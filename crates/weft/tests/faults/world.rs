@@ -98,7 +98,8 @@ impl World {
     /// Runs `work` for each row, those that keep waiting beside the others; what it gave, in the rows' order.
     fn each_row<T: Send>(&self, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
         let done: Mutex<BTreeMap<usize, T>> = Mutex::default();
-        let (slow, quick): (Vec<usize>, Vec<usize>) = (0..self.rows.len()).partition(|nth| self.rows[*nth].own_host);
+        let waits = |nth: &usize| self.rows[*nth].own_host && !self.rows[*nth].busy;
+        let (slow, quick): (Vec<usize>, Vec<usize>) = (0..self.rows.len()).partition(waits);
         let next = AtomicUsize::new(0);
         let finish = |nth: usize| {
             let result = work(nth);

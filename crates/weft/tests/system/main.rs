@@ -9,6 +9,7 @@ mod logins;
 mod long_lists;
 mod mounting;
 mod offline;
+mod parts;
 mod proxies;
 mod reads;
 mod space;
