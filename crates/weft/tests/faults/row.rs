@@ -121,6 +121,12 @@ impl Row {
         Row { look: Look::List, gone: see.clone(), healed: see, requests_max, ..row }
     }
 
+    /// Whether its server says that there is an error: what it sends then is no content.
+    pub fn says_error(&self) -> bool {
+        let status = self.input.get(..3).and_then(|status| status.parse::<u16>().ok());
+        matches!(self.case, "status" | "busy" | "folder status") && status.is_some_and(|status| status >= 400)
+    }
+
     /// With another look.
     pub fn look(self, look: Look) -> Row {
         Row { look, ..self }
@@ -226,7 +232,7 @@ impl fmt::Display for Seen {
 }
 
 /// As the manual pages name it.
-fn errno_name(errno: i32) -> String {
+pub fn errno_name(errno: i32) -> String {
     let known = [
         (Errno::NOENT, "ENOENT"),
         (Errno::IO, "EIO"),
@@ -238,6 +244,9 @@ fn errno_name(errno: i32) -> String {
         (Errno::NAMETOOLONG, "ENAMETOOLONG"),
         (Errno::ISDIR, "EISDIR"),
         (Errno::NOTDIR, "ENOTDIR"),
+        (Errno::NOTCONN, "ENOTCONN"),
+        (Errno::CONNABORTED, "ECONNABORTED"),
+        (Errno::INVAL, "EINVAL"),
     ];
     let found = known.iter().find(|(known, _)| known.raw_os_error() == errno);
     found.map_or_else(|| format!("errno {errno}"), |(_, name)| (*name).to_owned())

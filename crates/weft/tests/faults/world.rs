@@ -17,7 +17,7 @@ use crate::support::{Asked, Liar, Mount, Setup, answer};
 /// What came of one row.
 pub struct Told {
     /// The row.
-    pub row: Row,
+    pub row: Arc<Row>,
     /// What was seen in each phase, in their order.
     pub seen: [Seen; PHASES.len()],
     /// Requests of the first two phases.
@@ -38,7 +38,7 @@ pub const PHASES: [&str; 4] = ["cold", "warm", "gone", "healed"];
 
 /// Takes all rows through one mount. `None` where nothing can be mounted.
 pub fn run(rows: Vec<Row>) -> Option<Vec<Told>> {
-    let world = World::new(rows);
+    let world = World::new(rows.into_iter().map(Arc::new).collect());
     let mount = Mount::with(Setup::default().option("deadline=6s"))?;
     world.enter(&mount);
     let first = world.each_row(|nth| {
@@ -58,7 +58,7 @@ pub fn run(rows: Vec<Row>) -> Option<Vec<Told>> {
     mount.umount();
     let log = std::fs::read_to_string(mount.cache().join("weft.log")).unwrap_or_default();
     assert!(!log.contains("panicked"), "the daemon panicked:\n{log}");
-    let rows = world.into_rows();
+    let rows = world.rows.to_vec();
     let seen = first.into_iter().zip(gone).zip(healed);
     let all = rows.into_iter().zip(seen).zip(requests);
     let told = all.map(|((row, (((cold, warm, alive), gone), healed)), requests)| Told {
@@ -71,7 +71,7 @@ pub fn run(rows: Vec<Row>) -> Option<Vec<Told>> {
 }
 
 struct World {
-    rows: Arc<Vec<Row>>,
+    rows: Arc<Vec<Arc<Row>>>,
     mode: Arc<AtomicUsize>,
     shared: Liar,
     /// The servers of the rows that have their own, by row.
@@ -79,7 +79,7 @@ struct World {
 }
 
 impl World {
-    fn new(rows: Vec<Row>) -> World {
+    fn new(rows: Vec<Arc<Row>>) -> World {
         let rows = Arc::new(rows);
         let mode = Arc::new(AtomicUsize::new(LYING));
         let liar = || {
@@ -134,14 +134,11 @@ impl World {
     }
 
     fn look(&self, mount: &Mount, nth: usize) -> Seen {
-        let folder = self.folder(mount, nth);
-        let seen = match &self.rows[nth].look {
-            Look::File(name) => read(&folder.join(OsStr::from_bytes(name))),
-            Look::Span(name, at, length) => read_span(&folder.join(OsStr::from_bytes(name)), *at, *length),
-            Look::List => list(&folder),
-            Look::Host(path) => read(&mount.at("web").join(OsStr::from_bytes(path))),
-        };
-        seen.unwrap_or_else(|error| Seen::Fails(error.raw_os_error().unwrap_or_default()))
+        let look = &self.rows[nth].look;
+        match look {
+            Look::Host(_) => look_in(look, &mount.at("web")),
+            Look::File(_) | Look::Span(..) | Look::List => look_in(look, &self.folder(mount, nth)),
+        }
     }
 
     /// Whether another path of the same server still reads, one that nobody has read before.
@@ -188,19 +185,16 @@ impl World {
             mount.verb("reload", some);
         }
     }
+}
 
-    fn into_rows(self) -> Vec<Row> {
-        drop((self.own, self.shared));
-        // The threads that serve hold on to the rows until they see their connection end.
-        let mut rows = self.rows;
-        loop {
-            match Arc::try_unwrap(rows) {
-                Ok(rows) => return rows,
-                Err(still) => rows = still,
-            }
-            std::thread::yield_now();
-        }
-    }
+/// Does in a folder what a row's user does there.
+pub fn look_in(look: &Look, folder: &Path) -> Seen {
+    let seen = match look {
+        Look::File(name) | Look::Host(name) => read(&folder.join(OsStr::from_bytes(name))),
+        Look::Span(name, at, length) => read_span(&folder.join(OsStr::from_bytes(name)), *at, *length),
+        Look::List => list(folder),
+    };
+    seen.unwrap_or_else(|error| Seen::Fails(error.raw_os_error().unwrap_or_default()))
 }
 
 fn read(file: &Path) -> std::io::Result<Seen> {
@@ -247,7 +241,7 @@ fn without_hash(name: &[u8]) -> &[u8] {
 }
 
 /// Answers one request as the row or the mode wants it.
-fn serve(rows: &[Row], mode: usize, asked: &Asked, stream: &mut TcpStream) {
+fn serve(rows: &[Arc<Row>], mode: usize, asked: &Asked, stream: &mut TcpStream) {
     let reply = match (mode, row_of(&asked.path)) {
         (GONE, _) => Reply::close([]),
         (_, Some((nth, rest))) if nth < rows.len() && (mode == LYING || matches!(rows[nth].look, Look::List)) => {
@@ -266,7 +260,8 @@ fn serve(rows: &[Row], mode: usize, asked: &Asked, stream: &mut TcpStream) {
     let _ = send(&reply, stream);
 }
 
-fn send(reply: &Reply, stream: &mut TcpStream) -> std::io::Result<()> {
+/// Sends an answer and does what comes after it.
+pub fn send(reply: &Reply, stream: &mut TcpStream) -> std::io::Result<()> {
     stream.write_all(&reply.bytes)?;
     match &reply.then {
         Then::Keep => Ok(()),
