@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
 
+use crate::cases::ranges::LENGTH;
 use crate::row::{FILE_PATH, Look, Reply, Row, See, Seen, truth};
 use crate::support::{Asked, Liar, answer, find_program, page};
 use crate::verdict::Verdict;
@@ -186,15 +187,17 @@ fn try_row(rival: Rival, row: &Arc<Row>) -> Did {
             let alive = place.join(ALIVE);
             // What looked at a row without a file to stay alive by is known by its folder.
             let served = within(until.max(Instant::now() + ALIVE_TIME), move || match std::fs::read(&alive) {
-                Ok(bytes) => bytes == truth(ALIVE),
-                Err(error) => {
-                    error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
-                        && std::fs::metadata(alive.parent().expect("it has one")).is_ok()
-                }
+                Ok(bytes) => Ok(bytes == truth(ALIVE)),
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::NOENT) => Ok(std::fs::metadata(alive.parent().expect("it has one")).is_ok()),
+                    other => Err(other.unwrap_or(Errno::IO)),
+                },
             });
             match served {
-                Some(true) => End::Serves,
+                Some(Ok(true)) => End::Serves,
                 _ if mounted.has_died() => End::Died,
+                // Its daemon has closed the mount's device and is about to end.
+                Some(Err(errno)) if errno == Errno::NOTCONN || errno == Errno::CONNABORTED => End::Died,
                 _ => End::Ails,
             }
         }
@@ -251,9 +254,10 @@ fn serve(row: &Row, asked: &Asked, stream: &mut TcpStream) {
     let path = asked.path.trim_start_matches('/');
     let is_list = matches!(row.look, Look::List);
     let reply = match (asked.method.as_str(), path) {
-        (_, ALIVE) => whole(asked, &truth(ALIVE), stream),
-        ("HEAD", "") => whole(asked, b"", stream),
-        ("HEAD", path) => whole(asked, &content_of(row, path), stream),
+        (_, ALIVE) => whole(asked, &truth(ALIVE)),
+        ("HEAD", "") => whole(asked, b""),
+        ("HEAD", _) if row.case == "endless" => Reply::keep(ENDLESS_HEAD),
+        ("HEAD", path) => whole(asked, &content_of(row, path)),
         (_, "") if !is_list => Reply::keep(page(&format!("<a href='{FILE_PATH}'>x</a><a href='{ALIVE}'>x</a>"))),
         (_, path) => (row.lie)(asked, path, "/"),
     };
@@ -262,7 +266,7 @@ fn serve(row: &Row, asked: &Asked, stream: &mut TcpStream) {
 }
 
 /// A true answer; to HEAD without its body.
-fn whole(asked: &Asked, body: &[u8], _: &TcpStream) -> Reply {
+fn whole(asked: &Asked, body: &[u8]) -> Reply {
     let kind = if asked.path == "/" { "content-type: text/html" } else { "content-type: application/octet-stream" };
     let mut bytes = answer("200 OK", &[kind, "accept-ranges: bytes", "etag: \"one\""], body);
     if asked.method == "HEAD" {
@@ -274,12 +278,14 @@ fn whole(asked: &Asked, body: &[u8], _: &TcpStream) -> Reply {
 /// What the site has at a path by right.
 fn content_of(row: &Row, path: &str) -> Vec<u8> {
     match (&row.look, &row.cold) {
-        (Look::Span(_, at, length), _) if *at > 0 => vec![0; (*at as usize + length) * 5 / 3],
+        (Look::Span(_, at, _), _) if *at > 0 => vec![0; LENGTH],
         (Look::File(_), See::This(Seen::Bytes(bytes)) | See::Either(Seen::Bytes(bytes), _)) => bytes.clone(),
         _ => truth(path),
     }
 }
 
+/// The file that never ends, as far as it says how long it is.
+const ENDLESS_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\naccept-ranges: bytes\r\ncontent-length: 9000000000000\r\n\r\n";
 const ALIVE: &str = "alive.txt";
 const STATUSES: [&str; 22] = [
     "200", "201", "203", "204", "206", "226", "300", "304", "400", "401", "403", "404", "405", "408", "410", "416",

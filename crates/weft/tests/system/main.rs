@@ -21,3 +21,4 @@ mod tls;
 mod unplugged;
 mod verbs;
 mod watch;
+mod wfs;

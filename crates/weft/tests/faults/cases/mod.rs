@@ -6,7 +6,7 @@ mod hosts;
 mod lengths;
 mod names;
 mod pages;
-mod ranges;
+pub mod ranges;
 mod redirects;
 mod stalls;
 mod statuses;

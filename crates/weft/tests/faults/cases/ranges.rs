@@ -100,7 +100,8 @@ fn lies() -> Vec<RangeLie> {
     ]
 }
 
-const LENGTH: usize = 24 << 20;
+/// Length of the file.
+pub const LENGTH: usize = 24 << 20;
 /// Beyond how far a body runs ahead of its reader, so that it does not come along with the whole.
 const AT: usize = 16 << 20;
 const SPAN: usize = 64 << 10;
