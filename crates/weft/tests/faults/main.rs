@@ -5,6 +5,7 @@ mod beside;
 mod cases;
 mod rivals;
 mod row;
+mod secure;
 mod show;
 #[path = "../system/support/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the system tests use all of it, the fault suite a part")]

@@ -75,7 +75,8 @@ impl Rival {
         let mut command = Command::new(self.name());
         match self {
             Rival::Rclone => {
-                command.args(["mount", "--config", "", "--timeout", "4s", "--contimeout", "4s", "--http-url"]);
+                command.args(["mount", "--config", "", "--timeout", "3s", "--contimeout", "3s"]);
+                command.args(["--low-level-retries", "2", "--http-url"]);
                 command.arg(url).arg(":http:").arg(place);
                 command.args(["--vfs-cache-mode", "full", "--cache-dir"]).arg(cache);
             }
@@ -94,7 +95,8 @@ pub fn chosen(rows: &[&Arc<Row>]) -> Vec<usize> {
     let mut by_case: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (nth, row) in rows.iter().enumerate() {
         let fits = match (&row.look, row.case) {
-            (Look::Host(_), _) | (_, "name, typed") => false,
+            // Their servers here speak plain text.
+            (Look::Host(_), _) | (_, "name, typed" | "HTTP/2" | "TLS") => false,
             (_, "status") => STATUSES.contains(&row.input.as_str()),
             _ => true,
         };

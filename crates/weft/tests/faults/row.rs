@@ -5,6 +5,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
+use crate::secure::Speech;
 use crate::support::Asked;
 
 /// One lie and what must come of it.
@@ -25,12 +26,16 @@ pub struct Row {
     pub gone: See,
     /// After that, with a server that tells the truth, once asked to reload.
     pub healed: See,
+    /// What the file has by right where the user looks, whatever the server says of it.
+    pub content: Vec<u8>,
     /// Most requests that cold and warm may cost.
     pub requests_max: usize,
     /// Whether the row has a server of its own, because it keeps connections busy.
     pub own_host: bool,
     /// Whether it moves many bytes instead of waiting, so that few such rows may run at a time.
     pub busy: bool,
+    /// How its server speaks; what it says is `lie` in plain text alone.
+    pub speech: Speech,
 }
 
 /// Makes the answer. The string is what the path has below the row's own folder; the other that folder.
@@ -106,9 +111,11 @@ impl Row {
             gone: See::after(&cold),
             healed: See::bytes(truth(FILE_PATH)),
             cold,
+            content: truth(FILE_PATH),
             requests_max: 2,
             own_host: false,
             busy: false,
+            speech: Speech::Plain,
         }
     }
 
@@ -150,6 +157,11 @@ impl Row {
     /// On a server of its own.
     pub fn own_host(self) -> Row {
         Row { own_host: true, ..self }
+    }
+
+    /// On a server of its own that speaks in another way.
+    pub fn spoken(self, speech: Speech) -> Row {
+        Row { own_host: true, speech, ..self }
     }
 
     /// On a server of its own, with many bytes to move.

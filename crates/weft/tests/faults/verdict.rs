@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::row::{FILE_PATH, Row, See, Seen, errno_name, truth};
+use crate::cases::decoded;
+use crate::row::{Row, See, Seen, errno_name};
 
 /// What came of one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl Verdict {
                 names(seen, if let Some(Seen::Names(right)) = right { right } else { &none })
             }
             // An error page is no content, whatever stands in it.
-            (Seen::Bytes(bytes), None) if *bytes == truth(FILE_PATH) && !row.says_error() => Verdict::Accepted,
+            (Seen::Bytes(bytes), None) if *bytes == row.content && !row.says_error() => Verdict::Accepted,
             (Seen::Bytes(_) | Seen::Folder, _) => Verdict::Wrong,
         }
     }
@@ -49,12 +50,21 @@ fn names(seen: &BTreeMap<Vec<u8>, Seen>, right: &BTreeMap<Vec<u8>, Seen>) -> Ver
     let missing = right.keys().filter(|name| !seen.contains_key(*name)).count();
     let added = seen.keys().filter(|name| !right.contains_key(*name)).count();
     let both = || seen.iter().filter_map(|(name, seen)| Some((seen, right.get(name)?)));
-    let wrong = |(seen, right): &(&Seen, &Seen)| matches!(seen, Seen::Bytes(_)) && seen != right;
+    // The content tells the request, of which there are several spellings.
+    let spelt = |bytes: &[u8]| decoded(&String::from_utf8_lossy(bytes));
+    let wrong = |(seen, right): &(&Seen, &Seen)| match (seen, right) {
+        (Seen::Bytes(seen), Seen::Bytes(right)) => spelt(seen) != spelt(right),
+        _ => false,
+    };
     if both().any(|pair| wrong(&pair)) {
         return Verdict::Wrong;
     }
     let unread = both().filter(|(seen, right)| matches!(seen, Seen::Fails(_)) && seen != right).count();
-    Verdict::Names { missing, added, unread }
+    let kinds = both().filter(|(seen, right)| matches!(seen, Seen::Folder) != matches!(right, Seen::Folder)).count();
+    match missing + added + unread + kinds {
+        0 => Verdict::Right,
+        _ => Verdict::Names { missing, added, unread },
+    }
 }
 
 impl fmt::Display for Verdict {

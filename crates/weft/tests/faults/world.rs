@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::row::{Look, REPEAT_BYTES_MAX, Reply, Row, See, Seen, Then, truth};
-use crate::support::{Asked, Liar, Mount, Setup, answer};
+use crate::secure::{Secure, Speech, Telling};
+use crate::support::{Asked, Certificate, Liar, Mount, Setup, answer};
 
 /// What came of one row.
 pub struct Told {
@@ -39,7 +40,7 @@ pub const PHASES: [&str; 4] = ["cold", "warm", "gone", "healed"];
 /// Takes all rows through one mount. `None` where nothing can be mounted.
 pub fn run(rows: Vec<Row>) -> Option<Vec<Told>> {
     let world = World::new(rows.into_iter().map(Arc::new).collect());
-    let mount = Mount::with(Setup::default().option("deadline=6s"))?;
+    let mount = Mount::with(Setup::default().option("deadline=6s").config(&world.certificate.trusted()))?;
     world.enter(&mount);
     let first = world.each_row(|nth| {
         let cold = world.look(&mount, nth);
@@ -75,7 +76,15 @@ struct World {
     mode: Arc<AtomicUsize>,
     shared: Liar,
     /// The servers of the rows that have their own, by row.
-    own: BTreeMap<usize, Liar>,
+    own: BTreeMap<usize, Server>,
+    /// Of those that speak TLS.
+    certificate: Certificate,
+}
+
+/// A row's own server.
+enum Server {
+    Plain(Liar),
+    Secure(Secure),
 }
 
 impl World {
@@ -86,13 +95,30 @@ impl World {
             let (rows, mode) = (rows.clone(), mode.clone());
             Liar::talking(move |asked, stream| serve(&rows, mode.load(Ordering::SeqCst), asked, stream))
         };
-        let own = rows.iter().enumerate().filter(|(_, row)| row.own_host).map(|(nth, _)| (nth, liar())).collect();
+        let certificate = Certificate::of("127.0.0.1");
+        let server = |row: &Row| match row.speech {
+            Speech::Plain => Server::Plain(liar()),
+            speech => {
+                let (count, mode) = (rows.len(), mode.clone());
+                Server::Secure(Secure::new(speech, &certificate, move |path| {
+                    tell(count, mode.load(Ordering::SeqCst), path)
+                }))
+            }
+        };
+        let own =
+            rows.iter().enumerate().filter(|(_, row)| row.own_host).map(|(nth, row)| (nth, server(row))).collect();
         let shared = liar();
-        World { rows, mode, shared, own }
+        World { rows, mode, shared, own, certificate }
     }
 
-    fn liar(&self, nth: usize) -> &Liar {
-        self.own.get(&nth).unwrap_or(&self.shared)
+    /// The folder of a row's server in the mount.
+    fn site(&self, nth: usize) -> String {
+        self.own.get(&nth).map_or_else(|| self.shared.site(), Server::site)
+    }
+
+    /// All servers' folders.
+    fn sites(&self) -> Vec<String> {
+        self.own.values().map(Server::site).chain([self.shared.site()]).collect()
     }
 
     /// Runs `work` for each row, those that keep waiting beside the others; what it gave, in the rows' order.
@@ -121,13 +147,13 @@ impl World {
     }
 
     fn folder(&self, mount: &Mount, nth: usize) -> PathBuf {
-        mount.at(self.liar(nth).site()).join(format!("r{nth}"))
+        mount.at(self.site(nth)).join(format!("r{nth}"))
     }
 
     /// Makes the rows' folders known, so that their own requests alone are counted.
     fn enter(&self, mount: &Mount) {
-        for liar in self.own.values().chain([&self.shared]) {
-            let top = mount.at(liar.site());
+        for site in self.sites() {
+            let top = mount.at(site);
             let listed = std::fs::read_dir(&top).map(|names| names.count());
             assert!(listed.is_ok(), "{}: {listed:?}", top.display());
         }
@@ -143,7 +169,7 @@ impl World {
 
     /// Whether another path of the same server still reads, one that nobody has read before.
     fn is_alive(&self, mount: &Mount, nth: usize) -> Result<(), String> {
-        let file = mount.at(self.liar(nth).site()).join(format!("alive-{nth}.txt"));
+        let file = mount.at(self.site(nth)).join(format!("alive-{nth}.txt"));
         match std::fs::read(&file) {
             Ok(bytes) if bytes == truth(&format!("alive-{nth}.txt")) => Ok(()),
             other => Err(format!("another path of the server gave {other:?}")),
@@ -152,11 +178,11 @@ impl World {
 
     /// Reads from every server until it answers: for a moment after a failure nobody asks a host again.
     fn is_back(&self, mount: &Mount) {
-        for liar in self.own.values().chain([&self.shared]) {
+        for site in self.sites() {
             let patience = Instant::now() + PATIENCE;
-            let file = mount.at(liar.site()).join("back.txt");
+            let file = mount.at(&site).join("back.txt");
             while std::fs::read(&file).is_err() {
-                assert!(Instant::now() < patience, "{} answers again", liar.host());
+                assert!(Instant::now() < patience, "{site} answers again");
                 std::thread::yield_now();
             }
         }
@@ -165,8 +191,13 @@ impl World {
     /// Requests below each row's folder.
     fn requests(&self) -> Vec<usize> {
         let mut counts = vec![0; self.rows.len()];
-        for asked in self.own.values().chain([&self.shared]).flat_map(Liar::asked) {
-            if let Some((nth, _)) = row_of(&asked.path) {
+        let of_liar = |liar: &Liar| liar.asked().into_iter().map(|asked| asked.path).collect::<Vec<_>>();
+        let of_own = self.own.values().flat_map(|server| match server {
+            Server::Plain(liar) => of_liar(liar),
+            Server::Secure(secure) => secure.asked(),
+        });
+        for path in of_own.chain(of_liar(&self.shared)) {
+            if let Some((nth, _)) = row_of(&path) {
                 counts[nth] += 1;
             }
         }
@@ -238,6 +269,28 @@ fn without_hash(name: &[u8]) -> &[u8] {
     let end = name.len().saturating_sub(16);
     let marked = name.len() > 200 && name[..end].ends_with(b"%~") && name[end..].iter().all(u8::is_ascii_hexdigit);
     if marked { &name[..end] } else { name }
+}
+
+impl Server {
+    fn site(&self) -> String {
+        match self {
+            Server::Plain(liar) => liar.site(),
+            Server::Secure(secure) => format!("web/{}", secure.host()),
+        }
+    }
+}
+
+/// What a server behind TLS has to say to a request.
+fn tell(rows: usize, mode: usize, path: &str) -> Telling {
+    match (mode, row_of(path)) {
+        (GONE, _) => Telling::Nothing,
+        (LYING, Some((_, rest))) => Telling::Lie(truth(rest)),
+        (_, Some((_, rest))) => Telling::Truth(truth(rest)),
+        (_, None) if path == "/" => {
+            Telling::Truth((0..rows).map(|nth| format!("<a href='r{nth}/'>{nth}</a>")).collect::<String>().into_bytes())
+        }
+        (_, None) => Telling::Truth(truth(path.trim_start_matches('/'))),
+    }
 }
 
 /// Answers one request as the row or the mode wants it.

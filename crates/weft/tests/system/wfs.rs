@@ -78,7 +78,8 @@ cd "$1"
 PATH="$1:$PATH"
 ip link set lo up
 mount --bind hosts /etc/hosts
-python3 -u server.py > ready &
+: > ready
+python3 -u server.py >> ready &
 server=$!
 trap 'cd /; weft umount --lazy "$1/mnt" > /dev/null 2>&1 || true; kill $server' EXIT
 tail -f --pid=$server ready | head -n 1 > /dev/null

@@ -8,10 +8,13 @@ mod names;
 mod pages;
 pub mod ranges;
 mod redirects;
+mod secure;
 mod stalls;
 mod statuses;
 
 use crate::row::Row;
+
+pub use corpus::decoded;
 
 /// Every row.
 pub fn all() -> Vec<Row> {
@@ -25,6 +28,7 @@ pub fn all() -> Vec<Row> {
         hosts::rows(),
         ranges::rows(),
         stalls::rows(),
+        secure::rows(),
     ]
     .into_iter()
     .flatten()

@@ -35,6 +35,7 @@ fn row(lie: RangeLie) -> Row {
     let mended = See::Either(crate::row::Seen::Bytes(Vec::new()), &[Errno::IO]);
     let gone = if lie.right { see } else { See::Fails(&[Errno::HOSTUNREACH, Errno::IO]) };
     // The mended server has a short file under that name: nothing is where the piece was.
+    let row = Row { content: right, ..row };
     row.look(Look::Span(b"x.bin".to_vec(), AT as u64, SPAN)).busy().gone(gone).healed(mended).requests(8)
 }
 
