@@ -95,8 +95,8 @@ pub fn chosen(rows: &[&Arc<Row>]) -> Vec<usize> {
     let mut by_case: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (nth, row) in rows.iter().enumerate() {
         let fits = match (&row.look, row.case) {
-            // Their servers here speak plain text.
-            (Look::Host(_), _) | (_, "name, typed" | "HTTP/2" | "TLS") => false,
+            // The rivals' backends here speak plain text, and read pages alone.
+            (Look::Host(_), _) | (_, "name, typed" | "HTTP/2" | "TLS" | "WebDAV" | "S3") => false,
             (_, "status") => STATUSES.contains(&row.input.as_str()),
             _ => true,
         };

@@ -48,6 +48,7 @@ pub fn run(rows: Vec<Row>) -> Option<Vec<Told>> {
         (cold, warm, world.is_alive(&mount, nth))
     });
     let requests = world.requests();
+    let mut peaks = vec![memory_peak_bytes(&mount)];
     assert!(std::fs::read(mount.at("web/weft.example/docs/notes.txt")).is_ok(), "the mount lives");
     world.mode.store(GONE, Ordering::SeqCst);
     mount.remount();
@@ -56,6 +57,9 @@ pub fn run(rows: Vec<Row>) -> Option<Vec<Told>> {
     world.is_back(&mount);
     world.reload(&mount);
     let healed = world.each_row(|nth| world.look(&mount, nth));
+    peaks.push(memory_peak_bytes(&mount));
+    println!("most memory of the daemon, before and after the remount: {peaks:?} bytes");
+    assert!(peaks.iter().all(|peak| *peak <= MEMORY_BYTES_MAX), "the daemon took {peaks:?} bytes");
     mount.umount();
     let log = std::fs::read_to_string(mount.cache().join("weft.log")).unwrap_or_default();
     assert!(!log.contains("panicked"), "the daemon panicked:\n{log}");
@@ -69,6 +73,14 @@ pub fn run(rows: Vec<Row>) -> Option<Vec<Told>> {
         troubles: alive.err().into_iter().collect(),
     });
     Some(told.collect())
+}
+
+/// The most memory that the daemon has had resident (VmHWM, proc_pid_status(5)).
+fn memory_peak_bytes(mount: &Mount) -> u64 {
+    let status = format!("/proc/{}/status", mount.daemon().as_raw_nonzero());
+    let status = std::fs::read_to_string(status).expect("the daemon lives");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    peak.map_or(0, |kib: u64| kib * 1024)
 }
 
 struct World {
@@ -346,6 +358,8 @@ fn row_of(path: &str) -> Option<(usize, &str)> {
     Some((number.parse().ok()?, rest))
 }
 
+/// Most memory of a daemon that has seen all rows, many of them at once.
+const MEMORY_BYTES_MAX: u64 = 320 << 20;
 const LYING: usize = 0;
 const GONE: usize = 1;
 const MENDED: usize = 2;

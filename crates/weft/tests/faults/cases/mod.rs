@@ -6,6 +6,7 @@ mod hosts;
 mod lengths;
 mod names;
 mod pages;
+mod protocols;
 pub mod ranges;
 mod redirects;
 mod secure;
@@ -29,6 +30,7 @@ pub fn all() -> Vec<Row> {
         ranges::rows(),
         stalls::rows(),
         secure::rows(),
+        protocols::rows(),
     ]
     .into_iter()
     .flatten()

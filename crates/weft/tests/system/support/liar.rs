@@ -133,7 +133,11 @@ fn read_request(stream: &mut TcpStream) -> Option<Asked> {
     let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
     let headers = lines.filter_map(|line| line.split_once(": "));
     let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
-    Some(Asked { method, path, headers })
+    let asked = Asked { method, path, headers };
+    // What is sent along with a question belongs to it, not to the next one.
+    let length = asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    stream.read_exact(&mut vec![0; usize::min(length, HEAD_BYTES_MAX)]).ok()?;
+    Some(asked)
 }
 
 /// An answer with its length announced. `status` is as in `404 Not Found`; `headers` are lines without their ends.
