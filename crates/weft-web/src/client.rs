@@ -462,7 +462,7 @@ impl Client {
 }
 
 /// The URL that an answer sends us to; `None` when it is no redirect.
-fn redirect_target(from: &Url, status: StatusCode, headers: &HeaderMap) -> Option<Result<Url>> {
+pub(crate) fn redirect_target(from: &Url, status: StatusCode, headers: &HeaderMap) -> Option<Result<Url>> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }

@@ -30,6 +30,8 @@ mod lookup;
 mod name;
 mod netrc;
 mod options;
+#[cfg(test)]
+mod outside;
 mod own_file;
 mod pass;
 mod pattern;
