@@ -1,6 +1,7 @@
 //! The program as a whole: real mounts, real servers, real clients, made and used as a user would.
 
 mod faults;
+mod floods;
 mod freshness;
 mod full_disk;
 mod listings;
