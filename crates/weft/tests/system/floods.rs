@@ -1,37 +1,38 @@
-//! A million names from one page, and from one list in JSON: all are shown, or it is an error, in bounded memory.
+//! A million names from one page, and from one list in JSON: what is shown is right, no more than the documented bounds,
+//! and the rest is there by name.
 
 use std::sync::Arc;
 
 use crate::support::{Liar, Mount, Setup, answer};
 
+/// Links of a page that count.
+const LINKS_MAX: usize = 100_000;
 /// Names that the server tells.
 const NAMES: usize = 1_000_000;
-/// Most memory of a daemon that has learnt them all. Names are in the index on disk; what is being written and read of
-/// it, and the names in the kernel's use, are in memory.
-const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// Most memory of a daemon that was told so much.
+const MEMORY_BYTES_MAX: u64 = 320 << 20;
 
-/// Goal: what is shown is right and the daemon lives within bounds. Method: the directory is listed, names counted and
-/// the ends compared; the mount serves another path afterwards.
+/// Goal: what is shown is right and the daemon lives within bounds. Method: the directory is listed, every name held
+/// against what the server told; a name that is not shown is read, and the mount serves another path afterwards.
 #[track_caller]
-fn check(kind: &'static str, body: Vec<u8>) {
+fn check(kind: &'static str, shown: usize, body: Vec<u8>) {
     let body = Arc::new(body);
     let liar = Liar::answering(move |asked| match asked.path.as_str() {
         "/many/" => answer("200 OK", &[kind, "cache-control: max-age=9999"], &*body),
+        "/many" => answer("301 Moved", &["location: /many/"], ""),
         _ => answer("200 OK", &["content-type: text/plain"], "alive"),
     });
     // Without optimisation, on a busy machine, so much takes its time.
     let setup = Setup::default().config("[mount]\ndeadline = \"300s\"\n");
     let Some(mount) = Mount::with(setup) else { return };
     let dir = mount.at(liar.site()).join("many");
-    // By what the daemon itself says of it the test would only be slower.
     let read = std::fs::read_dir(&dir).unwrap_or_else(|error| panic!("{kind}: {error}"));
     let mut names: Vec<_> = read.map(|entry| entry.expect("an entry").file_name()).collect();
     names.retain(|name| name != "index.html");
     names.sort();
-    assert_eq!(names.len(), NAMES, "{kind}");
-    assert_eq!((names[0].to_str(), names[NAMES - 1].to_str()), (Some("n000000.txt"), Some("n999999.txt")));
-    names.dedup();
-    assert_eq!(names.len(), NAMES, "{kind}: each once");
+    let wanted: Vec<_> = (0..shown).map(|nth| std::ffi::OsString::from(format!("n{nth:06}.txt"))).collect();
+    assert!(names == wanted, "{kind}: {} names, from {:?} to {:?}", names.len(), names.first(), names.last());
+    assert_eq!(std::fs::read(dir.join("n999999.txt")).expect("there by name"), b"alive");
     assert_eq!(std::fs::read(mount.at(liar.site()).join("other.txt")).expect("alive"), b"alive");
     let status = std::fs::read_to_string(format!("/proc/{}/status", mount.daemon().as_raw_nonzero())).expect("alive");
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
@@ -43,9 +44,10 @@ fn check(kind: &'static str, body: Vec<u8>) {
 #[test]
 fn a_page_of_a_million_links() {
     let links: String = (0..NAMES).map(|nth| format!("<a href=n{nth:06}.txt>x</a>\n")).collect();
-    check("content-type: text/html", links.into_bytes());
+    check("content-type: text/html", LINKS_MAX, links.into_bytes());
 }
 
+/// A list that is too long to be read as one is none: it is no part of what it might be.
 #[test]
 fn a_json_list_of_a_million_names() {
     let row = |nth: usize| {
@@ -54,5 +56,5 @@ fn a_json_list_of_a_million_names() {
         )
     };
     let rows: Vec<String> = (0..NAMES).map(row).collect();
-    check("content-type: application/json", format!("[{}]", rows.join(",")).into_bytes());
+    check("content-type: application/json", 0, format!("[{}]", rows.join(",")).into_bytes());
 }
