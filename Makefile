@@ -11,7 +11,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 help:
 	@echo "make run      install what is missing, build, mount at ~/weft, say what to try"
 	@echo "make test     install what the tests need, run all tests"
-	@echo "make faults   what a user sees of a server that lies, as a table"
+	@echo "make faults   what a user sees of a server that lies, beside rclone and httpdirfs: docs/faults.md"
 	@echo "make check    formatting, lints, documentation, dependency directions, licences"
 	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
 	@echo "make bench-quick   the same, one round, printed only"
@@ -32,7 +32,8 @@ test:
 
 faults:
 	@scripts/install-build-deps.sh
-	cargo test --package weft --test faults -- --nocapture
+	@scripts/install-rivals.sh
+	cargo test --package weft --test faults -- --nocapture --ignored
 
 check:
 	@scripts/install-build-deps.sh

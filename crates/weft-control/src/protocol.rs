@@ -295,6 +295,8 @@ pub struct NameInfo {
     pub size: Option<u64>,
     /// Last modification in seconds since 1970, as well as it is known.
     pub modified_unix_s: Option<i64>,
+    /// When its source last spoke of it, in seconds since 1970; `None` when it is to be asked again in any case.
+    pub learnt_unix_s: Option<i64>,
 }
 
 /// What a name stands for.

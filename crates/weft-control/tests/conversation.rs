@@ -44,6 +44,7 @@ impl Daemon for Answering {
             cached: Cached::Part,
             size: Some(number as u64),
             modified_unix_s: Some(-1),
+            learnt_unix_s: None,
         };
         Ok((0..2500).map(name).collect())
     }

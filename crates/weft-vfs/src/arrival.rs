@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use weft_remote::{Audience, Body, Call, FileId, Lease, Piece, RemoteError, Version};
 use weft_store::{BindingId, NewObject, NodeId, Object, Writer};
 
+use crate::ending::UnderWay;
 use crate::figures::add;
 use crate::inode::Inode;
 use crate::learn::Told;
@@ -234,6 +235,8 @@ struct Pump {
     inode: Option<Arc<Inode>>,
     room: Room,
     listing: Option<ListingMerge>,
+    /// Of a body whose part is of use when the mount ends.
+    under_way: Option<UnderWay>,
     /// Whether the body is of the whole file; otherwise it is a range of one that is held in part.
     whole: bool,
     /// Whether the names that the body revealed include the body's own file.
@@ -261,7 +264,9 @@ impl Pump {
     fn new(vfs: Arc<Vfs>, arrival: Arc<Arrival>, delivery: Delivery, room: Room, whole: bool) -> Pump {
         let named = delivery.lists.is_none();
         let inode = vfs.inode(delivery.node).ok();
-        Pump { vfs, arrival, delivery, inode, room, listing: None, whole, named }
+        let keeps_part = !whole || delivery.body.resumable && delivery.lists.is_none();
+        let under_way = keeps_part.then(|| vfs.ending.body());
+        Pump { vfs, arrival, delivery, inode, room, listing: None, under_way, whole, named }
     }
 
     async fn run(mut self, mut writer: Writer) {
@@ -291,17 +296,29 @@ impl Pump {
         let unclaimed_bytes_max = self.vfs.options.unclaimed_bytes_max;
         let resumable = self.delivery.body.resumable;
         let arrival = self.arrival.clone();
+        let ended = UnderWay::end_of(self.under_way.as_ref());
+        tokio::pin!(ended);
         // The page that lists a directory is always taken whole.
         let is_page = self.delivery.lists.is_some();
         loop {
-            if !is_page && !Pump::wanted(&arrival, resumable, unclaimed_bytes_max).await {
+            let wanted = tokio::select! {
+                biased;
+                () = &mut ended => false,
+                wanted = Pump::wanted(&arrival, resumable, unclaimed_bytes_max), if !is_page => wanted,
+                () = std::future::ready(()), if is_page => true,
+            };
+            if !wanted {
                 return Ok(Ended::NobodyWants);
             }
             if arrival.reached() >= arrival.cut.load(Ordering::SeqCst) {
                 return Ok(Ended::NobodyWants);
             }
-            let next = tokio::time::timeout(patience, self.delivery.body.stream.next());
-            match next.await.map_err(|_| VfsError::TimedOut)? {
+            let next = tokio::select! {
+                biased;
+                () = &mut ended => return Ok(Ended::NobodyWants),
+                next = tokio::time::timeout(patience, self.delivery.body.stream.next()) => next,
+            };
+            match next.map_err(|_| VfsError::TimedOut)? {
                 None => return Ok(Ended::AllCame),
                 Some(Err(error)) => return Err(error.into()),
                 Some(Ok(Piece::Bytes(mut bytes))) => {
@@ -380,10 +397,7 @@ impl Pump {
             return Ok(());
         }
         if !self.whole {
-            if let Some(inode) = self.vfs.inodes.get(node) {
-                inode.content.lock().unrecorded = true;
-            }
-            return Ok(());
+            return self.record_range(&object);
         }
         object.commit()?;
         if let Some(length) = object.length() {
@@ -392,10 +406,29 @@ impl Pump {
         Ok(())
     }
 
+    /// Has pieces of a range recorded: now where nobody has the file open, otherwise at the last close.
+    fn record_range(&self, object: &Arc<Object>) -> Result<()> {
+        if let Some(inode) = &self.inode {
+            let mut content = inode.content.lock();
+            // What a broken body brought is not made to last.
+            if content.spoilt.as_ref().is_some_and(|(generation, _)| *generation == object.generation()) {
+                return Ok(());
+            }
+            if content.is_open(object.generation()) && !self.vfs.ending.has_begun() {
+                content.unrecorded = true;
+                return Ok(());
+            }
+        }
+        Ok(object.commit()?)
+    }
+
     /// The readers lost interest: what came stays, if the rest can be fetched under the same version later.
     fn keep_part(&self, writer: Writer) -> Result<()> {
         drop(writer);
         let object = &self.arrival.object;
+        if !self.whole {
+            return self.record_range(object);
+        }
         if self.delivery.body.resumable && object.length().is_some() {
             object.commit()?;
         } else {

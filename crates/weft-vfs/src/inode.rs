@@ -136,6 +136,11 @@ impl Inode {
 const FAILED_NAMES_MAX: usize = 16;
 
 impl Content {
+    /// Whether a handle is open on an object.
+    pub(crate) fn is_open(&self, generation: u64) -> bool {
+        self.open.iter().any(|(open, _)| *open == generation)
+    }
+
     /// Counts one more handle on an object and tells whether handles on other versions are open.
     pub(crate) fn opened(&mut self, generation: u64) -> bool {
         match self.open.iter_mut().find(|(g, _)| *g == generation) {

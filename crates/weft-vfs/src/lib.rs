@@ -11,6 +11,7 @@ mod arrival;
 mod changes;
 mod content;
 mod directory;
+mod ending;
 mod error;
 mod extended;
 mod figures;

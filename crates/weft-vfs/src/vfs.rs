@@ -7,6 +7,7 @@ use weft_remote::{Call, Name, Remote, RemoteError};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
 use crate::changes::Changes;
+use crate::ending::Ending;
 use crate::figures::{Figures, FiguresSnapshot};
 use crate::freshness::{Freshness, Policies};
 use crate::handle::Handles;
@@ -90,6 +91,7 @@ pub struct Vfs {
     pub(crate) throughs: Arc<()>,
     pub(crate) space: Space,
     pub(crate) warms: Warms,
+    pub(crate) ending: Arc<Ending>,
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
@@ -117,6 +119,7 @@ impl Vfs {
             throughs: Arc::default(),
             space: Space::new(&store, store.notes("pins"), options.space.clone()),
             warms: Warms::default(),
+            ending: Arc::default(),
             store,
             namespace,
             options,
@@ -246,6 +249,12 @@ impl Vfs {
         }
         path.reverse();
         Ok(path)
+    }
+
+    /// Ends the bodies that are on their way and keeps what came of them, as far as it can be gone on with. To be
+    /// waited for when the mount has ended, before the store is flushed; it takes at most a few seconds.
+    pub async fn wind_down(&self) {
+        self.ending.settle().await;
     }
 
     /// A node's path for people.

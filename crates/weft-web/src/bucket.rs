@@ -342,10 +342,15 @@ impl Rows<'_> {
 
     /// Keys below a slash: a directory.
     fn add_group(&mut self, group: &[u8], prefix: &[u8]) {
-        let segment = group.strip_prefix(prefix).and_then(|rest| rest.split(|byte| *byte == b'/').next());
-        let segment = encode_segment(segment.unwrap_or_default());
+        // A group that is the directory itself would lead into it for ever.
+        let rest = group.strip_prefix(prefix).filter(|rest| !rest.is_empty());
+        let Some(segment) = rest.and_then(|rest| rest.split(|byte| *byte == b'/').next()) else {
+            self.hidden += 1;
+            return;
+        };
+        let segment = encode_segment(segment);
         let place = self.dir.child(&segment).slashed();
-        match name_of(&segment, None).filter(|_| place.fits() && group.starts_with(prefix)) {
+        match name_of(&segment, None).filter(|_| place.fits()) {
             Some(name) => {
                 let attributes = Attributes::of_kind(FileKind::Directory);
                 if self.by_name.get(&name).is_some_and(|at| self.entries[*at].attributes.kind == FileKind::File) {

@@ -19,7 +19,7 @@ use crate::connect::{ConnectError, Connected, Connecting, Dialer};
 use crate::contact::Took;
 use crate::digest::Announced;
 use crate::exchange::{GetError, Question, Reply};
-use crate::flow::Flow;
+use crate::flow::{DRAIN_TIME_MAX, Flow};
 use crate::host::{Host, Scheme};
 use crate::id::Place;
 use crate::identity::Identity;
@@ -127,6 +127,8 @@ impl Client {
             false => self.options.credentials.pass(&call.caller, &target.authority).await?,
         };
         let mut redirects: Vec<String> = Vec::new();
+        // All hops together wait no longer than one for bodies that nobody wants.
+        let mut drain_time = DRAIN_TIME_MAX;
         let mut slashed = false;
         let mut tries = 1;
         let mut renewed = false;
@@ -170,9 +172,11 @@ impl Client {
                 return Ok(Reply { status, headers, asked, url, redirects, body, host, slashed, audience });
             };
             let next = next?;
-            body.drain().await;
             redirects.push(next.to_string());
             self.check_redirect(&host, &url, &next, &redirects)?;
+            let since = Instant::now();
+            body.drain_within(drain_time).await;
+            drain_time = drain_time.saturating_sub(since.elapsed());
             slashed = slashed || is_slashed(place, &next);
             target = Target::of_url(&next)
                 .ok_or_else(|| RemoteError::Failed { detail: format!("{url}: redirects to {next}") })?;

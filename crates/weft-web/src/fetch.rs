@@ -15,11 +15,11 @@ use crate::validator::if_range;
 
 /// What a Content-Range header says (RFC 9110 section 14.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ContentRange {
+pub(crate) struct ContentRange {
     /// First and last byte; `None` when the range could not be served.
-    bytes: Option<(u64, u64)>,
+    pub(crate) bytes: Option<(u64, u64)>,
     /// Length of the whole file.
-    total: Option<u64>,
+    pub(crate) total: Option<u64>,
 }
 
 impl Web {
@@ -148,7 +148,7 @@ fn changed(reply: &Reply) -> RemoteError {
     RemoteError::VersionChanged { detail: reply.url.to_string() }
 }
 
-fn content_range(headers: &HeaderMap) -> Option<ContentRange> {
+pub(crate) fn content_range(headers: &HeaderMap) -> Option<ContentRange> {
     let text = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
     let (range, total) = text.strip_prefix("bytes ")?.trim().split_once('/')?;
     let total = match total {

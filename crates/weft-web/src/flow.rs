@@ -121,7 +121,12 @@ impl Flow {
     }
 
     /// Reads the rest of a body nobody wants, so that the connection can be used again, unless it is long.
-    pub async fn drain(mut self) {
+    pub async fn drain(self) {
+        self.drain_within(DRAIN_TIME_MAX).await;
+    }
+
+    /// The same, in no more than this time.
+    pub async fn drain_within(mut self, time_max: Duration) {
         let read = async {
             while let Some(Ok(_)) = self.next().await {
                 if self.delivered > DRAIN_BYTES_MAX {
@@ -130,7 +135,7 @@ impl Flow {
             }
         };
         // Late bytes cost the connection, nothing else.
-        let _ = timeout(DRAIN_TIME_MAX, read).await;
+        let _ = timeout(time_max, read).await;
     }
 
     fn finish(&mut self) {
@@ -181,4 +186,5 @@ impl Drop for Flow {
 /// How much of the end of a body waits for its digest.
 const HELD_BYTES: usize = 1 << 20;
 const DRAIN_BYTES_MAX: u64 = 64 << 10;
-const DRAIN_TIME_MAX: Duration = Duration::from_millis(500);
+/// Longest wait for the rest of a body that nobody wants.
+pub(crate) const DRAIN_TIME_MAX: Duration = Duration::from_millis(500);

@@ -33,6 +33,8 @@ mod lookup;
 mod name;
 mod netrc;
 mod options;
+#[cfg(test)]
+mod outside;
 mod own_file;
 mod pass;
 mod pattern;

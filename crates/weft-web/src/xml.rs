@@ -193,6 +193,14 @@ const DEPTH_MAX: usize = 32;
 /// Most namespaces declared at a time.
 const NAMESPACES_MAX: usize = 64;
 
+/// Reads a document that is here, in pieces of `step` bytes.
+#[cfg(test)]
+pub(crate) fn read_pieces(xml: &[u8], step: usize, visitor: &mut impl Visitor) -> std::result::Result<(), String> {
+    let mut document = Document::new(visitor);
+    xml.chunks(step).try_for_each(|chunk| document.feed(chunk))?;
+    document.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,9 +223,7 @@ mod tests {
 
     fn told(xml: &[u8], step: usize) -> std::result::Result<Vec<String>, String> {
         let mut told = Told::default();
-        let mut document = Document::new(&mut told);
-        xml.chunks(step).try_for_each(|chunk| document.feed(chunk))?;
-        document.finish()?;
+        read_pieces(xml, step, &mut told)?;
         Ok(told.0)
     }
 

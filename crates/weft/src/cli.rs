@@ -50,7 +50,7 @@ pub enum Verb {
         #[arg(short, long)]
         all: bool,
         /// Directories or files in a mount
-        #[arg(required = true)]
+        #[arg(default_value = ".")]
         paths: Vec<PathBuf>,
     },
     /// Drop content from the cache, never from the remote (also as `rmw`)
@@ -390,7 +390,8 @@ Examples:
   weft cache --journal=50 ~/weft        the newest 50 evictions";
 const LS_EXAMPLES: &str = "\
 Examples:
-  lsw ~/weft/web/example.org        what is known to be there and not cached yet
+  lsw                               what is known to be in this folder and not cached yet
+  lsw ~/weft/web/example.org        the same of another
   weft ls -w --all ~/weft/web       everything that is known
 
 The first column names the kind and marks what is cached: [web] not cached, [web+] in part, [web*] cached.";

@@ -362,6 +362,7 @@ fn name_info(info: weft_vfs::NameInfo) -> NameInfo {
         },
         size: info.size,
         modified_unix_s: info.modified.map(seconds),
+        learnt_unix_s: Some(seconds(info.learnt)).filter(|at| *at > 0),
     }
 }
 

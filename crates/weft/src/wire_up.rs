@@ -51,7 +51,7 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
     )?;
     let metrics = listen_for_metrics(&resolved, runtime.handle());
     let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
-    let daemon = MountDaemon::new(vfs, &resolved).measured_by(mounted.meter().clone()).serving_metrics(told);
+    let daemon = MountDaemon::new(vfs.clone(), &resolved).measured_by(mounted.meter().clone()).serving_metrics(told);
     let daemon = Arc::new(daemon);
     if let Some(Ok(metrics)) = metrics {
         let daemon = daemon.clone();
@@ -67,6 +67,7 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
     ready.mounted();
 
     let ended = mounted.wait();
+    runtime.block_on(vfs.wind_down());
     let flushed = store.flush();
     drop(stop);
     // The verb that asked for the end gets its answer before the process goes, whatever else fails.

@@ -72,7 +72,9 @@ fn line(kind: &str, name: &NameInfo, widest: usize, now: i64) -> String {
         NameKind::Unknown => "?r--r--r--",
     };
     let slash = if name.kind == NameKind::Directory { "/" } else { "" };
-    let time = name.modified_unix_s.map_or_else(|| "           -".to_owned(), |at| show_date(at, now));
+    // As in WFS: where the source tells no time, that at which the name was learnt, which ls(1) shows as well.
+    let time =
+        name.modified_unix_s.or(name.learnt_unix_s).map_or_else(|| "           -".to_owned(), |at| show_date(at, now));
     format!(
         "{:<width$} {mode}  {:>widest$}  {time}  {}{slash}",
         format!("[{kind}]{mark}"),
@@ -150,8 +152,11 @@ mod tests {
             cached: Cached::No,
             size: Some(120),
             modified_unix_s: Some(893_740_440),
+            learnt_unix_s: None,
         };
         assert_eq!(line("web", &name, 4, 893_740_500), "[web]  -r--r--r--   120  Apr 28 05:14  foo.html");
+        let learnt = NameInfo { modified_unix_s: None, learnt_unix_s: Some(893_740_440), ..name.clone() };
+        assert_eq!(line("web", &learnt, 4, 893_740_500), "[web]  -r--r--r--   120  Apr 28 05:14  foo.html");
         let dir =
             NameInfo { kind: NameKind::Directory, cached: Cached::Whole, size: None, modified_unix_s: None, ..name };
         assert_eq!(line("web", &dir, 1, 0), "[web]* dr-xr-xr-x  -             -  foo.html/");

@@ -5,6 +5,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
+use crate::secure::Speech;
 use crate::support::Asked;
 
 /// One lie and what must come of it.
@@ -25,10 +26,16 @@ pub struct Row {
     pub gone: See,
     /// After that, with a server that tells the truth, once asked to reload.
     pub healed: See,
+    /// What the file has by right where the user looks, whatever the server says of it.
+    pub content: Vec<u8>,
     /// Most requests that cold and warm may cost.
     pub requests_max: usize,
     /// Whether the row has a server of its own, because it keeps connections busy.
     pub own_host: bool,
+    /// Whether it moves many bytes instead of waiting, so that few such rows may run at a time.
+    pub busy: bool,
+    /// How its server speaks; what it says is `lie` in plain text alone.
+    pub speech: Speech,
 }
 
 /// Makes the answer. The string is what the path has below the row's own folder; the other that folder.
@@ -104,8 +111,11 @@ impl Row {
             gone: See::after(&cold),
             healed: See::bytes(truth(FILE_PATH)),
             cold,
+            content: truth(FILE_PATH),
             requests_max: 2,
             own_host: false,
+            busy: false,
+            speech: Speech::Plain,
         }
     }
 
@@ -116,6 +126,12 @@ impl Row {
         let see = See::This(Seen::Names(names));
         let row = Row::new(case, input, see.clone(), lie);
         Row { look: Look::List, gone: see.clone(), healed: see, requests_max, ..row }
+    }
+
+    /// Whether its server says that there is an error: what it sends then is no content.
+    pub fn says_error(&self) -> bool {
+        let status = self.input.get(..3).and_then(|status| status.parse::<u16>().ok());
+        matches!(self.case, "status" | "busy" | "folder status") && status.is_some_and(|status| status >= 400)
     }
 
     /// With another look.
@@ -141,6 +157,16 @@ impl Row {
     /// On a server of its own.
     pub fn own_host(self) -> Row {
         Row { own_host: true, ..self }
+    }
+
+    /// On a server of its own that speaks in another way.
+    pub fn spoken(self, speech: Speech) -> Row {
+        Row { own_host: true, speech, ..self }
+    }
+
+    /// On a server of its own, with many bytes to move.
+    pub fn busy(self) -> Row {
+        Row { own_host: true, busy: true, ..self }
     }
 }
 
@@ -218,7 +244,7 @@ impl fmt::Display for Seen {
 }
 
 /// As the manual pages name it.
-fn errno_name(errno: i32) -> String {
+pub fn errno_name(errno: i32) -> String {
     let known = [
         (Errno::NOENT, "ENOENT"),
         (Errno::IO, "EIO"),
@@ -230,6 +256,9 @@ fn errno_name(errno: i32) -> String {
         (Errno::NAMETOOLONG, "ENAMETOOLONG"),
         (Errno::ISDIR, "EISDIR"),
         (Errno::NOTDIR, "ENOTDIR"),
+        (Errno::NOTCONN, "ENOTCONN"),
+        (Errno::CONNABORTED, "ECONNABORTED"),
+        (Errno::INVAL, "EINVAL"),
     ];
     let found = known.iter().find(|(known, _)| known.raw_os_error() == errno);
     found.map_or_else(|| format!("errno {errno}"), |(_, name)| (*name).to_owned())

@@ -37,7 +37,8 @@ fn wrong_in(told: &Told) -> Vec<String> {
     wrong
 }
 
-fn cut(text: &str, most: usize) -> String {
+/// The beginning of a text that is too long for its place.
+pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some(_) => text.chars().take(most - 2).chain("..".chars()).collect(),
         None => text.to_owned(),

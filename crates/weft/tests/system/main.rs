@@ -1,6 +1,7 @@
 //! The program as a whole: real mounts, real servers, real clients, made and used as a user would.
 
 mod faults;
+mod floods;
 mod freshness;
 mod full_disk;
 mod listings;
@@ -9,6 +10,7 @@ mod logins;
 mod long_lists;
 mod mounting;
 mod offline;
+mod parts;
 mod proxies;
 mod reads;
 mod space;
@@ -21,3 +23,4 @@ mod unplugged;
 mod verbs;
 mod warm;
 mod watch;
+mod wfs;

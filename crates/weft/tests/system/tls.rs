@@ -65,3 +65,21 @@ fn a_certificate_that_nobody_trusts_is_an_error_without_fallback() {
     server.stop();
     assert_eq!(server.logged(), [], "no request at all");
 }
+
+/// Goal: a certificate that is trusted but out of its time is no certificate; before and after a remount, and until
+/// the server has a good one.
+#[test]
+fn a_certificate_out_of_its_time_is_an_error_without_fallback() {
+    for years in [2001..2002, 2095..2096] {
+        let certificate = Certificate::between("127.0.0.1", years.clone());
+        let Some(mut server) = Server::nginx_tls(&certificate, "") else { return };
+        write_aged(&server.root().join("a.txt"), b"first\n", 0);
+        let Some(mount) = Mount::with(Setup::default().config(&certificate.trusted())) else { return };
+        for _ in 0..2 {
+            fails_with(std::fs::read(mount.at(server.site()).join("a.txt")), Errno::ACCESS);
+            mount.remount();
+        }
+        server.stop();
+        assert_eq!(server.logged(), [], "no request at all: {years:?}");
+    }
+}

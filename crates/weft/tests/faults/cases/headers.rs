@@ -59,7 +59,18 @@ fn encodings() -> impl Iterator<Item = Row> {
         "gzip\r\ncontent-encoding: identity",
         "identity\r\ncontent-encoding: gzip",
     ];
-    encodings.into_iter().map(|encoding| row("encoding", encoding, EIO, format!("content-encoding: {encoding}\r\n")))
+    let named = encodings
+        .into_iter()
+        .map(|encoding| row("encoding", encoding, EIO, format!("content-encoding: {encoding}\r\n")));
+    // 64 MiB that would be as much a thousand times over: nobody takes them, and nobody looks inside.
+    let bombs = ["gzip", "br", "zstd"].into_iter().map(|encoding| {
+        let lie = move |_: &_, _: &str, _: &str| {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {encoding}\r\n\r\n");
+            Reply::then(head, Then::Repeat(vec![0; 65_536]))
+        };
+        Row::new("encoding", format!("{encoding}, a bomb"), EIO, Box::new(lie)).requests(4)
+    });
+    named.chain(bombs)
 }
 
 /// Digests of something else: of nothing at all.
@@ -75,7 +86,8 @@ fn digests() -> impl Iterator<Item = Row> {
         format!("digest: md5=AAAA,sha-512={sha512}"),
         format!("digest: unixsum=1\r\nrepr-digest: sha-256=:{sha256}:"),
     ];
-    lines.into_iter().map(|line| row("digest", line.clone(), EIO, format!("{line}\r\n")))
+    // A look asks when it looks up, opens and reads: each again when the body before it has turned out to be wrong.
+    lines.into_iter().map(|line| row("digest", line.clone(), EIO, format!("{line}\r\n")).requests(6))
 }
 
 /// Headers that make no sense and do no harm.

@@ -6,12 +6,16 @@ mod hosts;
 mod lengths;
 mod names;
 mod pages;
-mod ranges;
+mod protocols;
+pub mod ranges;
 mod redirects;
+mod secure;
 mod stalls;
 mod statuses;
 
 use crate::row::Row;
+
+pub use corpus::decoded;
 
 /// Every row.
 pub fn all() -> Vec<Row> {
@@ -25,6 +29,8 @@ pub fn all() -> Vec<Row> {
         hosts::rows(),
         ranges::rows(),
         stalls::rows(),
+        secure::rows(),
+        protocols::rows(),
     ]
     .into_iter()
     .flatten()

@@ -35,7 +35,8 @@ fn row(lie: RangeLie) -> Row {
     let mended = See::Either(crate::row::Seen::Bytes(Vec::new()), &[Errno::IO]);
     let gone = if lie.right { see } else { See::Fails(&[Errno::HOSTUNREACH, Errno::IO]) };
     // The mended server has a short file under that name: nothing is where the piece was.
-    row.look(Look::Span(b"x.bin".to_vec(), AT as u64, SPAN)).own_host().gone(gone).healed(mended).requests(8)
+    let row = Row { content: right, ..row };
+    row.look(Look::Span(b"x.bin".to_vec(), AT as u64, SPAN)).busy().gone(gone).healed(mended).requests(8)
 }
 
 fn range_of(asked: &Asked) -> Option<(usize, usize)> {
@@ -100,7 +101,9 @@ fn lies() -> Vec<RangeLie> {
     ]
 }
 
-const LENGTH: usize = 24 << 20;
+/// Length of the file.
+pub const LENGTH: usize = 24 << 20;
+/// Beyond how far a body runs ahead of its reader, so that it does not come along with the whole.
 const AT: usize = 16 << 20;
 const SPAN: usize = 64 << 10;
 const VERSION: &str = "etag: \"one\"";

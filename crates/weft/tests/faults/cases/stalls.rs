@@ -67,7 +67,7 @@ fn endless() -> impl Iterator<Item = Row> {
         let little = Seen::Bytes(vec![b'x'; LITTLE]);
         let see = See::Either(little.clone(), &[Errno::TIMEDOUT, Errno::IO]);
         let gone = See::Either(little, &[Errno::HOSTUNREACH, Errno::IO, Errno::NOENT]);
-        let row = Row::new("endless", what, see, Box::new(lie)).own_host().requests(6);
+        let row = Row::new("endless", what, see, Box::new(lie)).busy().requests(6);
         row.look(Look::Span(FILE.to_vec(), 0, LITTLE)).gone(gone).healed(See::bytes(truth("x.bin")))
     })
 }
