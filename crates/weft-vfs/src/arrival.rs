@@ -373,16 +373,26 @@ impl Pump {
             return Ok(());
         }
         if !self.whole {
-            if let Some(inode) = self.vfs.inodes.get(node) {
-                inode.content.lock().unrecorded = true;
-            }
-            return Ok(());
+            return self.record_range();
         }
         object.commit()?;
         if let Some(length) = object.length() {
             self.vfs.learn_length(node, length)?;
         }
         Ok(())
+    }
+
+    /// Has the object's record tell of the pieces that came: when the last reader goes, or now where there is none.
+    fn record_range(&self) -> Result<()> {
+        let object = &self.arrival.object;
+        if let Some(inode) = &self.inode {
+            let mut content = inode.content.lock();
+            if content.open.iter().any(|(generation, _)| *generation == object.generation()) {
+                content.unrecorded = true;
+                return Ok(());
+            }
+        }
+        Ok(object.commit()?)
     }
 
     /// The readers lost interest: what came stays, if the rest can be fetched under the same version later.
@@ -398,7 +408,10 @@ impl Pump {
     }
 
     fn fail(&self, error: &VfsError) {
-        if error.is_full() {
+        let ahead = self.inode.as_ref().and_then(|inode| inode.content.lock().ahead.take());
+        if ahead.is_some() {
+            tracing::debug!(%error, "what was fetched ahead did not come");
+        } else if error.is_full() {
             self.vfs.tell_unstored(self.delivery.node, error);
         } else {
             let text = self.vfs.path_text(self.delivery.node);
@@ -406,11 +419,23 @@ impl Pump {
         }
         if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
             inode.note_error(error);
-            let broken =
-                matches!(error, VfsError::Remote(RemoteError::Damaged { .. } | RemoteError::VersionChanged { .. }));
+            // A range that broke off is asked for again: nothing of it is kept, and the rest has nothing to do with it.
+            let broken = match error {
+                VfsError::Remote(RemoteError::VersionChanged { .. }) => true,
+                VfsError::Remote(RemoteError::Damaged { .. }) => self.whole,
+                _ => false,
+            };
             // Without a validator the rest can never be joined to what came.
             if broken || *self.arrival.object.version() == Version::None {
                 inode.content.lock().spoilt = Some((self.arrival.object.generation(), error.clone()));
+            }
+        }
+        if !self.whole {
+            if matches!(error, VfsError::Remote(RemoteError::Damaged { .. })) {
+                self.arrival.object.forget(self.arrival.start..self.arrival.reached());
+            }
+            if let Err(error) = self.record_range() {
+                tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }
         }
         self.withdraw_whole();
