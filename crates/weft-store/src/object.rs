@@ -1,5 +1,6 @@
 //! The content of one version of a file, whole or in part, in a file of its own.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -275,6 +276,17 @@ impl Object {
     pub fn backing(&self) -> Option<BorrowedFd<'_>> {
         let state = self.state.lock();
         (state.is_complete() && state.pieces.all_seen()).then(|| self.file.as_fd())
+    }
+
+    /// Forgets the pieces that these bytes lie in: what brought them turned out not to be what it had announced. The
+    /// record tells of it with the next [`Object::commit`].
+    pub fn forget(&self, bytes: Range<u64>) {
+        let mut state = self.state.lock();
+        if bytes.start < bytes.end {
+            for piece in piece_of(bytes.start)..=piece_of(bytes.end - 1) {
+                state.pieces.forget(piece);
+            }
+        }
     }
 
     /// Removes the file of an object that was never committed; one that was committed stays.

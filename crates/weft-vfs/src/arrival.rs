@@ -397,7 +397,7 @@ impl Pump {
             return Ok(());
         }
         if !self.whole {
-            return self.record_range(&object);
+            return self.record_range();
         }
         object.commit()?;
         if let Some(length) = object.length() {
@@ -407,7 +407,8 @@ impl Pump {
     }
 
     /// Has pieces of a range recorded: now where nobody has the file open, otherwise at the last close.
-    fn record_range(&self, object: &Arc<Object>) -> Result<()> {
+    fn record_range(&self) -> Result<()> {
+        let object = &self.arrival.object;
         if let Some(inode) = &self.inode {
             let mut content = inode.content.lock();
             // What a broken body brought is not made to last.
@@ -427,7 +428,7 @@ impl Pump {
         drop(writer);
         let object = &self.arrival.object;
         if !self.whole {
-            return self.record_range(object);
+            return self.record_range();
         }
         if self.delivery.body.resumable && object.length().is_some() {
             object.commit()?;
@@ -438,7 +439,10 @@ impl Pump {
     }
 
     fn fail(&self, error: &VfsError) {
-        if error.is_full() {
+        let ahead = self.inode.as_ref().and_then(|inode| inode.content.lock().ahead.take());
+        if ahead.is_some() {
+            tracing::debug!(%error, "what was fetched ahead did not come");
+        } else if error.is_full() {
             self.vfs.tell_unstored(self.delivery.node, error);
         } else {
             let text = self.vfs.path_text(self.delivery.node);
@@ -446,11 +450,23 @@ impl Pump {
         }
         if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
             inode.note_error(error);
-            let broken =
-                matches!(error, VfsError::Remote(RemoteError::Damaged { .. } | RemoteError::VersionChanged { .. }));
+            // A range that broke off is asked for again: nothing of it is kept, and the rest has nothing to do with it.
+            let broken = match error {
+                VfsError::Remote(RemoteError::VersionChanged { .. }) => true,
+                VfsError::Remote(RemoteError::Damaged { .. }) => self.whole,
+                _ => false,
+            };
             // Without a validator the rest can never be joined to what came.
             if broken || *self.arrival.object.version() == Version::None {
                 inode.content.lock().spoilt = Some((self.arrival.object.generation(), error.clone()));
+            }
+        }
+        if !self.whole {
+            if matches!(error, VfsError::Remote(RemoteError::Damaged { .. })) {
+                self.arrival.object.forget(self.arrival.start..self.arrival.reached());
+            }
+            if let Err(error) = self.record_range() {
+                tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }
         }
         self.withdraw_whole();

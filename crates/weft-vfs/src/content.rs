@@ -47,8 +47,11 @@ impl Vfs {
                 Ok(Check::Elsewhere(_)) => return Err(VfsError::Stale),
                 Err(error) => return self.stale_content(call, inode, error),
             }
-            if let Some(object) = self.held_content(inode)? {
-                return Ok(object.object);
+            // Another user's look-up may have brought another version since the answer.
+            if let Some(Current { object, .. }) = self.held_content(inode)?
+                && inode.shows(object.audience(), object.version(), &call.caller)
+            {
+                return Ok(object);
             }
         }
         let arrival = self.fetch_whole(call, inode).await?;

@@ -169,7 +169,7 @@ impl Vfs {
 
     /// The listing could not be had: names known from elsewhere still count, as does a listing whose lease has
     /// ended when the source does not answer.
-    fn stale_listing(&self, dir: &Inode, error: VfsError) -> Result<()> {
+    pub(crate) fn stale_listing(&self, dir: &Inode, error: VfsError) -> Result<()> {
         let listing = self.store.listing(dir.id)?;
         let silent = listing.is_some_and(|listing| self.names_serve_after(dir, &listing.lease, listing.learnt, &error));
         let refused = is_gone(&error)

@@ -179,12 +179,15 @@ impl Inodes {
     }
 
     pub(crate) fn get(&self, id: NodeId) -> Option<Arc<Inode>> {
-        let mut maps = self.maps.lock();
+        self.find(&mut self.maps.lock(), id)
+    }
+
+    fn find(&self, maps: &mut Maps, id: NodeId) -> Option<Arc<Inode>> {
         if let Some(inode) = maps.young.get(&id) {
             return Some(inode.clone());
         }
         let inode = maps.old.remove(&id)?;
-        self.keep(&mut maps, inode.clone());
+        self.keep(maps, inode.clone());
         Some(inode)
     }
 
@@ -196,11 +199,13 @@ impl Inodes {
 
     /// Adds an inode, or returns the one that somebody added before.
     pub(crate) fn add(&self, inode: Inode) -> Arc<Inode> {
-        if let Some(there) = self.get(inode.id) {
+        let mut maps = self.maps.lock();
+        // One look and one change under one lock: of two who add at once, one would have an inode of its own.
+        if let Some(there) = self.find(&mut maps, inode.id) {
             return there;
         }
         let inode = Arc::new(inode);
-        self.keep(&mut self.maps.lock(), inode.clone());
+        self.keep(&mut maps, inode.clone());
         inode
     }
 
@@ -254,5 +259,23 @@ mod tests {
         }
         assert!(inodes.count() <= 12, "{} inodes held", inodes.count());
         assert!(Arc::ptr_eq(&inodes.add(inode(1)), &used));
+    }
+
+    #[test]
+    fn two_who_add_an_inode_at_once_get_the_same() {
+        for id in 1..1000 {
+            let inodes = Inodes::new(10);
+            let start = std::sync::Barrier::new(2);
+            let add = || {
+                let inode = inode(id);
+                start.wait();
+                inodes.add(inode)
+            };
+            let (one, two) = std::thread::scope(|scope| {
+                let other = scope.spawn(add);
+                (add(), other.join().expect("added"))
+            });
+            assert!(Arc::ptr_eq(&one, &two), "in round {id}");
+        }
     }
 }

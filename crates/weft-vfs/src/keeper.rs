@@ -50,7 +50,7 @@ impl Vfs {
                 if hoped >= wanted {
                     break;
                 }
-                if self.lets_go(candidate.node) {
+                if self.is_scratch(candidate.node) && self.lets_go(candidate.node) {
                     hoped += candidate.bytes;
                     chosen.push(candidate);
                 }
@@ -102,6 +102,20 @@ impl Vfs {
         }
         self.space.leaving.lock().add(freed);
         freed
+    }
+
+    /// Whether a node's content is scratch still: it may have been pinned while it came, when it had no line in the
+    /// accounts that the pin could have changed.
+    fn is_scratch(&self, node: NodeId) -> bool {
+        match self.account_of(node) {
+            Ok(account) if account.class != Class::Scratch => {
+                self.store.transfer(node, account);
+                false
+            }
+            Ok(_) => true,
+            // What nothing leads to any more is nobody's.
+            Err(_) => true,
+        }
     }
 
     /// Has the inode of a node let go of its content, unless somebody has it open or it is still coming.

@@ -210,21 +210,21 @@ impl Vfs {
     /// Answers with a node that a name leads to; makes what `stat` shows exact first.
     async fn entry(self: &Arc<Self>, call: &Call, id: NodeId, ttl: Duration) -> Result<Looked> {
         let inode = self.inode(id)?;
-        let inode = if inode.is_settled() {
-            inode
-        } else {
-            match self.settle(call, inode).await {
-                Ok(inode) => inode,
-                Err(VfsError::NotFound) => return Ok(Looked::Absent { ttl: Duration::ZERO }),
-                Err(error) => return Err(error),
-            }
+        // Before anything is learnt on this caller's word: what the source hides from one is not gone for others.
+        let shown = match self.admit(call, &inode).await {
+            Ok(()) if inode.is_settled() => Ok(inode),
+            Ok(()) => match self.settle(call, inode).await {
+                Ok(inode) => self.admit(call, &inode).await.map(|()| inode),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
         };
-        match self.admit(call, &inode).await {
-            Ok(()) => {}
+        let inode = match shown {
+            Ok(inode) => inode,
             // For this caller there is nothing, whatever there is for others.
             Err(error) if is_gone(&error) => return Ok(Looked::Absent { ttl: Duration::ZERO }),
             Err(error) => return Err(error),
-        }
+        };
         self.used(call, &inode);
         let remaining = self.attributes_remaining(&inode)?;
         let private = self.is_private(inode.record.read().audience);

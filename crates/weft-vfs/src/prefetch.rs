@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use tokio::sync::Semaphore;
-use weft_remote::{Call, Caller, FileKind, Purpose};
+use weft_remote::{Call, Caller, FileKind, Purpose, SourceState};
 use weft_store::{DentryTarget, NodeId};
 
 use crate::Result;
 use crate::figures::count;
 use crate::freshness::Freshness;
 use crate::inode::Inode;
+use crate::offline::Mode;
 use crate::vfs::Vfs;
 use crate::walk::Sibling;
 
@@ -95,10 +96,10 @@ impl Vfs {
             let record = inode.record.read();
             (record.parent, record.name.clone())
         };
-        let dir = self.inode(parent)?;
-        if dir.freshness == Freshness::Always {
+        if !self.may_fetch_ahead(inode) {
             return Ok(());
         }
+        let dir = self.inode(parent)?;
         let following = |after: Option<&weft_remote::Name>, limit: usize| -> Result<Vec<Sibling>> {
             let names = self.store.dentries(dir.id, after, limit)?;
             let leads = names.into_iter().filter_map(|(name, dentry)| match dentry.target {
@@ -108,9 +109,15 @@ impl Vfs {
             Ok(leads.collect())
         };
         let next = dir.walk.lock().note(&name, following)?;
+        // What is being used has its room to come.
+        let mut planned = inode.record.read().attributes.size.known().unwrap_or(0);
         for (_, node) in next {
             let Ok(place) = self.prefetch.queue.clone().try_acquire_owned() else { break };
-            let Some(wanted) = self.worth_fetching(node, want) else { continue };
+            let Some((wanted, size)) = self.worth_fetching(call, node, want) else { continue };
+            planned = planned.saturating_add(size);
+            if !self.has_room_to_spare(node, planned) {
+                break;
+            }
             if !self.prefetch.spend() {
                 break;
             }
@@ -143,13 +150,24 @@ impl Vfs {
         }
     }
 
-    /// The inode, if it is a file whose use would ask the remote, and not a large one.
-    fn worth_fetching(&self, node: NodeId, want: Want) -> Option<Arc<Inode>> {
+    /// Whether anything is to be gained beside this file: not where each use asks all the same, and not from a source
+    /// that is away, busy, or not to be asked.
+    fn may_fetch_ahead(&self, inode: &Inode) -> bool {
+        inode.freshness != Freshness::Always
+            && self.mode_of(inode) != Some(Mode::Offline)
+            && self.source_state(inode) == SourceState::Connected
+    }
+
+    /// The inode, if it is a file whose use would ask the remote, that the caller may see without asking, and not a
+    /// large one; and its length, or what is fetched of it at most.
+    fn worth_fetching(&self, call: &Call, node: NodeId, want: Want) -> Option<(Arc<Inode>, u64)> {
         let inode = self.inode(node).ok()?;
         let attributes = inode.record.read().attributes;
-        let small = attributes.size.known().is_none_or(|size| size <= self.options.unclaimed_bytes_max);
+        let size = attributes.size.known().unwrap_or(self.options.unclaimed_bytes_max);
+        let small = size <= self.options.unclaimed_bytes_max;
         let is_file = matches!(attributes.kind, FileKind::File | FileKind::Unknown);
-        (is_file && small && !self.is_at_hand(&inode, want)).then_some(inode)
+        let worth = is_file && small && !self.is_at_hand(&inode, want) && self.admits(&inode, call);
+        worth.then_some((inode, size))
     }
 
     async fn prefetch_one(self: &Arc<Self>, caller: Caller, dir: &Inode, inode: Arc<Inode>, want: Want) -> Result<()> {

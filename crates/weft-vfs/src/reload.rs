@@ -1,9 +1,8 @@
 //! Validating now, whatever the leases say.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use weft_remote::{Caller, FileKind, Name, RemoteError};
+use weft_remote::{Call, Caller, FileKind, Name};
 use weft_store::{DentryTarget, NodeId, Record};
 
 use crate::content::Check;
@@ -88,19 +87,20 @@ impl Vfs {
         Ok(done)
     }
 
+    /// Asks about one file or directory. What is known loses no trust by it: where the source is silent, all stays as it
+    /// was.
     async fn reload_one(self: &Arc<Self>, inode: &Arc<Inode>, caller: Caller, done: &mut Reloaded) -> Result<()> {
         let call = self.call(caller);
-        self.distrust(inode)?;
+        let before = inode.record().version;
+        let shown = self.admits(inode, &call);
+        self.admit(&call, inode).await?;
         if inode.kind() == FileKind::Directory {
-            let before = self.store.listing(inode.id)?.map(|listing| listing.version);
-            self.list(&call, inode).await?;
-            let after = self.store.listing(inode.id)?;
-            // A listing that is still marked was served stale: the source did not answer.
-            if after.as_ref().is_some_and(|listing| listing.learnt == SystemTime::UNIX_EPOCH) {
-                return Err(inode_error(inode));
-            }
+            return self.reload_directory(&call, inode, done).await;
+        }
+        if !shown {
+            // To know that this caller may see it, the source was asked just now.
             done.checked += 1;
-            done.changed += u64::from(before.is_some() && before != after.map(|listing| listing.version));
+            done.changed += u64::from(before != inode.record().version);
             return Ok(());
         }
         let gate = inode.gate.lock().await;
@@ -124,10 +124,20 @@ impl Vfs {
         }
         Ok(())
     }
-}
 
-fn inode_error(inode: &Inode) -> VfsError {
-    let last = inode.content.lock().last_error.clone();
-    let detail = last.map_or_else(|| "the source".to_string(), |(_, text)| text);
-    RemoteError::Unreachable { detail }.into()
+    async fn reload_directory(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, done: &mut Reloaded) -> Result<()> {
+        let before = self.store.listing(dir.id)?.map(|listing| listing.version);
+        if let Err(error) = self.relist(call, dir).await {
+            dir.note_error(&error);
+            if before.is_some() {
+                return Err(error);
+            }
+            // Names that are known from elsewhere are all that a directory without a list has.
+            self.stale_listing(dir, error)?;
+        }
+        let after = self.store.listing(dir.id)?.map(|listing| listing.version);
+        done.checked += 1;
+        done.changed += u64::from(before.is_some() && before != after);
+        Ok(())
+    }
 }

@@ -187,6 +187,24 @@ impl Vfs {
         Err(self.no_room(object.node(), tree, Limit::Of(bound)))
     }
 
+    /// Whether bytes that nobody has asked for yet find room: without an eviction, and with something left of each bound
+    /// for what is asked for.
+    pub(crate) fn has_room_to_spare(&self, node: NodeId, bytes: u64) -> bool {
+        let Ok(account) = self.account_of(node) else { return false };
+        let rules = (0..Bounds::RULES_MAX).filter(|rule| account.rules >> rule & 1 == 1).map(Bound::Rule);
+        let scratch = (account.class == Class::Scratch).then_some(Bound::Scratch);
+        let mut bounds = rules.chain(scratch).chain([Bound::Tree(account.tree), Bound::All]);
+        let spare = |bound: Bound| match self.store.filled(bound) {
+            (filled, Some(max)) => filled.saturating_add(on_disk(bytes)) <= max - max / SPARE_PART,
+            (_, None) => true,
+        };
+        let disk = self.space.options.keep_free.is_none_or(|keep_free| {
+            let wanted = keep_free.saturating_add(keep_free / SPARE_PART).saturating_add(on_disk(bytes));
+            self.store.usage().free_bytes >= wanted
+        });
+        disk && bounds.all(spare)
+    }
+
     /// Tells that a file is served without being stored: for a bound, once per tree.
     pub(crate) fn tell_unstored(&self, node: NodeId, error: &VfsError) {
         let VfsError::NoRoom(why) = error else {
@@ -230,5 +248,7 @@ pub(crate) fn on_disk(bytes: u64) -> u64 {
 const BLOCK_BYTES: u64 = 4096;
 /// How many bounds one piece of content may meet one after the other.
 const BOUNDS_MAX: usize = 8;
+/// The part of each bound that is left to what is asked for.
+const SPARE_PART: u64 = 8;
 /// Most trees and bounds that are remembered as told.
 const TOLD_MAX: usize = 1024;

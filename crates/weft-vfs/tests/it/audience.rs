@@ -273,3 +273,54 @@ async fn a_size_that_one_users_list_told_is_not_shown_with_a_name_that_all_may_s
     assert_eq!(house.list(BOB, "x/a").await.expect("everyone's"), ["secret.txt", "zebra", "zebu"]);
     assert_eq!(told(&house), Some(5));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_by_somebody_without_rights_takes_nothing_from_those_who_have_them() {
+    let house = House::new(Freshness::Http);
+    assert_eq!(house.list(ALICE, "x/a").await.expect("hers"), ["secret.txt"]);
+    assert_eq!(house.cat(ALICE).await.expect("hers"), b"hello");
+    let root = Caller { uid: 0, gid: 0, pid: 0 };
+    let other = tree("his own");
+    other.set("a/secret.txt", "his own and longer");
+    for refused in [Right::Refused, Right::Known(Fake::new()), Right::Known(other)] {
+        house.give(0, refused);
+        house.vfs.reload(&names("x/a/secret.txt"), true, root).await.expect_err("not to be seen");
+    }
+    house.source.fake.reset_counts();
+    assert_eq!(house.cat(ALICE).await.expect("still hers"), b"hello");
+    assert_eq!(house.source.fake.counts().calls(), 0, "and as good as before");
+    // One who has the rights checks it.
+    house.give(0, Right::Known(house.source.fake.clone()));
+    assert_eq!(house.vfs.reload(&names("x/a/secret.txt"), true, root).await.expect("checked").checked, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_the_source_hides_from_one_is_not_gone_for_another() {
+    let house = House::new(Freshness::Http);
+    house.source.fake.adjust(|terms| terms.listing = Quality::Unknown);
+    assert_eq!(house.list(ALICE, "x/a").await.expect("hers"), ["secret.txt"]);
+    let empty = Fake::new();
+    empty.dir("a");
+    house.give(BOB, Right::Known(empty));
+    assert!(matches!(house.walk(BOB, "x/a/secret.txt").await, Err(VfsError::NotFound)));
+    assert_eq!(house.cat(ALICE).await.expect("still hers"), b"hello");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_fetched_ahead_of_what_only_another_may_see() {
+    let house = House::new(Freshness::Http);
+    for n in 0..9 {
+        house.source.fake.file(format!("a/f{n}"), "content");
+    }
+    assert_eq!(house.list(ALICE, "x/a").await.expect("hers").len(), 10);
+    house.give(BOB, Right::Known(house.source.fake.clone()));
+    for (uid, ahead) in [(BOB, false), (ALICE, true)] {
+        for n in 0..3 {
+            let n = if uid == BOB { n } else { n + 3 };
+            let node = house.walk(uid, &format!("x/a/f{n}")).await.expect("there").0.node;
+            let handle = house.vfs.clone().open(House::call(uid), node).await.expect("open").handle;
+            house.vfs.close(handle);
+        }
+        assert_eq!(house.vfs.figures().prefetches > 0, ahead, "{uid}");
+    }
+}

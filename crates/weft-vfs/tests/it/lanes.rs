@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use weft_remote::fake::Fake;
+use weft_remote::fake::{Fake, Fault, Operation, Order};
 use weft_remote::{
     Answer, Body, Call, Capabilities, Checked, Cursor, Fetched, FileId, Found, Listing, Name, Remote, Result, Span,
     Version,
@@ -77,4 +77,17 @@ async fn several_bodies_bring_one_file_and_no_byte_is_wrong_or_comes_often() {
     bench.fake.reset_counts();
     assert!(bench.cat("fake/large").await.expect("held") == content);
     assert_eq!(bench.fake.counts().content_bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_that_breaks_off_is_an_error_once_and_then_asked_for_again() {
+    let bench = Bench::new();
+    let content = pattern(16 << 20);
+    bench.fake.file("large", content.clone());
+    let handle = bench.open("fake/large").await.expect("an open file").handle;
+    bench.fake.order(Order::of(Fault::CutShort { after: 100_000 }).on(Operation::Fetch).times(1));
+    let (at, size) = (12 << 20, 128 << 10);
+    bench.read_at(handle, at, size).await.expect_err("it broke off");
+    assert!(bench.read_at(handle, at, size).await.expect("it came") == content[at as usize..][..size]);
+    bench.vfs.close(handle);
 }

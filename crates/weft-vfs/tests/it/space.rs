@@ -1,5 +1,6 @@
 //! Classes, bounds, pins and evictions.
 
+use weft_remote::fake::{Fault, Gate, Operation, Order};
 use weft_vfs::{Cached, Class, Freshness, OfPinned, SpaceOptions, SpaceRule, VfsError};
 
 use crate::bench::{Bench, USER, names, pattern};
@@ -243,4 +244,45 @@ async fn the_longest_rule_decides_and_figures_tell_trees_and_users() {
     let why = bench.vfs.why(&names("fake/two/0")).expect("explained");
     let quota = why.facts.iter().find(|(key, _)| key == "quota").map(|(_, value)| value.clone());
     assert_eq!(quota, Some(format!("max of [[tree]] fake/two: {} of {} bytes taken", 2 * FILE_BYTES, 9 << 20)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_pinned_while_it_comes_is_not_evicted() {
+    let bench = bench(SpaceOptions { scratch_max: Some(2 * FILE_BYTES), ..scratch() });
+    bench.list("fake/one").await.expect("a listing");
+    let gate = Gate::new();
+    let stall = Order::of(Fault::Stall { after: 1024, gate: gate.clone() });
+    bench.fake.order(stall.on(Operation::Fetch).at("one/0"));
+    let open = bench.open("fake/one/0").await.expect("open").handle;
+    bench.vfs.pin(&names("fake/one/0")).expect("pinned");
+    gate.open();
+    bench.drain(open).await.expect("content");
+    bench.vfs.close(open);
+    bench.settled("fake/one/0").await;
+    for nth in 0..4 {
+        bench.reads(&format!("fake/two/{nth}")).await;
+    }
+    assert_eq!(bench.held("one"), [0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_fetched_ahead_evicts_nothing_and_fills_no_bound() {
+    let bounded = |max: u64| {
+        [
+            SpaceOptions { scratch_max: Some(max), ..scratch() },
+            SpaceOptions { max: Some(max), ..SpaceOptions::default() },
+            SpaceOptions { tree_max: Some(max), ..SpaceOptions::default() },
+            SpaceOptions { rules: vec![rule("fake/one", None, Some(max))], ..SpaceOptions::default() },
+        ]
+    };
+    for (files, ahead) in [(4, 0), (12, 2)] {
+        for space in bounded(files * FILE_BYTES) {
+            let bench = bench(space);
+            bench.list("fake/one").await.expect("a listing");
+            for path in ["fake/one/0", "fake/one/1", "fake/one/10"] {
+                bench.reads(path).await;
+            }
+            assert_eq!(bench.vfs.figures().prefetches, ahead, "a bound of {files} files");
+        }
+    }
 }

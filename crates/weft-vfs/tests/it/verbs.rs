@@ -1,6 +1,7 @@
 //! What the verbs ask.
 
-use weft_remote::Caller;
+use weft_remote::fake::{Fault, Order};
+use weft_remote::{Caller, RemoteError};
 use weft_vfs::{Cached, Freshness, OfPinned, VfsError};
 
 use crate::bench::{Bench, USER, names, pattern};
@@ -99,4 +100,23 @@ async fn a_name_that_was_absent_is_asked_about_again_after_a_reload() {
     bench.vfs.reload(&names("fake/a/late"), false, USER).await.expect("a reload");
     assert_eq!(bench.cat("fake/a/late").await.expect("content"), b"here");
     assert!(matches!(bench.vfs.reload(&names("fake/a/never"), false, USER).await, Err(VfsError::NotFound)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_that_gets_no_answer_leaves_trust_as_it_was() {
+    let bench = Bench::new();
+    bench.list("fake/a/b").await.expect("a listing");
+    bench.cat("fake/a/b/hello.txt").await.expect("content");
+    bench.settled("fake/a/b/hello.txt").await;
+    let silent = Fault::Error(RemoteError::Unreachable { detail: "x".to_owned() });
+    bench.fake.order(Order::of(silent));
+    for path in ["fake/a/b", "fake/a/b/hello.txt"] {
+        bench.vfs.reload(&names(path), false, USER).await.expect_err("nobody answers");
+    }
+    assert_eq!(bench.vfs.reload(&[], true, USER).await.expect("a reload").checked, 0);
+    bench.fake.heal();
+    bench.fake.reset_counts();
+    bench.list("fake/a/b").await.expect("a listing");
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    assert_eq!(bench.fake.counts().calls(), 0, "the leases last");
 }

@@ -2,7 +2,9 @@
 
 use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Quality};
 
-use crate::bench::Bench;
+use weft_vfs::Freshness;
+
+use crate::bench::{Bench, names};
 
 /// A directory `d` of files `00`, `01`, ... of a few bytes each.
 fn files(bench: &Bench, count: usize) {
@@ -104,4 +106,34 @@ async fn what_must_be_asked_about_at_each_use_is_not_fetched_ahead_for_long() {
     }
     let figures = bench.vfs.figures();
     assert!(figures.prefetches <= 8, "{figures:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_asked_about_at_each_use_is_not_fetched_ahead() {
+    let bench = Bench::with(Freshness::Always);
+    files(&bench, 12);
+    bench.list("fake/d").await.expect("a listing");
+    for n in 0..6 {
+        cat(&bench, n).await;
+    }
+    assert_eq!(bench.vfs.figures().prefetches, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_ahead_that_fails_is_no_trouble_before_somebody_wants_the_file() {
+    let bench = Bench::new();
+    files(&bench, 12);
+    bench.list("fake/d").await.expect("a listing");
+    bench.fake.order(Order::of(Fault::CutShort { after: 3 }).on(Operation::Fetch).at("d/03"));
+    for n in 0..3 {
+        cat(&bench, n).await;
+    }
+    let failed = || {
+        let why = bench.vfs.why(&names("fake/d/03")).expect("known");
+        why.facts.iter().any(|(key, _)| key == "last error")
+    };
+    until(failed).await;
+    assert!(bench.vfs.troubles().is_empty(), "{:?}", bench.vfs.troubles());
+    bench.cat("fake/d/03").await.expect_err("cut short");
+    assert!(!bench.vfs.troubles().is_empty());
 }
