@@ -60,11 +60,11 @@ proptest! {
 
     #[test]
     fn a_content_range_that_is_believed_makes_sense(text in mixed(&["bytes ", "bytes", "-", "/", "*", " ", "0", "9", "+1"])) {
-        if let Some(range) = content_range(&header(header::CONTENT_RANGE, &text)) {
-            if let Some((first, last)) = range.bytes {
-                prop_assert!(first <= last && last < u64::MAX);
-                prop_assert!(range.total.is_none_or(|total| last < total));
-            }
+        if let Some(range) = content_range(&header(header::CONTENT_RANGE, &text))
+            && let Some((first, last)) = range.bytes
+        {
+            prop_assert!(first <= last && last < u64::MAX);
+            prop_assert!(range.total.is_none_or(|total| last < total));
         }
     }
 
