@@ -82,7 +82,7 @@ async fn one_request_finds_a_host_and_brings_its_page_and_names() {
 async fn a_file_is_answered_from_the_headers_of_its_get() {
     let (server, web) = (site().await, web());
     let found = find(&web, &server.dir("/"), "a.html").await;
-    let Lease::Until(until) = found.lease else { panic!("{:?}", found.lease) };
+    let Lease::Said { end: until, .. } = found.lease else { panic!("{:?}", found.lease) };
     assert!(until > SystemTime::now() + Duration::from_secs(500));
     let entry = &found.value.entry;
     assert_eq!(entry.id, server.file("/a.html"));
