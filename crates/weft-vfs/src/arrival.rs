@@ -307,10 +307,7 @@ impl Pump {
                 wanted = Pump::wanted(&arrival, resumable, unclaimed_bytes_max), if !is_page => wanted,
                 () = std::future::ready(()), if is_page => true,
             };
-            if !wanted {
-                return Ok(Ended::NobodyWants);
-            }
-            if arrival.reached() >= arrival.cut.load(Ordering::SeqCst) {
+            if !wanted || arrival.reached() >= arrival.cut.load(Ordering::SeqCst) {
                 return Ok(Ended::NobodyWants);
             }
             let next = tokio::select! {

@@ -126,6 +126,7 @@ impl Client {
             true => None,
             false => self.options.credentials.pass(&call.caller, &target.authority).await?,
         };
+        let first = self.host(&target.authority);
         let mut redirects: Vec<String> = Vec::new();
         // All hops together wait no longer than one for bodies that nobody wants.
         let mut drain_time = DRAIN_TIME_MAX;
@@ -167,7 +168,14 @@ impl Client {
                 pass.worked();
             }
             let Some(next) = redirect_target(&url, status, &headers) else {
-                let audience = pass.as_ref().map_or(Audience::Everyone, Pass::audience);
+                let mut audience = pass.as_ref().map_or(Audience::Everyone, Pass::audience);
+                let absent = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
+                if audience != Audience::Everyone {
+                    first.saw_login();
+                } else if absent && (first.has_logins() || self.options.credentials.has_login_for(&first.authority)) {
+                    // Many hosts hide from strangers what they show to those who log in.
+                    audience = Audience::Only { uid: call.caller.uid };
+                }
                 let asked = asked.clone();
                 return Ok(Reply { status, headers, asked, url, redirects, body, host, slashed, audience });
             };

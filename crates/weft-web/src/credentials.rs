@@ -114,6 +114,12 @@ impl Credentials {
         Ok(shows.then_some(pass))
     }
 
+    /// Whether the configuration has a login for a host, whoever's; those of users' own files are seen when they are used.
+    pub(crate) fn has_login_for(&self, host: &Authority) -> bool {
+        let rules = self.rules.iter().any(|rule| rule.login.hosts.iter().any(|hosts| hosts.covers(host)));
+        rules || self.netrc.as_ref().is_some_and(|(_, logins)| netrc::login_for(logins, host).is_some())
+    }
+
     /// What would be sent to a host, for people; nothing that is secret.
     pub(crate) fn about(&self, host: &Authority) -> Vec<String> {
         let how = if self.insecure && is_loopback(host) { "" } else { " over https" };

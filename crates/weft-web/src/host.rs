@@ -75,6 +75,8 @@ struct State {
     ranges: bool,
     /// The proxy that the last connection went through.
     via: Option<String>,
+    /// Somebody's login was sent.
+    logins: bool,
 }
 
 /// What is noted of a host, as JSON under `host/<authority>`.
@@ -112,6 +114,7 @@ impl Host {
             contact: Contact::new(pause, SystemTime::now()),
             ranges: false,
             via: None,
+            logins: false,
         };
         if builtin.is_some() {
             let why = "served by weft itself".to_owned();
@@ -152,6 +155,11 @@ impl Host {
         }
         identified.push((number, pool.clone()));
         pool
+    }
+
+    /// Whether some of its connections were made with a certificate.
+    pub fn has_identities(&self) -> bool {
+        !self.identified.lock().is_empty()
     }
 
     pub fn port(&self, scheme: Scheme) -> u16 {
@@ -300,6 +308,16 @@ impl Host {
     /// A connection was made, through a proxy or not.
     pub fn came_by(&self, via: Option<String>) {
         self.state.lock().via = via;
+    }
+
+    /// A login was sent to it.
+    pub fn saw_login(&self) {
+        self.state.lock().logins = true;
+    }
+
+    /// Whether one was.
+    pub fn has_logins(&self) -> bool {
+        self.state.lock().logins
     }
 
     pub fn saw_ranges(&self) {

@@ -163,11 +163,16 @@ impl Client {
     async fn reach(self: &Arc<Self>, host: &Arc<Host>, deaf: bool) -> std::result::Result<(), (RemoteError, Took)> {
         let shown = host.authority.text();
         let known = host.memory().is_some();
+        // A probe is nobody's and shows no certificate: where some do, it may be refused what they get, and a connection is
+        // all that it can find out.
+        let identified = host.has_identities();
         let tried = async {
             let scheme = self.scheme(host, None, None).await?;
             if known {
                 let connected = self.connect(host, scheme, false, None).await?;
-                host.pool(scheme, None).add(connected).await?;
+                if !identified {
+                    host.pool(scheme, None).add(connected).await?;
+                }
             }
             Ok::<_, crate::connect::ConnectError>(scheme)
         };
@@ -179,7 +184,7 @@ impl Client {
                 return if error.is_silence() { Err((error, Took::Nothing)) } else { Ok(()) };
             }
         };
-        if !deaf {
+        if !deaf || identified {
             return Ok(());
         }
         let took = |detail: String| (RemoteError::TimedOut { detail }, Took::Connection);

@@ -321,3 +321,52 @@ async fn each_user_may_have_a_netrc_file_of_their_own() {
     let basic = Some("Basic bWU6d29yZA==".to_owned());
     assert_eq!(sent(&server, "authorization"), [basic, None, None], "a link to another's file is nobody's login");
 }
+
+/// Goal: that a host hides a name from strangers is told to nobody but the stranger who asked.
+#[tokio::test]
+async fn a_name_that_is_hidden_from_strangers_is_absent_for_them_alone() {
+    let secrets = Secrets::new();
+    let means = LoginMeans::BearerFile(secrets.put("token", "word"));
+    let server = Server::start(|seen| match seen.headers.contains_key("authorization") {
+        true => answer(200, &[], "here"),
+        false => answer(404, &[], "no such thing"),
+    })
+    .await;
+    for (logins, strangers) in [(vec![login("127.0.0.1", means)], Some(uid() + 1)), (Vec::new(), None)] {
+        let web = web(logins);
+        let answer = look(&web, uid() + 1, &server, "x").await.unwrap();
+        assert!(answer.value.is_none());
+        assert_eq!(answer.audience, strangers.map_or(Audience::Everyone, |uid| Audience::Only { uid }));
+        assert_eq!(look(&web, uid(), &server, "x").await.unwrap().value.is_some(), strangers.is_some());
+    }
+}
+
+/// Goal: a host that only answers those who show a certificate is not called silent because a probe has none. Method: it
+/// leaves one request without an answer; the probe is refused in TLS.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_probe_without_a_certificate_does_not_call_a_host_silent() {
+    let client = rcgen::generate_simple_self_signed(vec!["me".to_owned()]).unwrap();
+    let secrets = Secrets::new();
+    let means = LoginMeans::Certificate {
+        certificate: secrets.put("cert.pem", &client.cert.pem()),
+        key: secrets.put("key.pem", &client.signing_key.serialize_pem()),
+    };
+    let (stall, stalled) = std::sync::mpsc::channel::<()>();
+    let stalled = parking_lot::Mutex::new(stalled);
+    let script = move |seen: &Seen| {
+        if seen.path == "/slow" {
+            // Ends when the test drops the other end.
+            let _ = tokio::task::block_in_place(|| stalled.lock().recv());
+        }
+        answer(200, &[], "here")
+    };
+    let clients = verifier(client.cert.der(), Strangers::AreRefused);
+    let (server, pem) = Server::start_mutual(script, &[b"http/1.1"], Some(clients)).await;
+    let extra_ca = Some(secrets.put("ca.pem", &pem));
+    let credentials = credentials(vec![login("127.0.0.1", means)]);
+    let web = web_with(WebOptions { credentials, extra_ca, ..WebOptions::default() });
+    let impatient = Call { deadline: std::time::Instant::now() + Duration::from_millis(1200), ..as_user(uid()) };
+    web.lookup(&impatient, &server.dir("/"), &name("slow")).await.unwrap_err();
+    look(&web, uid(), &server, "x").await.unwrap();
+    drop(stall);
+}

@@ -82,9 +82,9 @@ impl MountDaemon {
         }
     }
 
-    fn taken_off(&self, mode: Mode) -> Vec<PathBytes> {
+    fn taken_off(&self, mode: Mode, shown_to: impl Fn(&[Name]) -> bool) -> Vec<PathBytes> {
         let paths = self.vfs.offline_paths().into_iter();
-        paths.filter(|(_, found)| *found == mode).map(|(path, _)| joined(&path)).collect()
+        paths.filter(|(path, found)| *found == mode && shown_to(path)).map(|(path, _)| joined(&path)).collect()
     }
 
     /// What is fetched ahead; strangers see their own.
@@ -142,6 +142,14 @@ impl Daemon for MountDaemon {
                 about => format!("{about}: {}", trouble.text),
             },
         });
+        let may_know = |path: &[Name]| !stranger || self.vfs.may_know(path, uid);
+        let pinned = self.vfs.pinned_paths().into_iter();
+        let pinned = pinned.filter(|path| names_of(path.as_bytes()).is_ok_and(|path| may_know(&path)));
+        let mut sources = self.vfs.sources();
+        if stranger {
+            // What went wrong names what somebody asked for.
+            sources.iter_mut().for_each(|source| source.last_error = None);
+        }
         let hello = self.hello();
         Ok(Status {
             version: hello.version,
@@ -152,10 +160,10 @@ impl Daemon for MountDaemon {
             uptime_s: self.started.elapsed().as_secs(),
             allow_other: self.allow_other,
             bindings: bindings.collect(),
-            offline: self.taken_off(Mode::Offline),
-            fetch_only: self.taken_off(Mode::FetchOnly),
-            sources: source_statuses(self.vfs.sources()),
-            pinned: self.vfs.pinned_paths(),
+            offline: self.taken_off(Mode::Offline, may_know),
+            fetch_only: self.taken_off(Mode::FetchOnly, may_know),
+            sources: source_statuses(sources),
+            pinned: pinned.collect(),
             warms: self.warms(uid),
             figures: self.figures(),
             metrics: self.metrics.clone(),

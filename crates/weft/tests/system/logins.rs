@@ -183,7 +183,16 @@ fn the_kernels_memory_shows_nothing_to_others() {
             .env("XDG_RUNTIME_DIR", config.clone())
             .run()
     };
-    for (words, path) in [(&["ls", "-w", "--all"][..], &top), (&["ls", "-w", "--all"], &dir), (&["why"], &plan)] {
+    assert_eq!(mount.verb("pin", [&plan]).code, Some(0));
+    assert_eq!(mount.verb("offline --fetch-only", [&dir]).code, Some(0));
+    assert!(mount.verb("status", [&top]).out.contains("hidden-name"), "the owner is told");
+    for (words, path) in [
+        (&["ls", "-w", "--all"][..], &top),
+        (&["ls", "-w", "--all"], &dir),
+        (&["why"], &plan),
+        (&["status"], &top),
+        (&["status", "--json"], &top),
+    ] {
         let seen = verb(words, path);
         assert!(!seen.out.contains("plan") && !seen.out.contains("hidden"), "{words:?}: {seen:?}");
     }
