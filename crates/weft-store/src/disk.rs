@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{FlockOperation, flock};
 
 /// The way to the disk. Costs nothing outside of tests.
@@ -109,6 +110,23 @@ impl DiskFile {
             }
         }
         Ok(filled)
+    }
+
+    /// Up to `length` bytes from `offset` on; fewer only at the end of the file.
+    pub(crate) fn read_vec(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        // Not filled with zeros first: a tenth of the price of a large read.
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let next = offset + bytes.len() as u64;
+            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), next) {
+                Ok(0) => break,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The memory that was had may be more than was asked for.
+        bytes.truncate(length);
+        Ok(bytes)
     }
 
     /// Length of the file in bytes.

@@ -228,37 +228,26 @@ impl Object {
 
     /// Up to `length` bytes from `offset` on; fewer only at the end of the file.
     ///
-    /// # Errors
-    /// As [`Object::read_into`].
-    pub fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
-        // Room is made only for bytes that are there, whatever was asked for.
-        let room = self.state.lock().readable(offset, length)?;
-        let mut buffer = vec![0; room];
-        let count = self.read_into(offset, &mut buffer)?;
-        buffer.truncate(count);
-        Ok(buffer.into())
-    }
-
-    /// Fills `buffer` from `offset` on and tells how much of it; less than all only at the end of the file.
     /// A piece that comes from before this start of the daemon is compared with its checksum the first time.
     ///
     /// # Errors
     /// `Missing` when not all of it is held, `Damaged` when a piece is not what was written (it is forgotten, and
     /// missing from then on), `Io`.
-    pub fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
         let (count, unseen) = {
             let state = self.state.lock();
-            let count = state.readable(offset, buffer.len())?;
+            // Room is made only for bytes that are there, whatever was asked for.
+            let count = state.readable(offset, length)?;
             (count, state.unseen(offset, count))
         };
+        let bytes = self.file.read_vec(offset, count).map_err(|error| self.refused(error))?;
+        if bytes.len() < count {
+            return Err(self.damaged((offset + bytes.len() as u64) / PIECE_BYTES, "the file is shorter than it was"));
+        }
         for (piece, sum) in unseen {
-            self.compare(piece, sum)?;
+            self.compare(piece, sum, offset, &bytes)?;
         }
-        let filled = self.file.read_at(&mut buffer[..count], offset).map_err(|error| self.refused(error))?;
-        if filled < count {
-            return Err(self.damaged((offset + filled as u64) / PIECE_BYTES, "the file is shorter than it was"));
-        }
-        Ok(count)
+        Ok(bytes.into())
     }
 
     /// Makes this the object of its node, in place of the one before: complete, or in part when it has a version
@@ -321,16 +310,23 @@ impl Object {
         StoreError::from_io(&self.path, error)
     }
 
-    /// Reads a whole piece and compares it with its checksum.
-    fn compare(&self, piece: u32, sum: u64) -> Result<()> {
+    /// Compares a whole piece with its checksum: from `bytes`, read at `offset`, where they have all of it, otherwise
+    /// from the disk.
+    fn compare(&self, piece: u32, sum: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let start = u64::from(piece) * PIECE_BYTES;
-        let length = self.state.lock().length.map_or(PIECE_BYTES, |length| piece_length(piece, length));
-        let mut bytes = vec![0; length as usize];
-        let filled = self.file.read_at(&mut bytes, start).map_err(|error| self.refused(error))?;
-        if filled < bytes.len() {
-            return Err(self.damaged(piece.into(), "the file is shorter than it was"));
-        }
-        if xxh3_64(&bytes) != sum {
+        let length = self.state.lock().length.map_or(PIECE_BYTES, |length| piece_length(piece, length)) as usize;
+        let here = start.checked_sub(offset).and_then(|skipped| usize::try_from(skipped).ok());
+        let found = match here.and_then(|skipped| bytes.get(skipped..)?.get(..length)) {
+            Some(whole) => xxh3_64(whole),
+            None => {
+                let whole = self.file.read_vec(start, length).map_err(|error| self.refused(error))?;
+                if whole.len() < length {
+                    return Err(self.damaged(piece.into(), "the file is shorter than it was"));
+                }
+                xxh3_64(&whole)
+            }
+        };
+        if found != sum {
             return Err(self.damaged(piece.into(), "the bytes are not those that were written"));
         }
         self.state.lock().pieces.trust(piece, sum);
