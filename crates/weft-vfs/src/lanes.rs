@@ -107,9 +107,11 @@ impl Lanes {
     }
 }
 
-/// Whether what is in flight at this rate is more than one connection can be counted on to have.
+/// Whether what is in flight at this rate is more than one connection can be counted on to have, and not so much that
+/// this one evidently has all it wants.
 fn asks_for_more(rate: f64, latency: Duration) -> bool {
-    latency >= LATENCY_MIN && rate * latency.as_secs_f64() >= IN_FLIGHT_MIN
+    let in_flight = rate * latency.as_secs_f64();
+    latency >= LATENCY_MIN && (IN_FLIGHT_MIN..IN_FLIGHT_PLENTY).contains(&in_flight)
 }
 
 impl Vfs {
@@ -216,6 +218,9 @@ const GAIN_MIN: f64 = 1.2;
 const LATENCY_MIN: Duration = Duration::from_millis(5);
 /// Bytes in flight that any connection has.
 const IN_FLIGHT_MIN: f64 = 65_536.0;
+/// Bytes in flight of a connection that nothing holds back: Linux gives a receiver's window no more by itself
+/// (`net.ipv4.tcp_rmem`).
+const IN_FLIGHT_PLENTY: f64 = 6_291_456.0;
 /// Bytes read one after the other that make a sequential reader.
 const SEQUENTIAL_BYTES_MIN: u64 = 1 << 20;
 
