@@ -49,6 +49,8 @@ pub(crate) struct Tap {
     released: Vec<u8>,
     hash: Xxh3,
     bytes: u64,
+    /// It had more bytes than are read along.
+    cut: bool,
 }
 
 enum State {
@@ -84,7 +86,7 @@ impl Tap {
             (Media::Json, true) => State::Index(Vec::new()),
             (Media::Json, false) | (Media::Xml | Media::Other, _) => State::Nothing,
         };
-        Tap { settings, state, released: Vec::new(), hash: Xxh3::new(), bytes: 0 }
+        Tap { settings, state, released: Vec::new(), hash: Xxh3::new(), bytes: 0, cut: false }
     }
 
     /// Whether there is anything to read along for.
@@ -109,6 +111,7 @@ impl Tap {
         self.bytes += bytes.len() as u64;
         let within = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let cut = within.len() < bytes.len();
+        self.cut |= cut;
         match &mut self.state {
             State::Start(head) => {
                 head.extend_from_slice(within);
@@ -195,6 +198,12 @@ impl Tap {
 
     fn learnt_links(self) -> Learnt {
         let version = self.version();
+        let read = self.settings.page_bytes_max >> 20;
+        let how = match (self.cut, self.settings.media) {
+            (false, _) => "links of the page".to_owned(),
+            (true, Media::Html) => format!("links of the first {read} MiB of the page"),
+            (true, _) => format!("no names: the page is too long to be a list, more than {read} MiB"),
+        };
         let mut page = self.settings.own_page;
         if let Some(page) = &mut page {
             page.attributes.size = weft_remote::Figure::Exact(self.bytes);
@@ -210,7 +219,7 @@ impl Tap {
             version,
             lease: self.settings.lease,
             audience: self.settings.audience,
-            origin: Origin { how: "links of the page".to_owned(), ..self.settings.origin },
+            origin: Origin { how, ..self.settings.origin },
         }
     }
 }

@@ -15,7 +15,7 @@ const MEMORY_BYTES_MAX: u64 = 320 << 20;
 /// Goal: what is shown is right and the daemon lives within bounds. Method: the directory is listed, every name held
 /// against what the server told; a name that is not shown is read, and the mount serves another path afterwards.
 #[track_caller]
-fn check(kind: &'static str, shown: usize, body: Vec<u8>) {
+fn check(kind: &'static str, shown: usize, why: &str, body: Vec<u8>) {
     let body = Arc::new(body);
     let liar = Liar::answering(move |asked| match asked.path.as_str() {
         "/many/" => answer("200 OK", &[kind, "cache-control: max-age=9999"], &*body),
@@ -32,6 +32,8 @@ fn check(kind: &'static str, shown: usize, body: Vec<u8>) {
     names.sort();
     let wanted: Vec<_> = (0..shown).map(|nth| std::ffi::OsString::from(format!("n{nth:06}.txt"))).collect();
     assert!(names == wanted, "{kind}: {} names, from {:?} to {:?}", names.len(), names.first(), names.last());
+    let told = mount.verb("why", [&dir]).out;
+    assert!(told.contains(why), "{kind}: {told}");
     assert_eq!(std::fs::read(dir.join("n999999.txt")).expect("there by name"), b"alive");
     assert_eq!(std::fs::read(mount.at(liar.site()).join("other.txt")).expect("alive"), b"alive");
     let status = std::fs::read_to_string(format!("/proc/{}/status", mount.daemon().as_raw_nonzero())).expect("alive");
@@ -44,7 +46,7 @@ fn check(kind: &'static str, shown: usize, body: Vec<u8>) {
 #[test]
 fn a_page_of_a_million_links() {
     let links: String = (0..NAMES).map(|nth| format!("<a href=n{nth:06}.txt>x</a>\n")).collect();
-    check("content-type: text/html", LINKS_MAX, links.into_bytes());
+    check("content-type: text/html", LINKS_MAX, "links of the first 16 MiB of the page", links.into_bytes());
 }
 
 /// A list that is too long to be read as one is none: it is no part of what it might be.
@@ -56,5 +58,5 @@ fn a_json_list_of_a_million_names() {
         )
     };
     let rows: Vec<String> = (0..NAMES).map(row).collect();
-    check("content-type: application/json", 0, format!("[{}]", rows.join(",")).into_bytes());
+    check("content-type: application/json", 0, "more than 16 MiB", format!("[{}]", rows.join(",")).into_bytes());
 }
