@@ -1,6 +1,7 @@
 //! Directory entries out of links and indexes.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use weft_remote::{Attributes, Entry, FileId, FileKind, Name, Version};
 
@@ -39,6 +40,9 @@ pub(crate) fn from_links(dir: &Place, page: Option<Entry>, links: &[Place]) -> V
 pub(crate) fn from_index(dir: &Place, index: Index) -> Names {
     let mut names = Names::new(dir.clone());
     names.entries.reserve_exact(index.items.len());
+    // By the hash of a name: the names of a large directory are held once, not twice.
+    let hasher = RandomState::new();
+    let mut seen: HashMap<u64, usize> = HashMap::with_capacity(index.items.len());
     for item in index.items {
         let place = dir.join(&Part { segment: item.segment.clone(), query: None });
         let Some(name) = name_of(&item.segment, None).filter(|_| place.fits()) else {
@@ -51,10 +55,11 @@ pub(crate) fn from_index(dir: &Place, index: Index) -> Names {
             (place.file_id(), FileKind::File)
         };
         let attributes = Attributes { size: item.size, modified: item.modified, ..Attributes::of_kind(kind) };
-        names.put(Entry { name, id, attributes, version: Version::None });
+        let before = seen.entry(hasher.hash_one(&name)).or_insert(names.entries.len());
+        if names.entries.get(*before).is_none_or(|before| before.name != name) {
+            names.entries.push(Entry { name, id, attributes, version: Version::None });
+        }
     }
-    // A large directory's names are held once, not twice.
-    names.by_name = HashMap::new();
     names
 }
 
