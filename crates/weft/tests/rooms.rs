@@ -12,10 +12,11 @@ use serde_json::Value;
 /// kernel; the vfs knows no kind; control knows no room at all, so that its client half links nothing of them.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-remote", &[]),
+    ("weft-fusedev", &[]),
     ("weft-store", &["weft-remote"]),
     ("weft-web", &["weft-remote"]),
     ("weft-vfs", &["weft-store", "weft-remote"]),
-    ("weft-fuse", &["weft-vfs", "weft-remote"]),
+    ("weft-fuse", &["weft-vfs", "weft-remote", "weft-fusedev"]),
     ("weft-control", &[]),
     ("weft", &["weft-remote", "weft-store", "weft-vfs", "weft-fuse", "weft-web", "weft-control"]),
     // Drives the built program as a user would: it knows no room.
@@ -24,7 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Floors of the house: tests of a room may use any room on a lower floor.
 const FLOORS: &[&[&str]] = &[
-    &["weft-remote"],
+    &["weft-remote", "weft-fusedev"],
     &["weft-store", "weft-web"],
     &["weft-vfs"],
     &["weft-fuse", "weft-control"],

@@ -1,0 +1,84 @@
+//! Requests by read(2), answers by writev(2).
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use crate::decode::decode;
+use crate::device::Device;
+use crate::init::Negotiated;
+use crate::reply::Source;
+use crate::serve::{Serve, dispatch};
+
+/// Starts threads that read requests and hand them on until the mount is gone.
+pub(crate) fn start<S: Serve>(
+    device: &Arc<Device>,
+    negotiated: &Negotiated,
+    serve: &Arc<S>,
+    threads: usize,
+    name: &str,
+) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+    let size = negotiated.request_bytes_max();
+    let start = |number: usize| {
+        let (device, serve) = (device.clone(), serve.clone());
+        std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || run(&device, &*serve, size))
+    };
+    (0..threads.clamp(1, THREADS_MAX)).map(start).collect()
+}
+
+fn run<S: Serve>(device: &Arc<Device>, serve: &S, size: usize) -> io::Result<()> {
+    let mut buffer = RequestBuffer::new(size);
+    loop {
+        let length = match device.read_one(buffer.bytes_mut()) {
+            Ok(length) => length,
+            Err(error) => match Errno::from_io_error(&error) {
+                // Unmounted, or aborted through the control file system.
+                Some(Errno::NODEV | Errno::CONNABORTED) => return Ok(()),
+                _ => return Err(error),
+            },
+        };
+        dispatch(serve, device, decode(&buffer.bytes()[..length]), || Source::Device(device.clone()));
+    }
+}
+
+impl Device {
+    /// Reads one request, however often it takes.
+    pub(crate) fn read_one(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.read(buffer) {
+                Ok(length) => return Ok(length),
+                // ENOENT: the request was aborted before it was read.
+                Err(Errno::INTR | Errno::NOENT) => {}
+                // A descriptor that somebody else made so does not wait by itself.
+                Err(Errno::AGAIN) => match self.wait_readable() {
+                    Ok(()) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Room for one request. Its pages are not touched before a request needs them.
+pub(crate) struct RequestBuffer(Vec<u64>);
+
+impl RequestBuffer {
+    pub(crate) fn new(bytes: usize) -> RequestBuffer {
+        RequestBuffer(vec![0; bytes.div_ceil(size_of::<u64>())])
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut_bytes()
+    }
+}
+
+/// Threads of one connection that read requests.
+const THREADS_MAX: usize = 64;

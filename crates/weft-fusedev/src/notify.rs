@@ -1,0 +1,150 @@
+//! Telling the kernel what to forget, unasked.
+//!
+//! A notice may wait for locks that requests in flight hold: it must never be sent by a thread that answers requests,
+//! nor under a lock that a handler may want.
+
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use crate::abi::{self, notice};
+use crate::device::Device;
+use crate::flags::InitFlags;
+use crate::init::Negotiated;
+
+/// Sends notices on one connection. An error of kind `Unsupported` means that this kernel does not know the notice,
+/// one with `ENODEV` or `ENOTCONN` that the file system is gone.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    device: Arc<Device>,
+    negotiated: Negotiated,
+}
+
+/// What became of a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The kernel has done as it was told.
+    Done,
+    /// The kernel does not know what it is about, and so has nothing to forget.
+    Unknown,
+}
+
+impl Notifier {
+    pub(crate) fn new(device: Arc<Device>, negotiated: Negotiated) -> Notifier {
+        Notifier { device, negotiated }
+    }
+
+    /// A name in a directory no longer leads where it led.
+    ///
+    /// # Errors
+    /// What the kernel says, but that it does not know the name.
+    pub fn invalidate_entry(&self, parent: u64, name: &[u8]) -> io::Result<Told> {
+        self.entry(parent, name, 0)
+    }
+
+    /// A name is to be looked up at its next use, and stays until then: what is mounted on it and open below it goes
+    /// on (`HAS_EXPIRE_ONLY`).
+    ///
+    /// # Errors
+    /// As [`Notifier::invalidate_entry`], and `Unsupported`.
+    pub fn expire_entry(&self, parent: u64, name: &[u8]) -> io::Result<Told> {
+        self.need(InitFlags::HAS_EXPIRE_ONLY)?;
+        self.entry(parent, name, abi::EXPIRE_ONLY)
+    }
+
+    /// The attributes of an inode changed; its pages stay.
+    ///
+    /// # Errors
+    /// As [`Notifier::invalidate_entry`].
+    pub fn invalidate_attributes(&self, node: u64) -> io::Result<Told> {
+        // A negative offset leaves the pages alone (fuse_reverse_inval_inode in fs/fuse/inode.c).
+        self.inode(node, -1, 0)
+    }
+
+    /// The attributes and bytes of an inode changed: `length` of them from `offset` on, or all that follow when it
+    /// is 0.
+    ///
+    /// # Errors
+    /// As [`Notifier::invalidate_entry`].
+    pub fn invalidate_content(&self, node: u64, offset: u64, length: u64) -> io::Result<Told> {
+        let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(Errno::INVAL));
+        self.inode(node, signed(offset)?, signed(length)?)
+    }
+
+    /// A name in a directory has been removed, as if by unlink(2): those who watch the directory are told.
+    ///
+    /// # Errors
+    /// As [`Notifier::invalidate_entry`]; `ENOTEMPTY` or `EBUSY` when a directory cannot go.
+    pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> io::Result<Told> {
+        let out = abi::NotifyDelete { parent, child, namelen: length_of(name)?, padding: 0 };
+        self.send(notice::DELETE, &[out.as_bytes(), name, b"\0"])
+    }
+
+    /// Bytes of a file go to the kernel's pages of it.
+    ///
+    /// # Errors
+    /// As [`Notifier::invalidate_entry`].
+    pub fn store(&self, node: u64, offset: u64, data: &[u8]) -> io::Result<Told> {
+        let out = abi::NotifyStore { nodeid: node, offset, size: length_of(data)?, padding: 0 };
+        self.send(notice::STORE, &[out.as_bytes(), data])
+    }
+
+    /// All requests that were read and not answered come again, with the top bit of their numbers set
+    /// (`HAS_RESEND`): for a server that takes over from one that died.
+    ///
+    /// # Errors
+    /// What the kernel says; `Unsupported`.
+    pub fn resend(&self) -> io::Result<Told> {
+        self.need(InitFlags::HAS_RESEND)?;
+        self.send(notice::RESEND, &[])
+    }
+
+    /// All names that the kernel knows are to be looked up at their next use (7.44).
+    ///
+    /// # Errors
+    /// What the kernel says; `Unsupported`.
+    pub fn next_epoch(&self) -> io::Result<Told> {
+        if self.negotiated.minor < EPOCH_MINOR {
+            return Err(unsupported("names cannot be taken back all at once before FUSE 7.44"));
+        }
+        self.send(notice::INC_EPOCH, &[])
+    }
+
+    fn entry(&self, parent: u64, name: &[u8], flags: u32) -> io::Result<Told> {
+        let out = abi::NotifyInvalEntry { parent, namelen: length_of(name)?, flags };
+        self.send(notice::INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
+    }
+
+    fn inode(&self, ino: u64, off: i64, len: i64) -> io::Result<Told> {
+        self.send(notice::INVAL_INODE, &[abi::NotifyInvalInode { ino, off, len }.as_bytes()])
+    }
+
+    fn need(&self, flag: InitFlags) -> io::Result<()> {
+        match self.negotiated.has(flag) {
+            true => Ok(()),
+            false => Err(unsupported("this connection does not have the notice")),
+        }
+    }
+
+    /// A notice has no number, and its code where answers have their error.
+    fn send(&self, code: i32, pieces: &[&[u8]]) -> io::Result<Told> {
+        match self.device.write(0, code, pieces) {
+            Ok(()) => Ok(Told::Done),
+            Err(Errno::NOENT) => Ok(Told::Unknown),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn unsupported(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, what)
+}
+
+fn length_of(bytes: &[u8]) -> io::Result<u32> {
+    u32::try_from(bytes.len()).map_err(|_| Errno::TOOBIG.into())
+}
+
+/// The minor version that has `FUSE_NOTIFY_INC_EPOCH`.
+const EPOCH_MINOR: u32 = 44;
