@@ -145,7 +145,13 @@ pub fn pattern(length: usize) -> Vec<u8> {
 }
 
 fn build(remote: Arc<dyn Remote>, dir: &TempDir, freshness: Freshness, space: &SpaceOptions) -> Arc<Vfs> {
-    let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
+    // The former store may still be ending on another thread, with the folder's lock.
+    let store = loop {
+        match Store::open(dir.path(), StoreOptions::default()) {
+            Err(weft_store::StoreError::InUse { .. }) => std::thread::yield_now(),
+            opened => break opened.expect("a store"),
+        }
+    };
     let name = Some(Name::new("fake").expect("a good name"));
     let binding = Binding { name, source: "fake".to_string(), remote };
     let policies = Policies::new(freshness, Vec::new());
