@@ -73,6 +73,10 @@ impl Handler for Bridge {
         async move { Ok(read.await?) }
     }
 
+    fn content_at_hand(&self, handle: HandleId) -> Option<Bytes> {
+        self.vfs.content_at_hand(handle)
+    }
+
     fn close(&self, handle: HandleId) {
         self.vfs.close(handle);
     }

@@ -17,6 +17,7 @@ use crate::directory::Directories;
 use crate::drive::Driver;
 use crate::handler::{EntryReply, Handler};
 use crate::meter::Operation;
+use crate::pages::Pages;
 
 /// A file system on a connection to the kernel.
 pub(crate) struct Door<H> {
@@ -30,12 +31,19 @@ pub(crate) struct Door<H> {
 struct Files {
     modes: Arc<Backings<Backing>>,
     backings: BackingFiles,
+    pages: Pages,
 }
 
 impl<H: Handler> Door<H> {
     /// `passthrough`: whether the kernel reads backing files by itself.
-    pub(crate) fn new(handler: Arc<H>, driver: Driver, backings: BackingFiles, passthrough: bool) -> Door<H> {
-        let files = Files { modes: Arc::new(Backings::new(passthrough)), backings };
+    pub(crate) fn new(
+        handler: Arc<H>,
+        driver: Driver,
+        backings: BackingFiles,
+        pages: Pages,
+        passthrough: bool,
+    ) -> Door<H> {
+        let files = Files { modes: Arc::new(Backings::new(passthrough)), backings, pages };
         Door { handler, driver, files: Arc::new(files), directories: Arc::default() }
     }
 
@@ -226,9 +234,12 @@ impl Files {
             self.backings.open(file)
         };
         let mode = self.modes.open(node, opened.handle, opened.backing.as_ref(), opened.bypass_pages, make);
-        let keep = if opened.keep_pages { Opened::KEEP_CACHE } else { 0 };
         let (flags, backing) = match mode {
-            Mode::Cached => (keep, None),
+            Mode::Cached if opened.keep_pages => (Opened::KEEP_CACHE, None),
+            Mode::Cached => match self.pages.give(node, || handler.content_at_hand(opened.handle)) {
+                true => (Opened::KEEP_CACHE, None),
+                false => (0, None),
+            },
             Mode::Bypass => (Opened::DIRECT_IO, None),
             Mode::Passthrough(backing) => (Opened::PASSTHROUGH, Some(backing)),
             Mode::Refused => {

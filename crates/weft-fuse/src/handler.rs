@@ -82,6 +82,9 @@ pub trait Handler: Send + Sync + 'static {
         size: usize,
     ) -> impl Future<Output = Answer<Bytes>> + Send + 'static;
 
+    /// The whole content of an open file, if it is small and here, and this is its only handle; never waits.
+    fn content_at_hand(&self, handle: HandleId) -> Option<Bytes>;
+
     /// Closes a file.
     fn close(&self, handle: HandleId);
 

@@ -16,6 +16,7 @@ mod handler;
 mod meter;
 mod mount;
 mod notify;
+mod pages;
 mod signals;
 
 pub use bridge::Bridge;

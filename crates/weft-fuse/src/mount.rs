@@ -11,6 +11,7 @@ use crate::drive::Driver;
 use crate::handler::Handler;
 use crate::meter::Meter;
 use crate::notify;
+use crate::pages::Pages;
 
 pub use weft_fusedev::unmount;
 
@@ -104,7 +105,8 @@ pub fn mount<H: Handler>(
     let agreed = session.negotiated();
     tracing::debug!(minor = agreed.minor, flags = ?agreed.flags.names().collect::<Vec<_>>(), "the kernel agreed");
     let passthrough = agreed.has(InitFlags::PASSTHROUGH);
-    let door = Door::new(Arc::new(handler), driver, session.backings(), passthrough);
+    let pages = Pages::new(session.notifier(), options.threads);
+    let door = Door::new(Arc::new(handler), driver, session.backings(), pages, passthrough);
     let modes = door.modes();
     let threads = |source| MountError::Threads { mountpoint: place(), source };
     notify::start(session.notifier(), notices, move |node| modes.forget(node)).map_err(threads)?;

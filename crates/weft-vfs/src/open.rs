@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use weft_remote::{Call, Figure, FileKind, Version};
-use weft_store::{NodeId, Object};
+use weft_store::{NodeId, Object, StoreError};
 
+use crate::figures::add;
 use crate::handle::{Handle, HandleId, Held};
 use crate::inode::Inode;
 use crate::notice::Notice;
@@ -59,6 +61,31 @@ impl Vfs {
                 Ok(self.open_through(inode))
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// The whole content of an open file, if it is small and complete, and no other handle of the file is open: what a
+    /// first read will ask for.
+    pub fn content_at_hand(&self, handle: HandleId) -> Option<Bytes> {
+        let handle = self.handles.get(handle)?;
+        let Held::Object(object) = handle.content.lock().clone() else { return None };
+        let alone =
+            matches!(handle.inode.content.lock().open[..], [(generation, 1)] if generation == object.generation());
+        let length = object.length().filter(|length| (1..=AT_HAND_BYTES_MAX).contains(length))?;
+        if !alone || !object.is_complete() {
+            return None;
+        }
+        match object.read(0, length as usize) {
+            Ok(bytes) => {
+                add(&self.figures.bytes_served, length);
+                Some(bytes)
+            }
+            // The read that the kernel then sends has it fetched again.
+            Err(error @ StoreError::Damaged { .. }) => {
+                self.tell_damaged(&handle, &object, &error);
+                None
+            }
+            Err(_) => None,
         }
     }
 
@@ -136,3 +163,6 @@ impl Vfs {
         self.handles.get(id).ok_or(VfsError::BadHandle)
     }
 }
+
+/// Longest content that is handed out unasked, in bytes: what the kernel reads ahead at first.
+const AT_HAND_BYTES_MAX: u64 = 128 << 10;

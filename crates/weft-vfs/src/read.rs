@@ -56,10 +56,7 @@ impl Vfs {
             if object.available(offset) >= wanted {
                 match object.read(offset, size) {
                     Err(error @ StoreError::Damaged { .. }) => {
-                        let text = format!("{error}; fetched again");
-                        self.troubles.tell(self.path_text(handle.inode.id), text);
-                        let version = object.version().clone();
-                        self.tell_of_node(ChangeKind::Damaged, handle.inode.id, version.clone(), version);
+                        self.tell_damaged(handle, object, &error);
                         continue;
                     }
                     Err(StoreError::Missing { .. }) => continue,
@@ -75,6 +72,13 @@ impl Vfs {
         }
         let detail = format!("{}: bytes at {offset} do not arrive", self.path_text(handle.inode.id));
         Err(RemoteError::Failed { detail }.into())
+    }
+
+    /// What came back from the disk is not what was written, and is held no more.
+    pub(crate) fn tell_damaged(&self, handle: &Handle, object: &Object, error: &StoreError) {
+        self.troubles.tell(self.path_text(handle.inode.id), format!("{error}; fetched again"));
+        let version = object.version().clone();
+        self.tell_of_node(ChangeKind::Damaged, handle.inode.id, version.clone(), version);
     }
 
     /// Gets bytes that are not held: waits for a body that is bringing them, or has a range fetched.

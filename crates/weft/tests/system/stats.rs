@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::support::{Liar, Mount, Setup, answer, fails_with, page};
+use crate::support::{Liar, Mount, Setup, answer, fails_with, page, run};
 
 /// A site of one page and one file.
 fn site() -> Liar {
@@ -147,4 +148,36 @@ fn an_address_that_is_taken_is_told() {
     let Some(mount) = Mount::with(Setup::default().config(&config)) else { return };
     let told = mount.status()["metrics"].as_str().expect("a sentence").to_owned();
     assert!(told.contains("cannot listen") && told.contains("another address"), "{told}");
+}
+
+/// Goal: a small file that is kept is given to the kernel with its open, whole and unchanged, and damage is not.
+#[test]
+fn a_small_file_that_is_kept_costs_no_read() {
+    let text = "word ".repeat(3000);
+    let body = text.clone();
+    let liar = Liar::answering(move |asked| match asked.path.as_str() {
+        "/" => page("<a href='a.txt'>a</a>"),
+        "/a.txt" => answer("200 OK", &["etag: \"1\"", "cache-control: max-age=9999"], &body),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let Some(mount) = Mount::new() else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    assert_eq!(std::fs::read_to_string(&file).expect("fetched"), text);
+    let reads = || {
+        let told = parse(&mount.verb("stats --prometheus", [mount.dir()]).out);
+        told["weft_kernel_request_duration_seconds_count{operation=\"read\"}"]
+    };
+    mount.remount();
+    assert_eq!(std::fs::read_to_string(&file).expect("kept"), text);
+    assert_eq!(reads(), 0.0, "what the kernel was given it need not ask for");
+
+    mount.umount();
+    let found = run("find", [mount.cache().join("objects").as_os_str(), "-size".as_ref(), "+8k".as_ref()]);
+    let object = PathBuf::from(found.trim());
+    let mut bytes = std::fs::read(&object).expect("its bytes");
+    bytes[7] ^= 1;
+    std::fs::write(&object, bytes).expect("damaged");
+    mount.mount();
+    assert_eq!(std::fs::read_to_string(&file).expect("fetched again"), text);
+    assert!(reads() > 0.0);
 }
