@@ -41,4 +41,4 @@ pub use ring::RingLimits;
 pub use serve::{Interrupted, Serve};
 pub use session::{Serving, Session, Watch};
 pub use transport::{RingError, Transport};
-pub use waiting::Waiting;
+pub use waiting::{Entered, Waiting};
