@@ -11,6 +11,7 @@ use crate::decode::decode;
 use crate::device::Device;
 use crate::init::Negotiated;
 use crate::reply::Source;
+use crate::ring::Stop;
 use crate::serve::{Serve, dispatch};
 
 /// Starts threads that read requests and hand them on until the mount is gone.
@@ -20,11 +21,18 @@ pub(crate) fn start<S: Serve>(
     serve: &Arc<S>,
     threads: usize,
     name: &str,
+    rings: Option<Arc<Stop>>,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
     let size = negotiated.request_bytes_max();
     let start = |number: usize| {
-        let (device, serve) = (device.clone(), serve.clone());
-        std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || run(&device, &*serve, size))
+        let (device, serve, rings) = (device.clone(), serve.clone(), rings.clone());
+        let work = move || {
+            let outcome = run(&device, &*serve, size);
+            // The rings do not hear of the end when all their entries have requests that wait.
+            rings.inspect(|rings| rings.stop());
+            outcome
+        };
+        std::thread::Builder::new().name(format!("{name}-{number}")).spawn(work)
     };
     (0..threads.clamp(1, THREADS_MAX)).map(start).collect()
 }

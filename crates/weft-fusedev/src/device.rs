@@ -28,6 +28,7 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) panics: AtomicU64,
     pub(crate) resent: AtomicU64,
+    pub(crate) rings_full: AtomicU64,
 }
 
 /// What went unusual ways on one connection so far.
@@ -47,6 +48,8 @@ pub struct Counts {
     pub panics: u64,
     /// Requests that came again.
     pub resent: u64,
+    /// Times a queue of io_uring had as many requests waiting as it may hold, so that others had to wait for them.
+    pub rings_full: u64,
 }
 
 impl Device {
@@ -124,6 +127,7 @@ impl Counters {
             refused: of(&self.refused),
             panics: of(&self.panics),
             resent: of(&self.resent),
+            rings_full: of(&self.rings_full),
         }
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::abi;
 use crate::decode::Offer;
 use crate::flags::InitFlags;
+use crate::transport::RingError;
 
 /// What a server wants of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,9 @@ pub enum InitError {
     /// The device cannot be read or written.
     #[error("the kernel's first request cannot be read or answered: {0}")]
     Io(#[from] std::io::Error),
+    /// Requests shall come over io_uring and cannot.
+    #[error(transparent)]
+    NoRing(#[from] RingError),
     /// Something else came first.
     #[error("the kernel's first request is not INIT: the descriptor belongs to a connection that began before")]
     NotInit,
@@ -146,7 +150,8 @@ pub(crate) fn negotiate(offer: &Offer, wanted: &Wanted) -> Answer {
 }
 
 /// Flags that this crate can keep the word of. Left out: those that change requests into forms that it does not read
-/// (`SETXATTR_EXT`, `SECURITY_CTX`, `CREATE_SUPP_GROUP`), what is for DAX, and `OVER_IO_URING`.
+/// (`SETXATTR_EXT`, `SECURITY_CTX`, `CREATE_SUPP_GROUP`), and what is for DAX. `OVER_IO_URING` is for those who have
+/// rings.
 const SUPPORTED: InitFlags = InitFlags(
     InitFlags::ASYNC_READ.0
         | InitFlags::POSIX_LOCKS.0
@@ -174,7 +179,8 @@ const SUPPORTED: InitFlags = InitFlags(
         | InitFlags::DIRECT_IO_ALLOW_MMAP.0
         | InitFlags::PASSTHROUGH.0
         | InitFlags::NO_EXPORT_SUPPORT.0
-        | InitFlags::HAS_RESEND.0,
+        | InitFlags::HAS_RESEND.0
+        | InitFlags::OVER_IO_URING.0,
 );
 /// The oldest minor version that is spoken (Linux 5.4).
 const MINOR_MIN: u32 = 31;

@@ -11,9 +11,12 @@ use crate::backing::Backings;
 use crate::classic::{self, RequestBuffer};
 use crate::decode::{Incoming, decode};
 use crate::device::{Counts, Device};
+use crate::flags::InitFlags;
 use crate::init::{Answer, InitError, Negotiated, Wanted, negotiate};
 use crate::notify::Notifier;
+use crate::ring::{RingLimits, Rings};
 use crate::serve::Serve;
+use crate::transport::{RingError, Transport};
 
 /// A connection on which both sides have agreed. It ends when the last of those who hold the descriptor lets go of it:
 /// this, what serves it, its notifiers and backing files.
@@ -21,15 +24,31 @@ use crate::serve::Serve;
 pub struct Session {
     device: Arc<Device>,
     negotiated: Negotiated,
+    rings: Option<Rings>,
+    missing: Option<RingError>,
 }
 
 impl Session {
     /// Begins a connection on a descriptor that [`mount`](crate::mount()) gave: reads the kernel's first request and
-    /// answers it.
+    /// answers it. All requests come over the device.
     ///
     /// # Errors
     /// [`InitError`]: the kernel is too old, or the descriptor is not that of a new mount.
     pub fn begin(fd: OwnedFd, wanted: &Wanted) -> Result<Session, InitError> {
+        Session::begin_over(fd, wanted, Transport::Classic, RingLimits::default())
+    }
+
+    /// As [`Session::begin`], with requests that come as `transport` says. Over io_uring, requests and answers have at
+    /// most [`RingLimits::PAYLOAD_BYTES_MAX`] bytes, whatever is wanted.
+    ///
+    /// # Errors
+    /// As [`Session::begin`]; [`InitError::NoRing`] when it shall be io_uring and cannot be.
+    pub fn begin_over(
+        fd: OwnedFd,
+        wanted: &Wanted,
+        transport: Transport,
+        limits: RingLimits,
+    ) -> Result<Session, InitError> {
         let device = Device::new(fd);
         let mut buffer = RequestBuffer::new(FIRST_REQUEST_BYTES);
         loop {
@@ -38,10 +57,20 @@ impl Session {
                 return Err(InitError::NotInit);
             };
             let io = |error: Errno| InitError::Io(error.into());
-            match negotiate(&offer, wanted) {
+            let offered = InitFlags(offer.flags).contains(InitFlags::OVER_IO_URING);
+            let (wanted, rings, missing) = match rings_for(offered, wanted, transport, limits) {
+                Ok((wanted, rings)) => (wanted, rings, None),
+                Err(error) if transport == Transport::IoUring => {
+                    // The mount is of no use: say so, that nobody waits in it.
+                    let _ = device.write(header.unique, -Errno::OPNOTSUPP.raw_os_error(), &[]);
+                    return Err(error.into());
+                }
+                Err(error) => (without_rings(wanted), None, Some(error)),
+            };
+            match negotiate(&offer, &wanted) {
                 Answer::Agreed(negotiated, out) => {
                     device.write(header.unique, 0, &[out.as_bytes()]).map_err(io)?;
-                    return Ok(Session { device: Arc::new(device), negotiated });
+                    return Ok(Session { device: Arc::new(device), negotiated, rings, missing });
                 }
                 Answer::OurMajor(out) => device.write(header.unique, 0, &[out.as_bytes()]).map_err(io)?,
                 Answer::TooOld => {
@@ -55,8 +84,22 @@ impl Session {
 
     /// Takes over a connection that began before, in this process or another: `negotiated` is what was agreed on then.
     /// What the former server had read and not answered comes again after [`Notifier::resend`].
+    ///
+    /// A connection whose requests came over io_uring cannot be taken over: what its server had in its rings does not
+    /// come again (`fuse_resend` in fs/fuse/dev.c knows the device's requests alone), and the kernel never goes back
+    /// to the device.
     pub fn take_over(fd: OwnedFd, negotiated: Negotiated) -> Session {
-        Session { device: Arc::new(Device::new(fd)), negotiated }
+        Session { device: Arc::new(Device::new(fd)), negotiated, rings: None, missing: None }
+    }
+
+    /// Whether requests will come over io_uring.
+    pub fn has_rings(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Why requests come over the device although they might have come over io_uring ([`Transport::Auto`]).
+    pub fn rings_missing(&self) -> Option<&RingError> {
+        self.missing.as_ref()
     }
 
     /// What was agreed on.
@@ -75,13 +118,26 @@ impl Session {
     }
 
     /// Serves with `threads` threads that read requests (at least one), each called `name` and a number. Several
-    /// share the one descriptor.
+    /// share the one descriptor. With rings there is a thread for each CPU, and one that reads what does not come over
+    /// rings. When rings turn out not to work, everything comes over the device ([`Serving::rings_missing`]).
     ///
     /// # Errors
     /// When a thread cannot be started: those that were end when the mount does.
     pub fn serve<S: Serve>(self, serve: Arc<S>, threads: usize, name: &str) -> io::Result<Serving> {
-        let threads = classic::start(&self.device, &self.negotiated, &serve, threads, name)?;
-        Ok(Serving { device: self.device, threads })
+        let Session { device, negotiated, rings, mut missing } = self;
+        let mut running = None;
+        if let Some(rings) = rings {
+            match rings.start(&device, &serve, name) {
+                Ok(started) => running = Some(started),
+                Err(error) => missing = Some(error),
+            }
+        }
+        let has_rings = running.is_some();
+        let threads_classic = if has_rings { 1 } else { threads };
+        let (stop, rings) = running.map(|running| (running.stop, running.threads)).unzip();
+        let mut threads = classic::start(&device, &negotiated, &serve, threads_classic, name, stop)?;
+        threads.extend(rings.into_iter().flatten());
+        Ok(Serving { device, threads, has_rings, missing })
     }
 }
 
@@ -96,9 +152,43 @@ impl AsFd for Session {
 pub struct Serving {
     device: Arc<Device>,
     threads: Vec<std::thread::JoinHandle<io::Result<()>>>,
+    has_rings: bool,
+    missing: Option<RingError>,
+}
+
+/// What is wanted of a connection with rings, and the rings; or without, when that is wanted.
+fn rings_for(
+    offered: bool,
+    wanted: &Wanted,
+    transport: Transport,
+    limits: RingLimits,
+) -> Result<(Wanted, Option<Rings>), RingError> {
+    if transport == Transport::Classic {
+        return Ok((without_rings(wanted), None));
+    }
+    if !offered {
+        return Err(RingError::NotOffered);
+    }
+    let max_write = wanted.max_write.min(RingLimits::PAYLOAD_BYTES_MAX);
+    let rings = Rings::prepare(limits, max_write)?;
+    Ok((Wanted { flags: wanted.flags | InitFlags::OVER_IO_URING, max_write, ..*wanted }, Some(rings)))
+}
+
+fn without_rings(wanted: &Wanted) -> Wanted {
+    Wanted { flags: wanted.flags.without(InitFlags::OVER_IO_URING), ..*wanted }
 }
 
 impl Serving {
+    /// Whether requests come over io_uring.
+    pub fn has_rings(&self) -> bool {
+        self.has_rings
+    }
+
+    /// Why requests come over the device although they might have come over io_uring.
+    pub fn rings_missing(&self) -> Option<&RingError> {
+        self.missing.as_ref()
+    }
+
     /// What went unusual ways so far.
     pub fn counts(&self) -> Counts {
         self.device.counters.read()
