@@ -1,39 +1,56 @@
-//! Hits on the reading thread, misses on the runtime.
+//! Hits on the reading thread, misses on the runtime, where an interrupt finds them.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tracing::Instrument;
+use weft_fusedev::{Entered, Header, Waiting};
 
 use crate::Errno;
 use crate::handler::Answer;
 use crate::meter::{Asked, Meter};
+use crate::signals;
 
 /// Runs requests.
 #[derive(Clone)]
 pub(crate) struct Driver {
     runtime: Handle,
     deadline: Duration,
+    /// What ends requests that wait, by the kernel's number.
+    waiting: Arc<Waiting<Arc<Waiter>>>,
     /// Counts what is driven.
     pub(crate) meter: Arc<Meter>,
+}
+
+/// Somebody who waits for a request.
+struct Waiter {
+    /// The thread, as the kernel told it.
+    thread: u32,
+    /// Ends the request.
+    stop: Notify,
 }
 
 impl Driver {
     /// Requests that wait do so on `runtime`, for at most `deadline` and a little longer, so that an operation's own
     /// deadline, which says what was waited for, comes first.
     pub(crate) fn new(runtime: Handle, deadline: Duration, meter: Arc<Meter>) -> Driver {
-        Driver { runtime, deadline: deadline + GRACE, meter }
+        Driver { runtime, deadline: deadline + GRACE, waiting: Arc::default(), meter }
     }
 
     /// Polls a request once here, and replies if it is ready; otherwise lets it wait on the runtime. A panic of a
     /// request drops its reply, which answers EIO, and nothing else.
+    ///
+    /// An interrupt drops the request wherever it waits, and answers EINTR. What others wait for as well goes on, for
+    /// it is theirs, not the request's.
     pub(crate) fn drive<T: Send + 'static>(
         &self,
         mut asked: Asked,
+        header: &Header,
         request: impl Future<Output = Answer<T>> + Send + 'static,
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
@@ -47,9 +64,10 @@ impl Driver {
             }
             Ok(Poll::Pending) => {
                 asked.waits();
-                let waiting = tokio::time::timeout(self.deadline, request);
+                let wait = self.enter(header);
+                let outcome = until_stopped(tokio::time::timeout(self.deadline, request), wait);
                 self.runtime.spawn(async move {
-                    let answer = waiting.await.unwrap_or(Err(Errno(rustix::io::Errno::TIMEDOUT)));
+                    let answer = outcome.await;
                     asked.answered(answer.as_ref().err().copied());
                     reply(answer);
                 });
@@ -57,8 +75,73 @@ impl Driver {
             Err(_) => tracing::error!("a request panicked; answered EIO"),
         }
     }
+
+    /// Somebody who waits for this request has a signal.
+    pub(crate) fn interrupt(&self, unique: u64) {
+        if let Some(waiter) = self.waiting.interrupt(unique) {
+            self.signalled(&waiter);
+        }
+    }
+
+    fn enter(&self, header: &Header) -> Wait {
+        let waiter = Arc::new(Waiter { thread: header.pid, stop: Notify::new() });
+        let entered = self.waiting.enter(header.unique, waiter.clone());
+        if entered == Entered::Interrupted {
+            self.signalled(&waiter);
+        }
+        Wait { table: self.waiting.clone(), unique: header.unique, waiter }
+    }
+
+    /// Ends the request if the signal says so. Otherwise the wait goes on; the kernel tells of the first signal alone,
+    /// so it is looked now and then whether another has come.
+    fn signalled(&self, waiter: &Arc<Waiter>) {
+        if signals::end_a_wait(waiter.thread) {
+            waiter.stop.notify_one();
+            return;
+        }
+        let waiter = Arc::downgrade(waiter);
+        self.runtime.spawn(watch(waiter));
+    }
 }
 
+async fn watch(waiter: Weak<Waiter>) {
+    loop {
+        tokio::time::sleep(SIGNALS_PAUSE).await;
+        let Some(waiter) = waiter.upgrade() else { return };
+        if signals::end_a_wait(waiter.thread) {
+            waiter.stop.notify_one();
+            return;
+        }
+    }
+}
+
+/// A request in the table of those that wait. It leaves when this goes, a panic included.
+struct Wait {
+    table: Arc<Waiting<Arc<Waiter>>>,
+    unique: u64,
+    waiter: Arc<Waiter>,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.table.leave(self.unique);
+    }
+}
+
+/// The answer, or EINTR when the wait is to end before; the request is dropped when this returns.
+async fn until_stopped<T>(
+    request: impl Future<Output = std::result::Result<Answer<T>, tokio::time::error::Elapsed>>,
+    wait: Wait,
+) -> Answer<T> {
+    tokio::select! {
+        biased;
+        answer = request => answer.unwrap_or(Err(Errno(rustix::io::Errno::TIMEDOUT))),
+        () = wait.waiter.stop.notified() => Err(Errno(rustix::io::Errno::INTR)),
+    }
+}
+
+/// How often somebody who had a signal that ends nothing is looked after.
+const SIGNALS_PAUSE: Duration = Duration::from_millis(50);
 /// How much longer than its deadline a request may be on the runtime.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -73,6 +156,49 @@ mod tests {
         driver.meter.start(Operation::Read, tracing::Span::none())
     }
 
+    /// A request of nobody: without a thread every interrupt counts.
+    fn header(unique: u64) -> Header {
+        Header { opcode: 15, unique, node: 1, uid: 0, gid: 0, pid: 0 }
+    }
+
+    /// Goal: an interrupt drops its request, whichever of them comes first. Method: requests that wait for ever and
+    /// hold something whose end can be seen.
+    #[test]
+    fn an_interrupt_drops_its_request_before_and_after_it_waits() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let driver = Driver::new(runtime.handle().clone(), Duration::from_secs(600), Arc::default());
+        let (sender, answers) = mpsc::channel();
+        for overtakes in [false, true] {
+            let unique = 2 + 2 * u64::from(overtakes);
+            let held = Arc::new(());
+            let lost = Arc::downgrade(&held);
+            let request = async move {
+                let _held = held;
+                std::future::pending::<Answer<()>>().await
+            };
+            if overtakes {
+                driver.interrupt(unique);
+            }
+            let tell = sender.clone();
+            driver.drive(asked(&driver), &header(unique), request, move |answer| {
+                tell.send((answer, lost.upgrade().is_none())).expect("the test listens");
+            });
+            if !overtakes {
+                driver.interrupt(unique);
+            }
+            let wanted = (Err(Errno(rustix::io::Errno::INTR)), true);
+            assert_eq!(answers.recv(), Ok(wanted), "answered, and dropped before");
+        }
+        assert!(driver.waiting.is_empty());
+        driver.interrupt(2);
+        let tell = sender.clone();
+        driver.drive(asked(&driver), &header(6), async { Ok(()) }, move |answer| {
+            tell.send((answer, false)).expect("the test listens");
+        });
+        assert_eq!(answers.recv(), Ok((Ok(()), false)), "an interrupt that comes late is nobody else's");
+    }
+
     #[test]
     fn what_is_ready_is_answered_here_and_what_waits_elsewhere() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -82,7 +208,7 @@ mod tests {
         let here = std::thread::current().id();
 
         let tell = sender.clone();
-        driver.drive(asked(&driver), async { Ok(1) }, move |answer| {
+        driver.drive(asked(&driver), &header(2), async { Ok(1) }, move |answer| {
             tell.send((answer, std::thread::current().id())).expect("the test listens");
         });
         assert_eq!(answers.recv().expect("an answer"), (Ok(1), here));
@@ -92,7 +218,7 @@ mod tests {
             opened.await.expect("the gate is opened");
             Ok(2)
         };
-        driver.drive(asked(&driver), waits, move |answer| {
+        driver.drive(asked(&driver), &header(2), waits, move |answer| {
             sender.send((answer, std::thread::current().id())).expect("the test listens");
         });
         gate.send(()).expect("the request waits");
@@ -108,11 +234,11 @@ mod tests {
         let driver = Driver::new(runtime.handle().clone(), Duration::ZERO, Arc::default());
         let (sender, answers) = mpsc::channel();
         let tell = sender.clone();
-        driver.drive(asked(&driver), std::future::pending::<Answer<()>>(), move |answer| {
+        driver.drive(asked(&driver), &header(2), std::future::pending::<Answer<()>>(), move |answer| {
             tell.send(answer).expect("the test listens");
         });
         assert_eq!(answers.recv(), Ok(Err(Errno(rustix::io::Errno::TIMEDOUT))));
-        driver.drive(asked(&driver), async { panic!("on purpose") }, move |answer: Answer<()>| {
+        driver.drive(asked(&driver), &header(2), async { panic!("on purpose") }, move |answer: Answer<()>| {
             sender.send(answer).expect("the test listens");
         });
         assert!(answers.recv().is_err(), "the reply is dropped");

@@ -32,8 +32,14 @@ impl Errno {
             E::NODATA => "ENODATA",
             E::RANGE => "ERANGE",
             E::MFILE => "EMFILE",
+            E::INTR => "EINTR",
             _ => "other",
         }
+    }
+
+    /// The number, as the kernel's protocol has it.
+    pub(crate) fn raw(self) -> i32 {
+        self.0.raw_os_error()
     }
 }
 

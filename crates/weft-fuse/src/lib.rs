@@ -5,8 +5,10 @@
 //! the notices to the kernel's caches live here as well.
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod backing;
 mod bridge;
+mod directory;
 mod door;
 mod drive;
 mod errno;
@@ -14,6 +16,7 @@ mod handler;
 mod meter;
 mod mount;
 mod notify;
+mod signals;
 
 pub use bridge::Bridge;
 pub use errno::Errno;

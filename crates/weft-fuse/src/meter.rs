@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fuser::Request;
+use weft_fusedev::Header;
 
 use crate::Errno;
 
@@ -133,14 +133,14 @@ impl Meter {
     }
 
     /// Begins to count a request of the kernel.
-    pub(crate) fn begin(self: &Arc<Self>, operation: Operation, node: u64, request: &Request) -> Asked {
+    pub(crate) fn begin(self: &Arc<Self>, operation: Operation, header: &Header) -> Asked {
         let span = tracing::debug_span!(
             "request",
             op = operation.as_str(),
-            node,
-            uid = request.uid(),
-            pid = request.pid(),
-            unique = request.unique().0
+            node = header.node,
+            uid = header.uid,
+            pid = header.pid,
+            unique = header.unique
         );
         self.start(operation, span)
     }

@@ -1,11 +1,9 @@
 //! Mounting and unmounting.
 
-use std::ffi::CString;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use weft_fusedev::{InitError, InitFlags, Serving, Session, Wanted};
 use weft_vfs::NoticeReceivers;
 
 use crate::door::Door;
@@ -13,6 +11,8 @@ use crate::drive::Driver;
 use crate::handler::Handler;
 use crate::meter::Meter;
 use crate::notify;
+
+pub use weft_fusedev::unmount;
 
 /// How a mount is made.
 #[derive(Clone, Debug)]
@@ -41,6 +41,15 @@ pub enum MountError {
         #[source]
         source: std::io::Error,
     },
+    /// The kernel and weft did not agree.
+    #[error("cannot serve {mountpoint}: {source}")]
+    Unagreed {
+        /// Where.
+        mountpoint: PathBuf,
+        /// Why.
+        #[source]
+        source: InitError,
+    },
     /// A thread could not be started.
     #[error("cannot serve {mountpoint}: {source}")]
     Threads {
@@ -54,7 +63,7 @@ pub enum MountError {
 
 /// A mount that is being served.
 pub struct Mounted {
-    session: BackgroundSession,
+    serving: Serving,
     meter: Arc<Meter>,
 }
 
@@ -69,7 +78,7 @@ impl Mounted {
     /// # Errors
     /// When reading requests failed in a way that ended the mount.
     pub fn wait(self) -> std::io::Result<()> {
-        self.session.join()
+        self.serving.join()
     }
 }
 
@@ -86,62 +95,66 @@ pub fn mount<H: Handler>(
     let privileged = rustix::process::geteuid().is_root();
     let meter = Arc::<Meter>::default();
     let driver = Driver::new(runtime.clone(), handler.deadline(), meter.clone());
-    let door = Door::new(Arc::new(handler), driver, privileged);
-    let backings = door.backings();
-    let refused = |source| MountError::Refused { mountpoint: options.mountpoint.clone(), source };
-    let threads = |source| MountError::Threads { mountpoint: options.mountpoint.clone(), source };
-    let session = if privileged {
-        let device = mount_directly(options).map_err(refused)?;
-        Session::from_fd(door, device, acl(options), config(options)).map_err(refused)?
-    } else {
-        Session::new(door, &options.mountpoint, &config(options)).map_err(refused)?
-    };
-    notify::start(session.notifier(), notices, move |node| backings.forget(node)).map_err(threads)?;
-    let session = session.spawn().map_err(threads)?;
+    let place = || options.mountpoint.clone();
+    let device = weft_fusedev::mount(&options_of(options));
+    let device = device.map_err(|source| MountError::Refused { mountpoint: place(), source })?;
+    let undo = Undo(&options.mountpoint);
+    let session = Session::begin(device, &wanted(privileged));
+    let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
+    let agreed = session.negotiated();
+    tracing::debug!(minor = agreed.minor, flags = ?agreed.flags.names().collect::<Vec<_>>(), "the kernel agreed");
+    let passthrough = agreed.has(InitFlags::PASSTHROUGH);
+    let door = Door::new(Arc::new(handler), driver, session.backings(), passthrough);
+    let modes = door.modes();
+    let threads = |source| MountError::Threads { mountpoint: place(), source };
+    notify::start(session.notifier(), notices, move |node| modes.forget(node)).map_err(threads)?;
+    let serving = session.serve(Arc::new(door), options.threads, "weft-fuse").map_err(threads)?;
+    std::mem::forget(undo);
     if privileged {
         raise_read_ahead(&options.mountpoint);
     }
-    Ok(Mounted { session, meter })
+    Ok(Mounted { serving, meter })
 }
 
-fn config(options: &MountOptions) -> Config {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
-        MountOption::Subtype("weft".to_string()),
-        MountOption::DefaultPermissions,
-        MountOption::NoSuid,
-        MountOption::NoDev,
-        MountOption::NoAtime,
-        MountOption::RO,
-    ];
-    if !options.exec {
-        config.mount_options.push(MountOption::NoExec);
+/// Takes a mount away that came to nothing: whoever looks into it would wait.
+struct Undo<'a>(&'a Path);
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = unmount(self.0, true) {
+            tracing::warn!(%error, "a mount that came to nothing could not be taken away");
+        }
     }
-    config.acl = acl(options);
-    config.n_threads = Some(options.threads.max(1));
-    config
 }
 
-fn acl(options: &MountOptions) -> SessionACL {
-    if options.allow_other { SessionACL::All } else { SessionACL::Owner }
+fn options_of(options: &MountOptions) -> weft_fusedev::MountOptions {
+    weft_fusedev::MountOptions {
+        mountpoint: options.mountpoint.clone(),
+        source: options.source.clone(),
+        // By the type `fuse.weft` mounts whose daemon is gone are known.
+        subtype: "weft".to_owned(),
+        allow_other: options.allow_other,
+        check_permissions: true,
+        read_only: true,
+        exec: options.exec,
+        atime: false,
+    }
 }
 
-/// Mounts by the system call, as root may: `fuser` would leave the type `fuse.weft` out, by which mounts whose daemon
-/// is gone are known. The options are those of the kernel's `fs/fuse/inode.c`.
-fn mount_directly(options: &MountOptions) -> std::io::Result<OwnedFd> {
-    use rustix::fs::{Mode, OFlags};
-    use rustix::mount::MountFlags;
-    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    let mut flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOATIME | MountFlags::RDONLY;
-    flags.set(MountFlags::NOEXEC, !options.exec);
-    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let fd = device.as_raw_fd();
-    let allow_other = if options.allow_other { ",allow_other" } else { "" };
-    let data = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid},default_permissions{allow_other}");
-    let data = CString::new(data).expect("numbers and fixed words hold no NUL");
-    rustix::mount::mount(&options.source, &options.mountpoint, "fuse.weft", flags, Some(data.as_c_str()))?;
-    Ok(device)
+/// What is asked of the kernel.
+fn wanted(privileged: bool) -> Wanted {
+    let mut flags = WANTED_FLAGS.into_iter().fold(InitFlags::default(), |all, flag| all | flag);
+    if privileged {
+        flags = flags | InitFlags::PASSTHROUGH;
+    }
+    Wanted {
+        flags,
+        max_write: TRANSFER_BYTES_MAX,
+        max_background: BACKGROUND_REQUESTS_MAX,
+        time_granularity_ns: 1,
+        // Backing files that are not stacked themselves.
+        max_stack_depth: 1,
+    }
 }
 
 /// The kernel offers 128 KiB of read-ahead when it mounts; more is set on the mount's device afterwards. Only root
@@ -157,27 +170,22 @@ fn raise_read_ahead(mountpoint: &Path) {
     }
 }
 
-/// Takes a mount away: by the system call as root, by fusermount3 otherwise.
-///
-/// # Errors
-/// `ResourceBusy` when files on it are open and `lazy` is not set; what the kernel or fusermount3 said.
-pub fn unmount(mountpoint: &Path, lazy: bool) -> std::io::Result<()> {
-    use rustix::mount::{UnmountFlags, unmount};
-    if rustix::process::geteuid().is_root() {
-        let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-        return Ok(unmount(mountpoint, flags)?);
-    }
-    let mut command = std::process::Command::new("fusermount3");
-    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(mountpoint);
-    let output = command.output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let words = String::from_utf8_lossy(&output.stderr).trim().to_string();
-    let busy = words.contains("busy");
-    let kind = if busy { std::io::ErrorKind::ResourceBusy } else { std::io::ErrorKind::Other };
-    Err(std::io::Error::new(kind, words))
-}
-
+/// Taken where the kernel offers them (the reasons: SEMANTICS.md and the kernel's fuse.h).
+const WANTED_FLAGS: [InitFlags; 10] = [
+    InitFlags::ASYNC_READ,
+    InitFlags::BIG_WRITES,
+    InitFlags::DO_READDIRPLUS,
+    InitFlags::READDIRPLUS_AUTO,
+    InitFlags::PARALLEL_DIROPS,
+    InitFlags::ASYNC_DIO,
+    InitFlags::ATOMIC_O_TRUNC,
+    InitFlags::HANDLE_KILLPRIV_V2,
+    InitFlags::EXPLICIT_INVAL_DATA,
+    InitFlags::HAS_RESEND,
+];
+/// Largest request and reply body in bytes.
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// Requests that the kernel may send without anybody waiting for them (read-ahead).
+const BACKGROUND_REQUESTS_MAX: u16 = 64;
 /// Read-ahead of the mount in KiB, as the system file takes it.
 const READ_AHEAD_KB: &str = "1024";

@@ -1,9 +1,6 @@
 //! Telling the kernel what to forget.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
-use fuser::{INodeNo, Notifier};
+use weft_fusedev::{Notifier, Told};
 use weft_vfs::{NodeId, Notice, NoticeReceivers};
 
 /// Starts the threads that pass notices on. They end when the file system is gone. `forget` is told of content that
@@ -35,13 +32,13 @@ pub(crate) fn start(
 
 fn pass_on(notifier: &Notifier, notice: &Notice) {
     let told = match notice {
-        Notice::Entry { parent, name } => notifier.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name.as_bytes())),
-        // A negative offset leaves the pages alone (fuse_notify_inval_inode_out in linux/fuse.h).
-        Notice::Attributes { node } => notifier.inval_inode(INodeNo(node.0), -1, 0),
-        Notice::Content { node } => notifier.inval_inode(INodeNo(node.0), 0, 0),
+        Notice::Entry { parent, name } => notifier.invalidate_entry(parent.0, name.as_bytes()),
+        Notice::Attributes { node } => notifier.invalidate_attributes(node.0),
+        Notice::Content { node } => notifier.invalidate_content(node.0, 0, 0),
     };
-    if let Err(error) = told {
-        // ENOENT: the kernel does not know it and so has nothing to forget.
-        tracing::trace!(%error, ?notice, "a notice found nothing");
+    match told {
+        Ok(Told::Done) => {}
+        Ok(Told::Unknown) => tracing::trace!(?notice, "a notice found nothing"),
+        Err(error) => tracing::debug!(%error, ?notice, "a notice could not be passed on"),
     }
 }

@@ -37,4 +37,4 @@ pub use reply::{Body, Delivery, Filling, Opened, Reply, Room, Sink};
 pub use request::{Changes, Header, Lock, LockFamily, LockRange, Moment, Operation, Read, Request};
 pub use serve::{Interrupted, Serve};
 pub use session::{Serving, Session, Watch};
-pub use waiting::Waiting;
+pub use waiting::{Entered, Waiting};

@@ -22,6 +22,15 @@ struct State<C> {
     early_set: HashSet<u64>,
 }
 
+/// How a request began to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entered {
+    /// Nobody has a signal yet.
+    Waits,
+    /// Its interrupt overtook it.
+    Interrupted,
+}
+
 impl<C> Default for Waiting<C> {
     fn default() -> Waiting<C> {
         let state = State { waiting: HashMap::new(), early: VecDeque::new(), early_set: HashSet::new() };
@@ -29,31 +38,30 @@ impl<C> Default for Waiting<C> {
     }
 }
 
-impl<C> Waiting<C> {
-    /// A request begins to wait. Gives `cancel` back when the request has been interrupted already: then it is not
-    /// entered.
-    pub fn enter(&self, unique: u64, cancel: C) -> Option<C> {
+impl<C: Clone> Waiting<C> {
+    /// A request begins to wait. Says when it has been interrupted already.
+    pub fn enter(&self, unique: u64, cancel: C) -> Entered {
         let mut state = self.state.lock();
-        if state.early_set.remove(&unique) {
-            state.early.retain(|early| *early != unique);
-            return Some(cancel);
-        }
         state.waiting.insert(unique, cancel);
-        None
+        if !state.early_set.remove(&unique) {
+            return Entered::Waits;
+        }
+        state.early.retain(|early| *early != unique);
+        Entered::Interrupted
     }
 
-    /// A request is about to be answered. `None` when an interrupt has taken it.
+    /// A request is about to be answered, or has been entered by nobody.
     pub fn leave(&self, unique: u64) -> Option<C> {
         self.state.lock().waiting.remove(&unique)
     }
 
-    /// Somebody has a signal: what cancels the request, which is out of the table then. Otherwise the interrupt is
-    /// remembered, and the oldest one that is goes, if there are too many: it is of a request that was answered
-    /// without having waited, for others come to wait at once.
+    /// Somebody has a signal: what cancels the request, which stays in the table until it leaves. Otherwise the
+    /// interrupt is remembered, and the oldest one that is goes, if there are too many: it is of a request that was
+    /// answered without having waited, for others come to wait at once.
     pub fn interrupt(&self, unique: u64) -> Option<C> {
         let mut state = self.state.lock();
-        if let Some(cancel) = state.waiting.remove(&unique) {
-            return Some(cancel);
+        if let Some(cancel) = state.waiting.get(&unique) {
+            return Some(cancel.clone());
         }
         if state.early_set.insert(unique) {
             state.early.push_back(unique);
@@ -87,14 +95,15 @@ mod tests {
     #[test]
     fn an_interrupt_finds_its_request_before_and_after_it_begins_to_wait() {
         let waiting = Waiting::default();
-        assert_eq!(waiting.enter(2, "two"), None);
+        assert_eq!(waiting.enter(2, "two"), Entered::Waits);
         assert_eq!(waiting.interrupt(2), Some("two"));
-        assert_eq!(waiting.leave(2), None, "an interrupted request is nobody's any more");
+        assert_eq!(waiting.leave(2), Some("two"));
+        assert_eq!(waiting.leave(2), None);
 
         assert_eq!(waiting.interrupt(4), None);
-        assert_eq!(waiting.enter(4, "four"), Some("four"));
-        assert_eq!(waiting.enter(6, "six"), None, "the interrupt was of another");
-        assert_eq!(waiting.leave(6), Some("six"));
+        assert_eq!(waiting.enter(4, "four"), Entered::Interrupted);
+        assert_eq!(waiting.enter(6, "six"), Entered::Waits, "the interrupt was of another");
+        assert_eq!((waiting.leave(4), waiting.leave(6)), (Some("four"), Some("six")));
         assert!(waiting.is_empty());
     }
 
@@ -107,7 +116,7 @@ mod tests {
         let state = waiting.state.lock();
         assert_eq!((state.early.len(), state.early_set.len()), (EARLY_MAX, EARLY_MAX));
         drop(state);
-        assert_eq!(waiting.enter(0, ()), None);
-        assert_eq!(waiting.enter(3 * EARLY_MAX as u64 - 1, ()), Some(()));
+        assert_eq!(waiting.enter(0, ()), Entered::Waits);
+        assert_eq!(waiting.enter(3 * EARLY_MAX as u64 - 1, ()), Entered::Interrupted);
     }
 }

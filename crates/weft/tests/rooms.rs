@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-store", &["weft-remote"]),
     ("weft-web", &["weft-remote"]),
     ("weft-vfs", &["weft-store", "weft-remote"]),
-    ("weft-fuse", &["weft-vfs", "weft-remote"]),
+    ("weft-fuse", &["weft-vfs", "weft-remote", "weft-fusedev"]),
     ("weft-control", &[]),
     ("weft", &["weft-remote", "weft-store", "weft-vfs", "weft-fuse", "weft-web", "weft-control"]),
     // Drives the built program as a user would: it knows no room.

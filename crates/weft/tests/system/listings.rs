@@ -126,7 +126,6 @@ fn find_shows_everything_that_is_linked() {
 }
 
 #[test]
-#[ignore = "the FUSE library cannot say `kind unknown` in a directory, so find(1) takes a link without a slash for a file"]
 fn find_goes_into_directories_that_only_a_redirect_tells() {
     let (site, Some(mount)) = (site(), Mount::new()) else { return };
     let found = crate::support::Program::new("find").arg(".").dir(&mount.at(site.site())).run();

@@ -4,6 +4,7 @@ mod faults;
 mod floods;
 mod freshness;
 mod full_disk;
+mod interrupts;
 mod listings;
 mod log;
 mod logins;

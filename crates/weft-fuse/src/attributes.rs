@@ -1,0 +1,58 @@
+//! What the file system says of an inode, in the kernel's words.
+
+use std::time::Duration;
+
+use weft_fusedev::{Attributes, Entry, Kind};
+use weft_remote::FileKind;
+use weft_vfs::Stat;
+
+/// Attributes for the kernel.
+pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
+    let modified = stat.modified.into();
+    Attributes {
+        node: stat.node.0,
+        size: stat.size,
+        blocks: stat.size.div_ceil(512),
+        accessed: modified,
+        modified,
+        changed: modified,
+        mode: type_bits(stat.kind) | u32::from(stat.mode),
+        // 1 for directories too: the number of subdirectories is not known (find(1) takes 1 for that).
+        links: 1,
+        uid: stat.uid,
+        gid: stat.gid,
+        rdev: 0,
+        block_bytes: BLOCK_BYTES,
+    }
+}
+
+/// A name that the kernel may keep for `name_ttl`.
+pub(crate) fn entry_of(stat: &Stat, name_ttl: Duration) -> Entry {
+    // Node ids are never used for another file, so one generation does.
+    let (node, attributes) = (stat.node.0, attributes_of(stat));
+    Entry { node, generation: 0, name_ttl, attributes, attributes_ttl: stat.ttl }
+}
+
+/// What a listing says of a name.
+pub(crate) fn kind_of(kind: FileKind) -> Kind {
+    match kind {
+        FileKind::Directory => Kind::Directory,
+        FileKind::Symlink => Kind::Symlink,
+        FileKind::File => Kind::File,
+        FileKind::Unknown => Kind::Unknown,
+    }
+}
+
+/// The type in `st_mode`.
+fn type_bits(kind: FileKind) -> u32 {
+    let kind = match kind {
+        FileKind::Directory => rustix::fs::FileType::Directory,
+        FileKind::Symlink => rustix::fs::FileType::Symlink,
+        // Attributes must have a type; a look at the file finds the right one before they are told.
+        FileKind::File | FileKind::Unknown => rustix::fs::FileType::RegularFile,
+    };
+    kind.as_raw_mode()
+}
+
+/// Unit of `df` and preferred size of reads, in bytes.
+pub(crate) const BLOCK_BYTES: u32 = 4096;
