@@ -200,6 +200,9 @@ pub struct MountArgs {
     /// Report on standard output when the tree is usable: for the process that has started this one
     #[arg(long, value_enum, hide = true)]
     pub ready: Option<ReadyOn>,
+    /// Standard input is a supervisor, which may have a mount to take over
+    #[arg(long, hide = true)]
+    pub supervised: bool,
 }
 
 /// What `weft cache` takes.

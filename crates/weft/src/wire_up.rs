@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_control::{Access, Server};
-use weft_fuse::Bridge;
+use weft_fuse::{Bridge, Life};
 use weft_remote::{Name, Remote};
-use weft_store::{Store, StoreError, StoreOptions};
+use weft_store::{Journal, Store, StoreError, StoreOptions};
 use weft_vfs::{Binding, Notices, Policies, SpaceOptions, SpaceRule, Vfs, VfsOptions};
 use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, WebOptions};
 
 use crate::config::{PrivateAddresses, ProxyTable, Resolved, Source, SpaceSettings, WebSettings, patterns};
 use crate::daemon::MountDaemon;
+use crate::handover::{Handover, Word};
 use crate::logins;
 use crate::metrics::http::Metrics;
 use crate::ready::Ready;
@@ -25,14 +26,16 @@ use crate::site::{self, Site};
 ///
 /// # Errors
 /// Whatever keeps the tree from being mounted.
-pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
+pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Result<()> {
+    let Handover { line, kept, device } = handover;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_name("weft-worker")
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;
-    let store = open_store(&resolved.cache_dir)?;
+    let journal = Journal::new(kept.journal).context("the journal in memory cannot be used")?;
+    let store = open_store(&resolved.cache_dir, journal)?;
     let (notices, receivers) = Notices::channel();
     let binding = bind(&resolved, &store, runtime.handle())?;
     let options = vfs_options(&resolved)?;
@@ -43,12 +46,16 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
         let _entered = runtime.enter();
         Server::bind(&resolved.socket_dir, access)?
     };
+    let keeper = line.clone();
     let mounted = weft_fuse::mount(
         Bridge::new(vfs.clone(), resolved.deadline),
         &mount_options(&resolved),
         receivers,
         runtime.handle(),
+        Some(Life { roll: kept.roll, device, entrust: Box::new(move |device| keeper.say(Word::Mounted, &[device])) }),
     )?;
+    // A supervisor that is gone leaves the daemon to itself.
+    let _ = line.say(Word::Serving, &[]);
     let metrics = listen_for_metrics(&resolved, runtime.handle());
     let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
     let daemon = MountDaemon::new(vfs.clone(), &resolved).measured_by(mounted.meter().clone()).serving_metrics(told);
@@ -88,10 +95,11 @@ fn listen_for_metrics(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> 
 }
 
 /// Opens the cache. umount(8) does not wait for the daemon, so whoever mounts again at once finds it still closing.
-fn open_store(dir: &Path) -> Result<Arc<Store>, StoreError> {
+fn open_store(dir: &Path, journal: Journal) -> Result<Arc<Store>, StoreError> {
+    let options = StoreOptions { journal: Some(journal), ..StoreOptions::default() };
     let until = Instant::now() + CLOSING_PATIENCE;
     loop {
-        match Store::open(dir, StoreOptions::default()) {
+        match Store::open(dir, options.clone()) {
             Err(StoreError::InUse { .. }) if Instant::now() < until => std::thread::sleep(CLOSING_PAUSE),
             outcome => return outcome,
         }
