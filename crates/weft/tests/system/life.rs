@@ -1,0 +1,222 @@
+//! Mounts that outlive their daemons.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use rustix::process::{Signal, kill_process};
+
+use crate::support::{
+    Exit, Liar, Mount, Program, Server, Setup, answer, compare, find_program, noise, page, supervisor_of, without,
+    write_aged,
+};
+
+/// A site of small and large files, and a folder of many names.
+struct Site {
+    server: Server,
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Site {
+    fn new() -> Option<Site> {
+        let server = Server::nginx("")?;
+        let whole = noise(3 << 20);
+        let sizes = (0..48).map(|nth| 100 + nth * 3571).chain([300_000, 900_000, 1_500_000, 3 << 20]);
+        let files: Vec<(PathBuf, Vec<u8>)> = sizes
+            .enumerate()
+            .map(|(nth, size)| {
+                (PathBuf::from(format!("d{}/f{nth}.bin", nth % 4)), whole[whole.len() - size..].to_vec())
+            })
+            .collect();
+        for (nth, (path, bytes)) in files.iter().enumerate() {
+            write_aged(&server.root().join(path), bytes, nth as u64);
+        }
+        for nth in 0..MANY {
+            write_aged(&server.root().join(format!("many/name-{nth:05}.txt")), b"x\n", 7);
+        }
+        Some(Site { server, files })
+    }
+}
+
+/// Goal: no reader sees an error or a wrong byte while daemons are killed. Method: eight threads read known files in
+/// several ways (whole, through a handle that stays open, by pieces, and lists of names) while the daemon is killed
+/// twenty times, each time after some more reads, and some files are dropped from the cache in between.
+#[test]
+fn nobody_notices_that_daemons_are_killed() {
+    let Some((site, mount)) = Site::new().zip(Mount::new()) else { return };
+    let top = mount.at(site.server.site());
+    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (told, progress) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let _stop = Stop(&done);
+        for thread in 0..READERS {
+            let (site, top, done, reads, told) = (&site, &top, &done, &reads, told.clone());
+            scope.spawn(move || {
+                let _stop = Stop(done);
+                let mut round = thread;
+                while !done.load(Ordering::SeqCst) {
+                    read_something(site, top, round);
+                    round += READERS;
+                    reads.fetch_add(1, Ordering::SeqCst);
+                    let _ = told.send(());
+                }
+            });
+        }
+        drop(told);
+        for kill in 0..KILLS {
+            let more = READS / KILLS + kill % 7;
+            assert_eq!(progress.iter().take(more).count(), more, "the readers go on");
+            let dropped = top.join(&site.files[kill % site.files.len()].0);
+            assert!(matches!(mount.verb("rm -w", [&dropped]).code, Some(0 | 4)));
+            mount.kill_daemon();
+        }
+        assert_eq!(progress.iter().take(READS).count(), READS, "and after the last kill");
+    });
+    assert!(reads.load(Ordering::SeqCst) >= 2 * READS as u64);
+    mount.umount();
+}
+
+/// Ends the readers when one of them, or the killer, fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn read_something(site: &Site, top: &Path, round: usize) {
+    let (path, bytes) = &site.files[(round * 5) % site.files.len()];
+    let path = top.join(path);
+    match round / READERS % 5 {
+        // Names, in several requests of the kernel.
+        4 => {
+            let mut names: Vec<_> = std::fs::read_dir(top.join("many"))
+                .expect("opened")
+                .map(|name| name.expect("a name").file_name().into_string().expect("UTF-8"))
+                .collect();
+            names.sort_unstable();
+            assert!(names.iter().enumerate().all(|(nth, name)| *name == format!("name-{nth:05}.txt")));
+            assert_eq!(names.len(), MANY);
+        }
+        // Pieces of a file that is kept open: kills come between them.
+        kind @ (2 | 3) => {
+            let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let step = if kind == 2 { 65_536 } else { 4096 };
+            let mut piece = vec![0; step];
+            for nth in 0..24 {
+                let at = (nth * 7919 * 31) % bytes.len();
+                let count = piece.len().min(bytes.len() - at);
+                let read = file.read_exact_at(&mut piece[..count], at as u64);
+                read.unwrap_or_else(|error| panic!("{} at {at}: {error}", path.display()));
+                assert!(piece[..count] == bytes[at..at + count], "{} at {at}", path.display());
+            }
+            assert_eq!(file.metadata().expect("told").len(), bytes.len() as u64);
+        }
+        _ => {
+            let read = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(read == *bytes, "{}", path.display());
+        }
+    }
+}
+
+const READERS: usize = 8;
+const KILLS: usize = 20;
+const READS: usize = 2000;
+/// Names in one folder: more than one request of the kernel brings.
+const MANY: usize = 1500;
+
+#[test]
+fn a_handle_keeps_its_version_across_a_kill_and_is_an_error_when_that_is_gone() {
+    let version = Arc::new(AtomicU64::new(1));
+    let served = version.clone();
+    let text = |nth: u64| format!("version {nth} ").repeat(30_000);
+    let liar = Liar::answering(move |asked| match asked.path.as_str() {
+        "/a.txt" => {
+            let now = served.load(Ordering::SeqCst);
+            answer("200 OK", &[&format!("etag: \"{now}\""), "cache-control: no-cache"], text(now))
+        }
+        _ => page("<a href='a.txt'>a</a>"),
+    });
+    let Some(mount) = Mount::with(Setup::default().option("no_passthrough")) else { return };
+    let path = mount.at(liar.site()).join("a.txt");
+    let first = File::open(&path).expect("opened");
+    let read = |file: &File, at: u64| {
+        let mut bytes = [0; 8];
+        // Past the pages that the kernel holds already, each time at another place.
+        file.read_exact_at(&mut bytes, at).map(|()| bytes)
+    };
+    assert_eq!(&read(&first, 0).expect("read"), b"version ");
+    mount.kill_daemon();
+    assert_eq!(&read(&first, 10 * 20_000).expect("read"), b"version ");
+    assert_eq!(mount.why(&path, "version"), "\"1\"");
+    version.store(2, Ordering::SeqCst);
+    let second = File::open(&path).expect("opened");
+    let mut all = vec![0; 10 * 30_000];
+    second.read_exact_at(&mut all, 0).expect("read");
+    assert!(all == text(2).as_bytes());
+    // Its bytes are in no file that has a name any more.
+    mount.kill_daemon();
+    all.fill(0);
+    second.read_exact_at(&mut all, 0).expect("read");
+    assert!(all == text(2).as_bytes());
+    rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::DontNeed).expect("the pages may go");
+    match first.read_exact_at(&mut all, 0) {
+        Err(error) => assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error())),
+        // Pages that the kernel kept are of the first version.
+        Ok(()) => assert!(all == text(1).as_bytes()),
+    }
+}
+
+#[test]
+fn tar_and_rsync_do_not_notice_kills() {
+    let Some((site, mount)) = Site::new().zip(Mount::new()) else { return };
+    let disk = site.server.root();
+    let copies = ["tar", "rsync"].map(|name| mount.beside(name));
+    for (name, copy) in ["tar", "rsync"].iter().zip(&copies) {
+        if find_program(name).is_none() {
+            without(&format!("{name} is missing: not tried across kills"));
+            continue;
+        }
+        std::fs::create_dir(copy).expect("made");
+        let done = AtomicBool::new(false);
+        let kills = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) && kills.load(Ordering::SeqCst) < 8 {
+                    mount.kill_daemon();
+                    kills.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            let _stop = Stop(&done);
+            let top = mount.at(site.server.site());
+            let script = match *name {
+                "tar" => r#"tar -C "$0" -cf - d0 d1 d2 d3 many | tar -C "$1" -xf -"#,
+                _ => r#"rsync -a "$0/" "$1/""#,
+            };
+            Program::new("bash").args(["-o", "pipefail", "-c", script]).arg(&top).arg(copy).good();
+        });
+        assert!(kills.load(Ordering::SeqCst) > 0);
+        compare(&disk, copy);
+        assert_eq!(mount.verb("rm -w -r", [mount.at(site.server.site())]).code, Some(0));
+    }
+}
+
+#[test]
+fn a_daemon_that_dies_at_once_is_not_started_for_ever() {
+    let Some(mount) = Mount::with(Setup::default()) else { return };
+    let daemon = mount.daemon();
+    let supervisor = supervisor_of(daemon).expect("it has one");
+    let ended = Exit::of(supervisor);
+    // From now on no daemon comes as far as to serve.
+    std::fs::write(mount.beside("weft.toml"), "[mount]\ndeadline = \"never\"\n").expect("written");
+    kill_process(daemon, Signal::KILL).expect("killed");
+    assert!(ended.wait(), "the supervisor gives up");
+    let log = std::fs::read_to_string(mount.cache().join("weft.log")).expect("the log");
+    assert!(log.contains("too often: the mount is given up"), "{log}");
+    assert_eq!(log.matches("another one takes the mount over").count(), 3, "{log}");
+    let refused = std::fs::read_dir(mount.dir()).expect_err("nobody serves");
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()));
+}
