@@ -16,7 +16,7 @@ use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, 
 
 use crate::config::{PrivateAddresses, ProxyTable, Resolved, Source, SpaceSettings, WebSettings, patterns};
 use crate::daemon::MountDaemon;
-use crate::handover::{Handover, Word};
+use crate::handover::{Handover, Line, Word};
 use crate::logins;
 use crate::metrics::http::Metrics;
 use crate::ready::Ready;
@@ -54,11 +54,11 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
         runtime.handle(),
         Some(Life { roll: kept.roll, device, entrust: Box::new(move |device| keeper.say(Word::Mounted, &[device])) }),
     )?;
-    // A supervisor that is gone leaves the daemon to itself.
-    let _ = line.say(Word::Serving, &[]);
     let metrics = listen_for_metrics(&resolved, runtime.handle());
     let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
-    let daemon = MountDaemon::new(vfs.clone(), &resolved).measured_by(mounted.meter().clone()).serving_metrics(told);
+    let (replace, asked) = tokio::sync::mpsc::channel(1);
+    let daemon =
+        MountDaemon::new(vfs.clone(), &resolved, replace).measured_by(mounted.meter().clone()).serving_metrics(told);
     let daemon = Arc::new(daemon);
     if let Some(Ok(metrics)) = metrics {
         let daemon = daemon.clone();
@@ -71,6 +71,10 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     };
     let serving = runtime.spawn(server.serve(daemon.clone(), stopped));
     runtime.spawn(unmount_on_signal(daemon));
+    // A supervisor that is gone leaves the daemon to itself.
+    if line.say(Word::Serving, &[]).is_ok() {
+        runtime.spawn(make_way(asked, line, store.clone()));
+    }
     ready.mounted();
 
     let ended = mounted.wait();
@@ -82,6 +86,25 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
     flushed?;
     ended.context("the mount ended")
+}
+
+/// When somebody asks for it: ends this process, so that its supervisor starts the program that is installed. What is
+/// not answered by then is sent again to the next daemon.
+async fn make_way(mut asked: tokio::sync::mpsc::Receiver<()>, line: Line, store: Arc<Store>) {
+    if asked.recv().await.is_none() {
+        return;
+    }
+    if let Err(error) = line.say(Word::Replace, &[]) {
+        tracing::error!(%error, "the supervisor is gone: this daemon stays");
+        return;
+    }
+    // What it cannot write now is in the journal.
+    let flushed = tokio::time::timeout(FLUSH_PATIENCE, tokio::task::spawn_blocking(move || store.flush())).await;
+    if !matches!(flushed, Ok(Ok(Ok(())))) {
+        tracing::warn!("the store was not written to its end before the next daemon");
+    }
+    // Nothing is let go of in order: what the kernel holds is the next daemon's.
+    std::process::exit(0);
 }
 
 /// Binds what serves metrics, where somebody asked for it. An address that is taken keeps nothing from being mounted.
@@ -316,6 +339,8 @@ const PIPE_BYTES: usize = 256 << 10;
 /// How long a cache may be in use by a daemon that is ending, and how often that is looked at.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSING_PAUSE: Duration = Duration::from_millis(20);
+/// How long the disk may take when another daemon is to come.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long requests under way may take when the mount has gone.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 

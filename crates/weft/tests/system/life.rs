@@ -9,8 +9,8 @@ use std::sync::{Arc, mpsc};
 use rustix::process::{Signal, kill_process};
 
 use crate::support::{
-    Exit, Liar, Mount, Program, Server, Setup, answer, compare, find_program, noise, page, supervisor_of, without,
-    write_aged,
+    Exit, Liar, Mount, Program, Server, Setup, answer, compare, find_program, noise, page, supervisor_of, weft_program,
+    without, write_aged,
 };
 
 /// A site of small and large files, and a folder of many names.
@@ -151,7 +151,6 @@ fn a_handle_keeps_its_version_across_a_kill_and_is_an_error_when_that_is_gone() 
     assert_eq!(&read(&first, 0).expect("read"), b"version ");
     mount.kill_daemon();
     assert_eq!(&read(&first, 10 * 20_000).expect("read"), b"version ");
-    assert_eq!(mount.why(&path, "version"), "\"1\"");
     version.store(2, Ordering::SeqCst);
     let second = File::open(&path).expect("opened");
     let mut all = vec![0; 10 * 30_000];
@@ -202,6 +201,67 @@ fn tar_and_rsync_do_not_notice_kills() {
         compare(&disk, copy);
         assert_eq!(mount.verb("rm -w -r", [mount.at(site.server.site())]).code, Some(0));
     }
+}
+
+/// Goal: `weft upgrade` starts the program that is at the installed place by then, and readers do not notice. Method: a
+/// copy of the program mounts; it is replaced on disk, and the mount upgraded, again and again under load; in the end
+/// what is installed does not run, and the program of before goes on.
+#[test]
+fn readers_do_not_notice_upgrades() {
+    let Some((site, mut mount)) = Site::new().zip(Mount::prepare(Setup::default())) else { return };
+    mount.use_copy();
+    mount.mount();
+    let top = mount.at(site.server.site());
+    let done = AtomicBool::new(false);
+    let (told, progress) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let _stop = Stop(&done);
+        for thread in 0..4 {
+            let (site, top, done, told) = (&site, &top, &done, told.clone());
+            scope.spawn(move || {
+                let _stop = Stop(done);
+                let mut round = thread;
+                while !done.load(Ordering::SeqCst) {
+                    read_something(site, top, round);
+                    round += READERS;
+                    let _ = told.send(());
+                }
+            });
+        }
+        drop(told);
+        let program = mount.beside("weft");
+        let install = |bytes: &[u8]| {
+            // As an installer does it: a new file in place of the old one.
+            let new = mount.beside("weft.new");
+            std::fs::write(&new, bytes).expect("written");
+            std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
+            std::fs::rename(&new, &program).expect("renamed");
+        };
+        let own = std::fs::read(&program).expect("the program");
+        for _ in 0..3 {
+            assert_eq!(progress.iter().take(100).count(), 100, "the readers go on");
+            install(&own);
+            let upgraded = mount.json("upgrade", [mount.dir()]);
+            let pid = upgraded["to"]["daemon_pid"].as_u64().expect("a number");
+            assert_ne!(upgraded["from"]["daemon_pid"].as_u64(), Some(pid));
+            let runs = std::fs::metadata(format!("/proc/{pid}/exe")).expect("it runs");
+            let installed = std::fs::metadata(&program).expect("installed");
+            assert_eq!(std::os::unix::fs::MetadataExt::ino(&runs), std::os::unix::fs::MetadataExt::ino(&installed));
+        }
+        install(b"#!/bin/sh\nexit 1\n");
+        let upgraded = weft_of(&mount, &["upgrade"]).run();
+        assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+        assert_eq!(progress.iter().take(100).count(), 100, "the program of before goes on");
+        install(&own);
+    });
+    mount.umount();
+}
+
+/// The program that was built, where the copy that is installed does not run.
+fn weft_of(mount: &Mount, words: &[&str]) -> Program {
+    let environment = [("HOME", "home"), ("XDG_RUNTIME_DIR", "run")];
+    let program = Program::new(weft_program()).args(words).arg(mount.dir()).dir(Path::new("/"));
+    environment.into_iter().fold(program, |program, (name, folder)| program.env(name, mount.beside(folder)))
 }
 
 #[test]
