@@ -31,10 +31,16 @@ pub struct Life {
 /// See [`Life::entrust`].
 pub type Entrust = Box<dyn FnOnce(BorrowedFd<'_>) -> io::Result<()> + Send>;
 
-/// Begins the roll of a new mount and gives it into keeping, if this kernel can send requests again (6.9 and newer).
+/// Begins the roll of a new mount and gives it into keeping, if this kernel can send requests again (6.9 and newer), and
+/// not over io_uring: what a dead daemon had taken from a ring stays with that ring's queue (fs/fuse/dev_uring.c), where
+/// `FUSE_NOTIFY_RESEND` does not look (fuse_resend in fs/fuse/dev.c goes through the connection's devices alone).
 pub(crate) fn entrust(session: &Session, roll: File, entrust: Entrust) -> Result<Roll, RollError> {
     if !session.negotiated().has(InitFlags::HAS_RESEND) {
         tracing::warn!("this kernel (older than 6.9) cannot send requests again: the mount ends with its daemon");
+        return Ok(Roll::nowhere());
+    }
+    if session.negotiated().has(InitFlags::OVER_IO_URING) {
+        tracing::warn!("requests that were taken from a ring cannot be sent again: the mount ends with its daemon");
         return Ok(Roll::nowhere());
     }
     let roll = Roll::begin(roll, *session.negotiated())?;

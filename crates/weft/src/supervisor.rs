@@ -32,6 +32,8 @@ pub struct Supervisor {
     device: Option<OwnedFd>,
     signals: SignalFd,
     ends: Ends,
+    /// The last signal that was passed on: a daemon that is only about to serve may have died of it.
+    asked: Option<rustix::process::Signal>,
 }
 
 /// One daemon.
@@ -72,7 +74,7 @@ impl Supervisor {
         std::env::set_current_dir("/")?;
         let installed = std::env::current_exe().ok();
         let ends = Ends::default();
-        Ok(Supervisor { args, folder, installed, kept: Kept::new()?, device: None, signals, ends })
+        Ok(Supervisor { args, folder, installed, kept: Kept::new()?, device: None, signals, ends, asked: None })
     }
 
     /// Starts daemons until the mount is gone; the exit code of the last one.
@@ -145,7 +147,12 @@ impl Supervisor {
     fn device_comes(&mut self, life: &mut Life, speaks: &mut bool) -> bool {
         match life.line.hear_now() {
             Ok(Some((Word::Mounted, files))) => self.device = files.into_iter().next(),
-            Ok(Some((Word::Serving, _))) => life.serves = true,
+            Ok(Some((Word::Serving, _))) => {
+                life.serves = true;
+                if let Some(signal) = self.asked {
+                    let _ = kill_process(Pid::from_child(&life.child), signal);
+                }
+            }
             Ok(Some((Word::Replace, _))) => life.replace = true,
             Ok(Some((Word::Start { .. } | Word::Unknown, _))) => {}
             Ok(None) => {
@@ -162,10 +169,11 @@ impl Supervisor {
         true
     }
 
-    fn pass_on(&self, number: u32, child: &Child) {
+    fn pass_on(&mut self, number: u32, child: &Child) {
         let number = i32::try_from(number).ok();
-        let signal = number.and_then(|number| rustix::process::Signal::from_named_raw(number));
+        let signal = number.and_then(rustix::process::Signal::from_named_raw);
         if let Some(signal) = signal.filter(|signal| *signal != rustix::process::Signal::CHILD) {
+            self.asked = Some(signal);
             // Fails when it has just ended.
             let _ = kill_process(Pid::from_child(child), signal);
         }
@@ -191,6 +199,15 @@ impl Supervisor {
             false => Next::GiveUp,
         }
     }
+}
+
+/// In a daemon, before it has threads: hears the signals that its supervisor reads, for a process begins with the mask of
+/// the one that started it.
+///
+/// # Errors
+/// What the system says.
+pub fn hear_signals() -> io::Result<()> {
+    Ok(SigSet::all().thread_unblock()?)
 }
 
 /// When daemons died, to know when it is too often.

@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::handover::Handover;
 use crate::output::say;
 use crate::ready::{Line, Ready};
-use crate::supervisor::Supervisor;
+use crate::supervisor::{self, Supervisor};
 use crate::wire_up;
 
 /// Mounts.
@@ -31,7 +31,8 @@ pub fn run(args: &MountArgs, json: bool) -> Outcome {
         return supervise(args, json);
     }
     if args.supervised {
-        let handover = Handover::of_stdin().map_err(|error| Failure::failed(format!("the supervisor: {error}")))?;
+        let handover = supervisor::hear_signals().and_then(|()| Handover::of_stdin());
+        let handover = handover.map_err(|error| Failure::failed(format!("the supervisor: {error}")))?;
         let ready_on = args.ready;
         let mountpoint = PathBuf::from(args.source_and_dir.last().cloned().unwrap_or_default());
         let ready = Ready::new(ready_on, mountpoint);

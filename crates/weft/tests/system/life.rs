@@ -169,6 +169,40 @@ fn a_handle_keeps_its_version_across_a_kill_and_is_an_error_when_that_is_gone() 
     }
 }
 
+/// Goal: what is open stays of one piece. Method: a directory half read, a large file that the kernel may read by itself
+/// and one that it may not are held open over kills; after each, both are read on and opened a second time.
+#[test]
+fn open_directories_and_backing_files_are_taken_over() {
+    let Some((site, mount)) = Site::new().zip(Mount::new()) else { return };
+    let top = mount.at(site.server.site());
+    let (large, bytes) = site.files.last().expect("there are files");
+    let (small, few) = &site.files[3];
+    let (large, small) = (top.join(large), top.join(small));
+    // From the second open on the kernel reads the large one by itself, where it may.
+    assert!(std::fs::read(&large).expect("read") == *bytes);
+    let held = File::open(&large).expect("opened");
+    let other = File::open(&small).expect("opened");
+    let mut names = std::fs::read_dir(top.join("many")).expect("opened");
+    let mut seen = vec![names.next().expect("the first").expect("a name").file_name()];
+    for round in 0..3 {
+        mount.kill_daemon();
+        for (path, open, whole) in [(&large, &held, bytes), (&small, &other, few)] {
+            let again = File::open(path).unwrap_or_else(|error| panic!("round {round}: {}: {error}", path.display()));
+            for file in [open, &again] {
+                let mut all = vec![0; whole.len()];
+                file.read_exact_at(&mut all, 0).expect("read");
+                assert!(all == *whole, "round {round}: {}", path.display());
+            }
+        }
+    }
+    seen.extend(names.map(|name| name.expect("a name").file_name()));
+    seen.sort_unstable();
+    let expected: Vec<_> = (0..MANY).map(|nth| std::ffi::OsString::from(format!("name-{nth:05}.txt"))).collect();
+    assert!(seen == expected, "{} names, each once", seen.len());
+    drop((held, other));
+    mount.umount();
+}
+
 #[test]
 fn tar_and_rsync_do_not_notice_kills() {
     let Some((site, mount)) = Site::new().zip(Mount::new()) else { return };
