@@ -5,17 +5,18 @@ use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Exit, Liar, Mount, Setup, page};
+use crate::support::{Exit, Liar, Mount, Setup, answer};
 
 /// A mount whose deadline is far away: what ends before it does not end by it.
 fn patient() -> Option<Mount> {
-    Mount::with(Setup::default().option("deadline=600s"))
+    Mount::with(Setup::default().option("deadline=120s"))
 }
 
 /// What a script of a server tells the test.
@@ -32,13 +33,14 @@ fn tell(to: &Mutex<Sender<Event>>, event: Event) {
     let _ = to.lock().expect("nobody panics under this lock").send(event);
 }
 
-/// A server whose pages are one; `first` is what it sends of everything else before it falls silent.
-fn silent(first: fn(&str) -> Vec<u8>) -> (Liar, Receiver<Event>) {
+/// A server that sends `first` of each path, and then falls silent until the client leaves, but for paths that it
+/// answers whole.
+fn silent(whole: fn(&str) -> Option<Vec<u8>>, first: fn(&str) -> Vec<u8>) -> (Liar, Receiver<Event>) {
     let (sender, events) = channel();
     let sender = Mutex::new(sender);
     let server = Liar::talking(move |asked, stream| {
-        if asked.path == "/" {
-            let _ = stream.write_all(&page("<a href=\"slow\">x</a>"));
+        if let Some(answer) = whole(&asked.path) {
+            let _ = stream.write_all(&answer);
             return;
         }
         let _ = stream.write_all(&first(&asked.path));
@@ -92,9 +94,21 @@ fn interrupted(mount: &Mount, operation: &str) -> f64 {
     text.out.lines().find_map(|line| line.strip_prefix(&row)?.parse().ok()).unwrap_or(0.0)
 }
 
+/// The root's page.
+fn root(path: &str) -> Option<Vec<u8>> {
+    (path == "/").then(|| answer("200 OK", &["content-type: text/html"], ""))
+}
+
+/// The beginning of a body that does not say how long it is.
+fn beginning(kind: &str, text: &str) -> Vec<u8> {
+    let length = text.len();
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n{length:x}\r\n{text}\r\n")
+        .into_bytes()
+}
+
 #[test]
 fn a_lookup_that_nobody_answers_ends_with_its_program() {
-    let (server, events) = silent(|_| Vec::new());
+    let (server, events) = silent(root, |_| Vec::new());
     let Some(mount) = patient() else { return };
     let child = start("stat", &mount.at(server.site()).join("never"));
     wait_for(&events, &Event::Asked("/never".to_owned()));
@@ -104,4 +118,56 @@ fn a_lookup_that_nobody_answers_ends_with_its_program() {
     assert_eq!(server.times("/never"), 1, "the host is not asked again");
 }
 
+/// Method: the name is trusted, its content was dropped, so the open has to fetch it.
+#[test]
+fn an_open_that_nobody_answers_ends_with_its_program() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let once = |path: &str| {
+        if path == "/" {
+            return root(path);
+        }
+        let first = path == "/f" && ASKED.fetch_add(1, Ordering::SeqCst) == 0;
+        first.then(|| answer("200 OK", &["cache-control: max-age=3600", "etag: \"1\""], "text"))
+    };
+    let (server, events) = silent(once, |_| Vec::new());
+    let Some(mount) = patient() else { return };
+    let path = mount.at(server.site()).join("f");
+    assert_eq!(std::fs::read(&path).expect("answered"), b"text");
+    let dropped = mount.verb("rm -w", [&path]);
+    assert_eq!(dropped.code, Some(0), "{dropped:?}");
+    let child = start("cat", &path);
+    wait_for(&events, &Event::Asked("/f".to_owned()));
+    stop(child);
+    assert_eq!(interrupted(&mount, "open"), 1.0);
+    wait_for(&events, &Event::Left("/f".to_owned()));
+    assert_eq!(server.times("/f"), 2, "the host is not asked again");
+}
+
+#[test]
+fn a_directory_whose_page_does_not_end_ends_with_its_program() {
+    let (server, events) = silent(|_| None, |_| beginning("text/html", "<a href=\"one\">x</a>"));
+    let Some(mount) = patient() else { return };
+    let child = start("ls", &mount.at(server.site()));
+    wait_for(&events, &Event::Asked("/".to_owned()));
+    wait_until_asked(&mount, "lookup", 2);
+    stop(child);
+    assert_eq!(interrupted(&mount, "opendir"), 1.0);
+}
+
+/// Waits until the daemon has answered so many requests of a sort.
+#[track_caller]
+fn wait_until_asked(mount: &Mount, operation: &str, count: u64) {
+    let row = format!("weft_kernel_request_duration_seconds_count{{operation=\"{operation}\"}} ");
+    for _ in 0..LOOKS_MAX {
+        let text = mount.verb("stats --prometheus", [mount.dir()]).out;
+        let answered = text.lines().find_map(|line| line.strip_prefix(&row)?.parse::<f64>().ok()).unwrap_or(0.0);
+        if answered >= count as f64 {
+            return;
+        }
+    }
+    panic!("{count} requests of {operation} are due");
+}
+
+/// How often a figure is looked at before it is given up.
+const LOOKS_MAX: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(20);
