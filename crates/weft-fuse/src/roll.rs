@@ -283,7 +283,10 @@ mod tests {
         for written in 0..whole.len() {
             let roll = Roll::begin(tempfile::tempfile().expect("a file"), negotiated()).expect("begun");
             roll.enter(&file(1, Version::None));
-            write_at(roll.file.as_ref().expect("a file"), &whole[..written], 2).expect("written");
+            let file_of = roll.file.as_ref().expect("a file");
+            // The slot was used before: what is not written is of something else.
+            write_at(file_of, &[0xff; SLOT_BYTES], 2).expect("written");
+            write_at(file_of, &whole[..written], 2).expect("written");
             roll.slots.lock().count = 2;
             roll.enter(&file(3, Version::None));
             assert_eq!(again(&roll).1, [file(1, Version::None), file(3, Version::None)], "{written} bytes");
