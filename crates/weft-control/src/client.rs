@@ -257,13 +257,31 @@ impl Client {
             Reply::Unmounted => {}
             other => return Err(unexpected(&other)),
         }
-        let Some(daemon) = daemon else { return Ok(()) };
+        match self.end_of(daemon, if lazy { SHORT } else { MIDDLE }) {
+            Err(_) if lazy => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Has another daemon take the mount over and waits until this one has ended.
+    ///
+    /// # Errors
+    /// As for every call; `Io` also when the daemon has not ended in time.
+    pub fn replace(&mut self) -> Result<(), ControlError> {
+        let daemon = self.process()?;
+        match self.ask(Verb::Replace, MIDDLE)? {
+            Reply::Replaced => self.end_of(daemon, MIDDLE),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits for the end of a process.
+    fn end_of(&self, process: Option<OwnedFd>, patience: Duration) -> Result<(), ControlError> {
+        let Some(process) = process else { return Ok(()) };
         // A process descriptor becomes readable when the process ends (pidfd_open(2)).
-        let mut end = [PollFd::new(&daemon, PollFlags::IN)];
-        let patience = if lazy { SHORT } else { MIDDLE };
+        let mut end = [PollFd::new(&process, PollFlags::IN)];
         let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut end, Some(&patience)) {
-            Ok(0) if lazy => Ok(()),
             Ok(0) => Err(ControlError::io(&self.socket)(std::io::ErrorKind::TimedOut.into())),
             Ok(_) => Ok(()),
             Err(error) => Err(ControlError::io(&self.socket)(error.into())),

@@ -91,6 +91,13 @@ pub trait Daemon: Send + Sync {
     /// `Busy` when files are open and `lazy` is not set.
     async fn unmount(&self, lazy: bool) -> Result<(), Refusal>;
 
+    /// Has another daemon, of the program that is installed now, take the mount over; ends this one soon after it has
+    /// answered.
+    ///
+    /// # Errors
+    /// `Failed` when nobody is there who would start one.
+    async fn replace(&self) -> Result<(), Refusal>;
+
     /// Tells the changes that are found at and below `path` from now on; a path that is not known yet may become so.
     /// With `validate_every` it asks about what is held there at that pace for as long as the stream lives.
     ///

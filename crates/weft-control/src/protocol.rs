@@ -68,6 +68,7 @@ pub(crate) enum Verb {
     Unmount {
         lazy: bool,
     },
+    Replace,
     Watch {
         path: PathBytes,
         validate_every_ms: Option<u64>,
@@ -98,7 +99,8 @@ impl Verb {
             // These tell what each user read.
             | Verb::Cache { .. }
             | Verb::Evictions { .. }
-            | Verb::Unmount { .. } => false,
+            | Verb::Unmount { .. }
+            | Verb::Replace => false,
         }
     }
 }
@@ -137,6 +139,7 @@ pub(crate) enum Reply {
     Cache(Box<CacheReport>),
     Evictions(Vec<Eviction>),
     Unmounted,
+    Replaced,
     Watched(Watched),
     Stats(Box<Measures>),
     /// Paths are kept for the order that follows.

@@ -176,7 +176,7 @@ async fn converse(stream: UnixStream, mut house: House) -> io::Result<()> {
                 drop(seat);
             }
             Ok(Answer::Replies(replies)) => {
-                let last = replies.iter().any(|reply| matches!(reply, Reply::Unmounted));
+                let last = replies.iter().any(|reply| matches!(reply, Reply::Unmounted | Reply::Replaced));
                 for reply in replies {
                     send(&mut stream, Outcome::Ok(reply)).await?;
                 }
@@ -240,6 +240,10 @@ async fn answer(line: &[u8], uid: u32, house: &House, paths: &mut Vec<PathBytes>
         Verb::Unmount { lazy } => {
             daemon.unmount(lazy).await?;
             Reply::Unmounted
+        }
+        Verb::Replace => {
+            daemon.replace().await?;
+            Reply::Replaced
         }
         Verb::Watch { path, validate_every_ms } => {
             let seat = house.seat(uid)?;

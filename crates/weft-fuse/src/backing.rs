@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weft_vfs::HandleId;
-use weft_vfs::{NodeId, Object};
+use weft_vfs::{HandleId, NodeId, Object, ReadBy};
 
 /// How an open is answered.
 pub(crate) enum Mode<B> {
@@ -88,6 +87,27 @@ impl<B> Backings<B> {
         entry.cached_opens += 1;
         state.handles.insert(handle, (node, false));
         Mode::Cached
+    }
+
+    /// Takes over a backing id of a former daemon. One that the inode had is let go.
+    pub(crate) fn restore(&self, node: NodeId, generation: u64, id: B) {
+        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
+        let former =
+            self.state.lock().nodes.entry(node).or_insert_with(empty).backing.replace((generation, Arc::new(id)));
+        // An id that goes is a system call.
+        drop(former);
+    }
+
+    /// Counts a file that was open when a former daemon ended.
+    pub(crate) fn restore_open(&self, node: NodeId, handle: HandleId, read_by: ReadBy) {
+        let mut state = self.state.lock();
+        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
+        let entry = state.nodes.entry(node).or_insert_with(empty);
+        match read_by {
+            ReadBy::Kernel => entry.passthrough_opens += 1,
+            ReadBy::Daemon => entry.cached_opens += 1,
+        }
+        state.handles.insert(handle, (node, read_by == ReadBy::Kernel));
     }
 
     /// Counts a close.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weft_remote::Caller;
 use weft_vfs::NodeId;
-use weft_vfs::{HandleId, Looked, Snapshot, StatFs, Vfs};
+use weft_vfs::{HandleId, Looked, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
 
 use crate::Errno;
 use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
@@ -57,8 +57,8 @@ impl Handler for Bridge {
     fn open(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<OpenReply>> + Send + 'static {
         let opened = self.vfs.clone().open(self.vfs.call(caller), node);
         async move {
-            let weft_vfs::Opened { handle, keep_pages, bypass_pages, backing } = opened.await?;
-            Ok(OpenReply { handle, keep_pages, bypass_pages, backing })
+            let weft_vfs::Opened { handle, keep_pages, bypass_pages, backing, record } = opened.await?;
+            Ok(OpenReply { handle, keep_pages, bypass_pages, backing, record })
         }
     }
 
@@ -93,6 +93,14 @@ impl Handler for Bridge {
 
     fn extended(&self, node: NodeId, name: &[u8]) -> Answer<Option<Vec<u8>>> {
         self.vfs.extended(node, name).map_err(Errno::from)
+    }
+
+    fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()> {
+        self.vfs.reopen(node, handle, record, read_by).map_err(Errno::from)
+    }
+
+    fn directory_again(&self, caller: Caller, node: NodeId) -> Answer<Snapshot> {
+        self.vfs.directory_again(node, &caller).map_err(Errno::from)
     }
 
     fn space(&self) -> StatFs {

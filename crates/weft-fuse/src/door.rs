@@ -4,20 +4,22 @@ use std::sync::Arc;
 
 use rustix::io::Errno as E;
 use weft_fusedev::{
-    Backing, Backings as BackingFiles, Delivery, Header, Interrupted, Opened, Operation as Asks, Read, Reply, Request,
-    Serve, Space,
+    Backings as BackingFiles, Delivery, Header, Interrupted, Opened, Operation as Asks, Read, Reply, Request, Serve,
+    Space,
 };
 use weft_remote::Caller;
-use weft_vfs::{HandleId, NodeId};
+use weft_vfs::{HandleId, NodeId, ReadBy};
 
 use crate::Errno;
 use crate::attributes::{attributes_of, entry_of};
+use crate::backed::Backed;
 use crate::backing::{Backings, Mode};
 use crate::directory::Directories;
 use crate::drive::Driver;
 use crate::handler::{EntryReply, Handler};
 use crate::meter::Operation;
 use crate::pages::Pages;
+use crate::roll::{Entry, Key, Roll};
 
 /// A file system on a connection to the kernel.
 pub(crate) struct Door<H> {
@@ -25,30 +27,63 @@ pub(crate) struct Door<H> {
     driver: Driver,
     files: Arc<Files>,
     directories: Arc<Directories>,
+    roll: Arc<Roll>,
 }
 
 /// How files are opened.
 struct Files {
-    modes: Arc<Backings<Backing>>,
+    modes: Arc<Backings<Backed>>,
     backings: BackingFiles,
     pages: Pages,
+    roll: Arc<Roll>,
 }
 
 impl<H: Handler> Door<H> {
-    /// `passthrough`: whether the kernel reads backing files by itself.
+    /// `passthrough`: whether the kernel reads backing files by itself. What it holds is kept on `roll`.
     pub(crate) fn new(
         handler: Arc<H>,
         driver: Driver,
         backings: BackingFiles,
         pages: Pages,
         passthrough: bool,
+        roll: Arc<Roll>,
     ) -> Door<H> {
-        let files = Files { modes: Arc::new(Backings::new(passthrough)), backings, pages };
-        Door { handler, driver, files: Arc::new(files), directories: Arc::default() }
+        let files = Files { modes: Arc::new(Backings::new(passthrough)), backings, pages, roll: roll.clone() };
+        Door { handler, driver, files: Arc::new(files), directories: Arc::default(), roll }
+    }
+
+    /// What answers.
+    pub(crate) fn handler(&self) -> &H {
+        &self.handler
+    }
+
+    /// The directories that are open.
+    pub(crate) fn directories(&self) -> &Directories {
+        &self.directories
+    }
+
+    /// The kernel asks again for what a former daemon may have opened for it already: that is nobody's.
+    fn close_unanswered(&self, header: &Header) {
+        match header.is_resent().then(|| self.roll.unanswered(header.unique)).flatten() {
+            Some(Key::File(handle)) => self.close_file(handle),
+            Some(Key::Directory(handle)) => self.close_directory(handle),
+            Some(Key::Backing(_)) | None => {}
+        }
+    }
+
+    fn close_file(&self, handle: u64) {
+        self.files.modes.close(HandleId(handle));
+        self.handler.close(HandleId(handle));
+        self.roll.strike(Key::File(handle));
+    }
+
+    fn close_directory(&self, handle: u64) {
+        self.directories.close(handle);
+        self.roll.strike(Key::Directory(handle));
     }
 
     /// The modes of open inodes, for those who tell the kernel what to forget.
-    pub(crate) fn modes(&self) -> Arc<Backings<Backing>> {
+    pub(crate) fn modes(&self) -> Arc<Backings<Backed>> {
         self.files.modes.clone()
     }
 }
@@ -108,11 +143,12 @@ impl<H: Handler> Door<H> {
 
     fn open(&self, header: &Header, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Open, header);
-        let node = NodeId(header.node);
+        self.close_unanswered(header);
+        let (node, unique) = (NodeId(header.node), header.unique);
         let opened = self.handler.open(caller(header), node);
         let (files, handler) = (self.files.clone(), self.handler.clone());
         self.driver.drive(asked, header, opened, move |answer| match answer {
-            Ok(opened) => files.answer(&*handler, node, &opened, reply),
+            Ok(opened) => files.answer(&*handler, node, unique, &opened, reply),
             Err(errno) => {
                 reply.error(errno.raw());
             }
@@ -132,8 +168,7 @@ impl<H: Handler> Door<H> {
 
     fn release(&self, header: &Header, handle: u64, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Release, header);
-        self.files.modes.close(HandleId(handle));
-        self.handler.close(HandleId(handle));
+        self.close_file(handle);
         asked.answered(None);
         reply.done();
     }
@@ -141,12 +176,16 @@ impl<H: Handler> Door<H> {
     fn opendir(&self, header: &Header, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Opendir, header);
         let listed = self.handler.open_directory(caller(header), NodeId(header.node));
-        let directories = self.directories.clone();
+        self.close_unanswered(header);
+        let (directories, roll) = (self.directories.clone(), self.roll.clone());
+        let Header { node, unique, uid, gid, .. } = *header;
         self.driver.drive(asked, header, listed, move |answer| match answer {
             Ok(snapshot) => {
                 let handle = directories.open(snapshot);
+                roll.enter(&Entry::Directory { handle, node, unique, uid, gid });
                 if reply.opened(Opened { handle, ..Opened::default() }) == Delivery::Gone {
                     directories.close(handle);
+                    roll.strike(Key::Directory(handle));
                 }
             }
             Err(errno) => {
@@ -157,10 +196,13 @@ impl<H: Handler> Door<H> {
 
     fn readdir(&self, header: &Header, read: &Read, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Readdir, header);
-        let Some(snapshot) = self.directories.get(read.handle) else {
-            asked.answered(Some(Errno(E::BADF)));
-            reply.error(E::BADF.raw_os_error());
-            return;
+        let snapshot = match self.names_of(read.handle) {
+            Ok(snapshot) => snapshot,
+            Err(errno) => {
+                asked.answered(Some(errno));
+                reply.error(errno.raw());
+                return;
+            }
         };
         asked.answered(None);
         crate::directory::names(&snapshot, NodeId(header.node), read, reply);
@@ -168,19 +210,26 @@ impl<H: Handler> Door<H> {
 
     fn readdirplus(&self, header: &Header, read: &Read, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Readdirplus, header);
-        let Some(snapshot) = self.directories.get(read.handle) else {
-            asked.answered(Some(Errno(E::BADF)));
-            reply.error(E::BADF.raw_os_error());
-            return;
+        let snapshot = match self.names_of(read.handle) {
+            Ok(snapshot) => snapshot,
+            Err(errno) => {
+                asked.answered(Some(errno));
+                reply.error(errno.raw());
+                return;
+            }
         };
         asked.answered(None);
         let known = |node| self.handler.attributes_known(node);
         crate::directory::entries(&snapshot, NodeId(header.node), read, known, reply);
     }
 
+    fn names_of(&self, handle: u64) -> Result<Arc<weft_vfs::Snapshot>, Errno> {
+        self.directories.get(handle, |node, caller| self.handler.directory_again(caller, node))
+    }
+
     fn releasedir(&self, header: &Header, handle: u64, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Releasedir, header);
-        self.directories.close(handle);
+        self.close_directory(handle);
         asked.answered(None);
         reply.done();
     }
@@ -228,14 +277,19 @@ impl<H: Handler> Door<H> {
 }
 
 impl Files {
-    fn answer<H: Handler>(&self, handler: &H, node: NodeId, opened: &crate::OpenReply, reply: Reply) {
+    fn answer<H: Handler>(&self, handler: &H, node: NodeId, unique: u64, opened: &crate::OpenReply, reply: Reply) {
         let make = |object: &weft_vfs::Object| {
             let file = object.backing().ok_or(std::io::ErrorKind::NotFound)?;
-            self.backings.open(file)
+            let backing = Backed::new(self.backings.open(file)?, self.roll.clone());
+            self.roll.enter(&Entry::Backing { id: backing.id(), node: node.0, generation: object.generation() });
+            Ok(backing)
         };
         let mode = self.modes.open(node, opened.handle, opened.backing.as_ref(), opened.bypass_pages, make);
         let (flags, backing) = match mode {
-            Mode::Cached if opened.keep_pages => (Opened::KEEP_CACHE, None),
+            Mode::Cached if opened.keep_pages => {
+                self.pages.settle(node);
+                (Opened::KEEP_CACHE, None)
+            }
             Mode::Cached => match self.pages.give(node, || handler.content_at_hand(opened.handle)) {
                 true => (Opened::KEEP_CACHE, None),
                 false => (0, None),
@@ -249,11 +303,16 @@ impl Files {
             }
         };
         let backing_id = backing.as_ref().map_or(0, |backing| backing.id());
+        let read_by = if backing.is_some() { ReadBy::Kernel } else { ReadBy::Daemon };
+        let (handle, record) = (opened.handle.0, opened.record.clone());
+        // Before the kernel knows of it: whoever serves next must.
+        self.roll.enter(&Entry::File { handle, node: node.0, unique, read_by, record });
         let answer = Opened { handle: opened.handle.0, flags: flags | Opened::NOFLUSH, backing_id };
         if reply.opened(answer) == Delivery::Gone {
             // No release will come.
             self.modes.close(opened.handle);
             handler.close(opened.handle);
+            self.roll.strike(Key::File(handle));
         }
     }
 }

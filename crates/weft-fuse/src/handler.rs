@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_remote::Caller;
-use weft_vfs::{HandleId, Snapshot, Stat, StatFs};
+use weft_vfs::{HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
 use weft_vfs::{NodeId, Object};
 
 use crate::Errno;
@@ -44,6 +44,8 @@ pub struct OpenReply {
     pub bypass_pages: bool,
     /// Complete content that the kernel may read itself.
     pub backing: Option<Arc<Object>>,
+    /// What another daemon must know to open it again.
+    pub record: OpenRecord,
 }
 
 /// What an operation gives back.
@@ -96,6 +98,12 @@ pub trait Handler: Send + Sync + 'static {
 
     /// An extended attribute; `None` when the file has none of that name.
     fn extended(&self, node: NodeId, name: &[u8]) -> Answer<Option<Vec<u8>>>;
+
+    /// Opens a file that was open under this handle when a former daemon ended; asks no remote.
+    fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()>;
+
+    /// The names of a directory that was open when a former daemon ended; asks no remote.
+    fn directory_again(&self, caller: Caller, node: NodeId) -> Answer<Snapshot>;
 
     /// Figures for `df`; never waits.
     fn space(&self) -> StatFs;

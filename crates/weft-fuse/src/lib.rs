@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod backed;
 mod backing;
 mod bridge;
 mod directory;
@@ -13,14 +14,18 @@ mod door;
 mod drive;
 mod errno;
 mod handler;
+mod life;
 mod meter;
 mod mount;
 mod notify;
 mod pages;
+mod roll;
 mod signals;
 
 pub use bridge::Bridge;
 pub use errno::Errno;
 pub use handler::{Attributes, EntryReply, Handler, OpenReply};
+pub use life::{Entrust, Life};
 pub use meter::{Meter, Operation, Requests};
 pub use mount::{MountError, MountOptions, Mounted, mount, unmount};
+pub use roll::RollError;

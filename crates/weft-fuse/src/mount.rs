@@ -1,5 +1,7 @@
 //! Mounting and unmounting.
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,9 +11,11 @@ use weft_vfs::NoticeReceivers;
 use crate::door::Door;
 use crate::drive::Driver;
 use crate::handler::Handler;
+use crate::life::{self, Life};
 use crate::meter::Meter;
 use crate::notify;
 use crate::pages::Pages;
+use crate::roll::{Entry, Roll, RollError};
 
 pub use weft_fusedev::unmount;
 
@@ -51,6 +55,15 @@ pub enum MountError {
         #[source]
         source: InitError,
     },
+    /// What outlives the daemon cannot be used.
+    #[error("cannot go on serving {mountpoint}: {source}")]
+    Kept {
+        /// Where.
+        mountpoint: PathBuf,
+        /// Why.
+        #[source]
+        source: RollError,
+    },
     /// A thread could not be started.
     #[error("cannot serve {mountpoint}: {source}")]
     Threads {
@@ -83,7 +96,8 @@ impl Mounted {
     }
 }
 
-/// Mounts a handler's file system and serves it on threads of its own. When this returns, the mount answers.
+/// Mounts a handler's file system, or takes over a mount that is there, and serves it on threads of its own. When this
+/// returns, the mount answers. With `life` it outlives this process.
 ///
 /// # Errors
 /// [`MountError`] names the mount point and what refused.
@@ -92,30 +106,74 @@ pub fn mount<H: Handler>(
     options: &MountOptions,
     notices: NoticeReceivers,
     runtime: &tokio::runtime::Handle,
+    life: Option<Life>,
 ) -> Result<Mounted, MountError> {
     let privileged = rustix::process::geteuid().is_root();
     let meter = Arc::<Meter>::default();
     let driver = Driver::new(runtime.clone(), handler.deadline(), meter.clone());
     let place = || options.mountpoint.clone();
-    let device = weft_fusedev::mount(&options_of(options));
-    let device = device.map_err(|source| MountError::Refused { mountpoint: place(), source })?;
-    let undo = Undo(&options.mountpoint);
-    let session = Session::begin(device, &wanted(privileged));
-    let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
+    let (connection, undo) = match life {
+        Some(Life { roll, device: Some(device), .. }) => {
+            let kept = |source| MountError::Kept { mountpoint: place(), source };
+            (Connection::again(device, roll).map_err(kept)?, None)
+        }
+        life => {
+            let device = weft_fusedev::mount(&options_of(options));
+            let device = device.map_err(|source| MountError::Refused { mountpoint: place(), source })?;
+            let undo = Undo(&options.mountpoint);
+            let session = Session::begin(device, &wanted(privileged));
+            let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
+            let roll = match life {
+                Some(Life { roll, entrust, .. }) => life::entrust(&session, roll, entrust),
+                None => Ok(Roll::nowhere()),
+            };
+            let roll = roll.map_err(|source| MountError::Kept { mountpoint: place(), source })?;
+            (Connection { session, roll: Arc::new(roll), entries: None }, Some(undo))
+        }
+    };
+    let Connection { session, roll, entries } = connection;
     let agreed = session.negotiated();
     tracing::debug!(minor = agreed.minor, flags = ?agreed.flags.names().collect::<Vec<_>>(), "the kernel agreed");
     let passthrough = agreed.has(InitFlags::PASSTHROUGH);
-    let pages = Pages::new(session.notifier(), options.threads);
-    let door = Door::new(Arc::new(handler), driver, session.backings(), pages, passthrough);
+    let pages = Pages::new(session.notifier());
+    let door = Door::new(Arc::new(handler), driver, session.backings(), pages, passthrough, roll.clone());
     let modes = door.modes();
     let threads = |source| MountError::Threads { mountpoint: place(), source };
+    let notifier = session.notifier();
+    let is_new = entries.is_none();
+    if let Some(entries) = entries {
+        life::restore(&door, &session, &roll, &entries);
+        // Before anything is read: what is read after this must not come twice.
+        notifier.resend().map_err(threads)?;
+    }
     notify::start(session.notifier(), notices, move |node| modes.forget(node)).map_err(threads)?;
     let serving = session.serve(Arc::new(door), options.threads, "weft-fuse").map_err(threads)?;
     std::mem::forget(undo);
-    if privileged {
+    if is_new && privileged {
         raise_read_ahead(&options.mountpoint);
     }
+    if !is_new && let Err(error) = notifier.next_epoch() {
+        // Names that changed when the former daemon ended are looked up when their time is over.
+        tracing::debug!(%error, "names are not looked up anew");
+    }
     Ok(Mounted { serving, meter })
+}
+
+/// A connection to the kernel, new or taken over.
+struct Connection {
+    session: Session,
+    roll: Arc<Roll>,
+    /// What the kernel holds, of one that was taken over.
+    entries: Option<Vec<Entry>>,
+}
+
+impl Connection {
+    /// Takes one over. Nothing is read from it yet.
+    fn again(device: OwnedFd, roll: File) -> Result<Connection, RollError> {
+        let (roll, negotiated, entries) = Roll::take_over(roll)?;
+        let session = Session::take_over(device, negotiated);
+        Ok(Connection { session, roll: Arc::new(roll), entries: Some(entries) })
+    }
 }
 
 /// Takes a mount away that came to nothing: whoever looks into it would wait.

@@ -36,6 +36,11 @@ impl Backings {
         let id = sys::backing_open(self.device.as_fd(), file.as_fd())?;
         Ok(Backing { device: self.device.clone(), id })
     }
+
+    /// Takes over an id that was made on this connection, by a server that has ended; it must belong to nobody else.
+    pub fn adopt(&self, id: i32) -> Backing {
+        Backing { device: self.device.clone(), id }
+    }
 }
 
 impl Backing {

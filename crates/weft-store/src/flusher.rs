@@ -119,6 +119,7 @@ impl Worker {
     }
 
     fn publish(&mut self, outcome: Result<Option<Snapshot>>) {
+        let mut emptied = None;
         let mut inner = self.index.lock();
         match outcome {
             Ok(snapshot) => {
@@ -127,6 +128,7 @@ impl Worker {
                 }
                 if let Some(stage) = inner.flushing.take() {
                     inner.durable = stage.last;
+                    emptied = Some(inner.taken - 1);
                 }
                 inner.failure = None;
                 self.telling = false;
@@ -149,6 +151,12 @@ impl Worker {
             }
         }
         drop(inner);
+        // Nothing else of this thread comes between: the other file has the changes since.
+        if let (Some(journal), Some(which)) = (&self.index.journal, emptied)
+            && let Err(error) = journal.empty(which)
+        {
+            tracing::warn!(%error, "changes that are durable could not be taken out of the journal");
+        }
         self.index.tell_done();
     }
 
@@ -161,6 +169,7 @@ impl Worker {
 fn take_stage(inner: &mut Inner) -> Option<Arc<Stage>> {
     if inner.flushing.is_none() && !inner.current.is_empty() {
         inner.flushing = Some(Arc::new(std::mem::take(&mut inner.current)));
+        inner.taken += 1;
     }
     inner.flushing.clone()
 }

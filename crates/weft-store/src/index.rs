@@ -20,6 +20,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::database::{Fault, Pairs, Place, Snapshot};
 use crate::flusher::Flusher;
+use crate::journal::{self, Journal};
 use crate::key::{self, Key};
 use crate::stage::{Change, Patch, Stage};
 use crate::value::Value;
@@ -36,6 +37,8 @@ pub(crate) struct Index {
     done: Condvar,
     path: PathBuf,
     flush_interval: Duration,
+    /// Where changes outlive a kill until they are durable.
+    pub(crate) journal: Option<Journal>,
 }
 
 /// What the index and its flusher share.
@@ -43,6 +46,8 @@ pub(crate) struct Index {
 pub(crate) struct Inner {
     pub(crate) current: Stage,
     pub(crate) flushing: Option<Arc<Stage>>,
+    /// Counts the stages that were taken to be flushed: says which file of the journal the current one has.
+    pub(crate) taken: usize,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) lasting: BTreeMap<Key, Value>,
     /// Number of the newest change.
@@ -71,12 +76,24 @@ pub(crate) enum Failure {
 
 impl Index {
     /// Opens the database and starts the flusher.
-    pub(crate) fn open(place: Place, flush_interval: Duration) -> Result<(Arc<Index>, Flusher)> {
+    pub(crate) fn open(
+        place: Place,
+        flush_interval: Duration,
+        journal: Option<Journal>,
+    ) -> Result<(Arc<Index>, Flusher)> {
         let (database, _) = place.open()?;
+        if let Some(journal) = &journal {
+            let left = journal.replay().map_err(|error| StoreError::Index(Box::new(error)))?;
+            if !left.is_empty() {
+                database.write(&left).map_err(|fault| fault.into_error(&place.path()))?;
+            }
+            journal.clear().map_err(|error| StoreError::Index(Box::new(error)))?;
+        }
         let snapshot = database.snapshot().map_err(|fault| fault.into_error(&place.path()))?;
         let inner = Inner {
             current: Stage::default(),
             flushing: None,
+            taken: 0,
             snapshot: Arc::new(snapshot),
             lasting: BTreeMap::new(),
             applied: 0,
@@ -94,6 +111,7 @@ impl Index {
             done: Condvar::new(),
             path: place.path(),
             flush_interval,
+            journal,
         });
         let flusher = Flusher::start(Arc::clone(&index), place, database)?;
         Ok((index, flusher))
@@ -145,6 +163,10 @@ impl Index {
         }
         inner.applied += 1;
         inner.current.last = inner.applied;
+        let written = self.journal.as_ref().map(|journal| {
+            let record = journal::record(inner.applied, inner.durable, &changes);
+            (journal, inner.taken, record)
+        });
         if inner.current.since.is_none() {
             inner.current.since = Some(Instant::now());
             self.work.notify_one();
@@ -154,6 +176,13 @@ impl Index {
         }
         if let Some(path) = doomed {
             inner.current.doom(path);
+        }
+        drop(inner);
+        if let Some((journal, which, record)) = written
+            && let Err(error) = record.and_then(|record| journal.write(which, &record))
+        {
+            // It is durable a moment later all the same, if the daemon lives.
+            tracing::warn!(%error, "a change of the index could not be written where it outlives a kill");
         }
         Ok(())
     }

@@ -6,7 +6,8 @@
 //!
 //! What is promised after a stop without warning:
 //!
-//! * A kill of the daemon loses at most the changes of the last flush interval; what [`Store::flush`] confirmed, and
+//! * A kill of the daemon loses at most the changes of the last flush interval, and none where somebody who outlives
+//!   it keeps a journal ([`StoreOptions::journal`]); what [`Store::flush`] confirmed, and
 //!   every object whose commit came before that, is there, and its bytes are those that were written.
 //! * A power cut keeps the index as of the last flush as well. Content is not synced by itself when it is committed,
 //!   for a cache can fetch again: each piece (256 KiB) has a checksum in the index and is compared the first time
@@ -22,6 +23,7 @@ mod error;
 mod evict;
 mod flusher;
 mod index;
+mod journal;
 mod key;
 mod ledger;
 mod notes;
@@ -42,6 +44,7 @@ mod writer;
 
 pub use error::StoreError;
 pub use evict::Evicted;
+pub use journal::Journal;
 pub use ledger::{Account, Bound, Bounds, Candidate, Class, Sum};
 pub use object::{NewObject, Object};
 pub use options::{StoreOptions, Usage};

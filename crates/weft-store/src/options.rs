@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::journal::Journal;
+
 /// Settings of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -11,6 +13,8 @@ pub struct StoreOptions {
     pub index_cache_bytes: usize,
     /// The last use of an object is made durable at most this often.
     pub use_interval: Duration,
+    /// Where changes outlive a kill of the daemon until they are durable; what is found there is taken over.
+    pub journal: Option<Journal>,
 }
 
 impl Default for StoreOptions {
@@ -19,6 +23,7 @@ impl Default for StoreOptions {
             flush_interval: Duration::from_millis(200),
             index_cache_bytes: 8 << 20,
             use_interval: Duration::from_secs(3600),
+            journal: None,
         }
     }
 }

@@ -89,6 +89,12 @@ impl Pieces {
         }
     }
 
+    /// Takes all that are present for right.
+    pub(crate) fn trust_all(&mut self) {
+        self.held.values_mut().for_each(|held| held.trust = Trust::Seen);
+        self.trusted = self.held.len();
+    }
+
     /// Forgets a piece; whether it was there.
     pub(crate) fn forget(&mut self, piece: u32) -> bool {
         let Some(held) = self.held.remove(&piece) else { return false };

@@ -66,7 +66,7 @@ impl Store {
             cache_bytes: options.index_cache_bytes,
             troubles: Arc::clone(&troubles),
         };
-        let (index, flusher) = Index::open(place, options.flush_interval)?;
+        let (index, flusher) = Index::open(place, options.flush_interval, options.journal)?;
         let seed = read_seed(&index)?;
         let bindings = read_bindings(&index)?;
         let shelf = Arc::new(Shelf::open(dir.join(OBJECTS_NAME), disk, index, troubles, lock, options.use_interval)?);

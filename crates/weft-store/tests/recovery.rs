@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use common::{Place, bytes_of, dentry_to, list, listed, name, whole};
-use weft_store::{BindingId, NodeId, Record, Store, StoreOptions};
+use weft_store::{BindingId, Journal, NodeId, Record, Store, StoreOptions};
 
 const DIR: NodeId = NodeId(4096);
 const CHILD_DIR: &str = "WEFT_STORE_TEST_DIR";
@@ -41,6 +41,34 @@ fn content(number: u64) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.extend(bytes_of(if number.is_multiple_of(5) { 300_000 } else { 2000 }));
     bytes
+}
+
+/// Goal: with a journal nothing that was applied is lost, flushed or not. Method: a store that does not flush by itself is
+/// copied as it lies on the disk, as a kill would leave it, and the copy opened with the same journal.
+#[test]
+fn a_journal_has_what_the_database_has_not() {
+    let (place, copy) = (Place::new(), Place::new());
+    let files = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
+    let options = || StoreOptions {
+        flush_interval: std::time::Duration::from_secs(86_400),
+        journal: Some(Journal::new([&files[0], &files[1]].map(|file| file.try_clone().unwrap())).unwrap()),
+        ..StoreOptions::default()
+    };
+    let store = Store::open(&place.dir(), options()).unwrap();
+    let dentry = |text: &str, node| Record::Dentry(DIR, name(text), node);
+    store.apply(vec![dentry("flushed", Some(dentry_to(5000))), dentry("removed", Some(dentry_to(5001)))]).unwrap();
+    store.flush().unwrap();
+    store.apply(vec![dentry("removed", None), dentry("new", Some(dentry_to(5002)))]).unwrap();
+    std::fs::create_dir_all(copy.dir()).unwrap();
+    std::fs::copy(place.index(), copy.index()).unwrap();
+    let seed = |store: &Store| store.identify(BindingId(1), &weft_remote::FileId::new([1])).unwrap();
+    let again = Store::open(&copy.dir(), options()).unwrap();
+    let names = |store: &Store| -> Vec<_> {
+        store.dentries(DIR, None, 10).unwrap().into_iter().map(|(name, _)| name.to_string()).collect()
+    };
+    assert_eq!(names(&again), ["flushed", "new"]);
+    assert_eq!(seed(&again), seed(&store), "and the numbers of files are the same");
+    assert!(files.iter().all(|file| file.metadata().unwrap().len() == 0), "it is in the database now");
 }
 
 #[test]

@@ -222,10 +222,20 @@ impl Vfs {
 
     /// Fetches a file that is not held. The caller holds the inode's gate.
     pub(crate) async fn fetch_whole(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Arrival>> {
+        self.fetch_version(call, inode, &Version::None).await
+    }
+
+    /// Fetches a file that is not held, in this version only unless that is none. The caller holds the inode's gate.
+    pub(crate) async fn fetch_version(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        version: &Version,
+    ) -> Result<Arc<Arrival>> {
         let record = inode.record();
         let remote = self.remote_of(inode)?.clone();
         let since = Instant::now();
-        let fetched = self.ask(call, remote.fetch(call, &record.file, &Version::None, Span::WHOLE)).await;
+        let fetched = self.ask(call, remote.fetch(call, &record.file, version, Span::WHOLE)).await;
         inode.content.lock().latency = since.elapsed();
         let answer = match fetched {
             Ok(answer) => answer,

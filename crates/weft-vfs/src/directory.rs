@@ -184,7 +184,7 @@ impl Vfs {
         Err(error)
     }
 
-    fn own_root_names(&self) -> Snapshot {
+    pub(crate) fn own_root_names(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
         for bound in self.namespace.all() {
             if let Some(name) = &bound.name {
@@ -196,7 +196,7 @@ impl Vfs {
 
     /// The names in a directory that a caller may see: those of a listing, if that may be shown, and those of files
     /// that may be.
-    fn snapshot(&self, dir: &Inode, caller: &Caller) -> Result<Snapshot> {
+    pub(crate) fn snapshot(&self, dir: &Inode, caller: &Caller) -> Result<Snapshot> {
         let listing = self.store.listing(dir.id)?;
         let listed = listing.is_some_and(|listing| self.shows_listing(dir, &listing, caller));
         let mut snapshot = Snapshot::default();

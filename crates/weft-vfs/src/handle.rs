@@ -9,6 +9,7 @@ use weft_store::Object;
 
 use crate::inode::Inode;
 use crate::lanes::Lanes;
+use crate::reopen::Lost;
 use crate::through::Through;
 
 /// Names an open file towards the kernel.
@@ -32,6 +33,8 @@ pub(crate) enum Held {
     Object(Arc<Object>),
     /// Straight from the remote, for the store has no room.
     Through(Arc<Through>),
+    /// Nowhere yet: they were not kept when a former daemon ended.
+    Lost(Lost),
 }
 
 /// How a handle has been read: decides how far ahead of a reader a range fetch goes.
@@ -63,6 +66,12 @@ impl Handles {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         self.open.lock().insert(id, Arc::new(handle));
         HandleId(id)
+    }
+
+    /// Adds a handle under the number that it has already.
+    pub(crate) fn add_at(&self, id: HandleId, handle: Handle) {
+        self.last.fetch_max(id.0, Ordering::Relaxed);
+        self.open.lock().insert(id.0, Arc::new(handle));
     }
 
     pub(crate) fn get(&self, id: HandleId) -> Option<Arc<Handle>> {

@@ -191,6 +191,7 @@ impl Vfs {
         }
         let length = match &*handle.content.lock() {
             Held::Object(object) => object.length(),
+            Held::Lost(lost) => lost.length,
             Held::Through(_) => None,
         };
         let Some(length) = length else { return Ok(None) };

@@ -12,6 +12,7 @@ use crate::figures::add;
 use crate::handle::{Handle, HandleId, Held};
 use crate::inode::Inode;
 use crate::notice::Notice;
+use crate::reopen::OpenRecord;
 use crate::through::Through;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
@@ -27,6 +28,8 @@ pub struct Opened {
     /// The complete, checked content, if the kernel may read it itself. Two opens of one inode that both get this
     /// get the same content exactly when the generations are equal.
     pub backing: Option<Arc<Object>>,
+    /// What another daemon of this mount must know of it.
+    pub record: OpenRecord,
 }
 
 impl Vfs {
@@ -96,6 +99,9 @@ impl Vfs {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(handle.inode.id) });
         }
         let held = handle.content.lock().clone();
+        if let Held::Lost(lost) = &held {
+            handle.inode.content.lock().closed(lost.generation);
+        }
         if let Held::Object(object) = held {
             let unrecorded = {
                 let mut content = handle.inode.content.lock();
@@ -122,6 +128,8 @@ impl Vfs {
             (keep, bypass && !keep)
         };
         let backing = self.may_pass_through(&object).then(|| object.clone());
+        let (version, length) = (object.version().clone(), object.length());
+        let record = OpenRecord { generation: Some(generation), version, length, bypass_pages };
         let handle = Handle {
             inode,
             content: Mutex::new(Held::Object(object)),
@@ -129,14 +137,15 @@ impl Vfs {
             lanes: Mutex::default(),
             offered: backing.is_some(),
         };
-        Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing }
+        Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing, record }
     }
 
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
         let held = Held::Through(Arc::new(Through::of_version(Version::None, self)));
         let (pace, lanes) = Default::default();
         let handle = Handle { inode, content: Mutex::new(held), pace, lanes, offered: false };
-        Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None }
+        let record = OpenRecord { generation: None, version: Version::None, length: None, bypass_pages: true };
+        Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None, record }
     }
 
     fn may_pass_through(&self, object: &Object) -> bool {

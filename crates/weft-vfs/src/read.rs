@@ -23,13 +23,19 @@ impl Vfs {
     /// the remote from answering.
     pub async fn read(self: Arc<Self>, call: Call, handle: HandleId, offset: u64, size: usize) -> Result<Bytes> {
         let handle = self.handle(handle)?;
-        let held = handle.content.lock().clone();
+        let mut held = handle.content.lock().clone();
+        if let Held::Lost(lost) = &held {
+            self.find_again(&call, &handle, lost).await?;
+            held = handle.content.lock().clone();
+        }
         let bytes = match held {
             Held::Object(object) => match self.read_object(&call, &handle, &object, offset, size).await {
                 Err(error) if error.is_full() => self.turn_through(&call, &handle, offset, size, error).await?,
                 outcome => outcome?,
             },
             Held::Through(through) => through.read(&self, &call, &handle.inode, offset, size).await?,
+            // It was found or there was an error.
+            Held::Lost(_) => return Err(VfsError::Changed),
         };
         add(&self.figures.bytes_served, bytes.len() as u64);
         Ok(bytes)
@@ -208,6 +214,7 @@ impl Vfs {
             let mut content = handle.content.lock();
             match &*content {
                 Held::Through(through) => through.clone(),
+                Held::Lost(_) => return Err(error),
                 // Without a validator nothing tells that what comes now goes on where the object ended.
                 Held::Object(object) if *object.version() == Version::None && offset > 0 => return Err(error),
                 Held::Object(object) => {

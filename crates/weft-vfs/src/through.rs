@@ -40,6 +40,13 @@ impl Through {
         Through { version: parking_lot::Mutex::new(version), flow: tokio::sync::Mutex::default(), shared }
     }
 
+    /// The same as a former daemon had open: without a version its bytes cannot be told from another's.
+    pub(crate) fn again(version: Version, vfs: &Vfs) -> Through {
+        let through = Through::of_version(version, vfs);
+        let flow = tokio::sync::Mutex::new(Flow { started: true, ..Flow::default() });
+        Through { flow, ..through }
+    }
+
     /// How many bytes before the place of reading are kept: fewer, the more such files are open.
     fn window_bytes(&self) -> u64 {
         (WINDOWS_BYTES_MAX / Arc::strong_count(&self.shared) as u64).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES)

@@ -34,6 +34,12 @@ pub enum Verb {
         #[arg(long)]
         lazy: bool,
     },
+    /// Go on with the program that is installed now; files stay open
+    #[command(after_help = "Examples:\n  weft upgrade           the only mount\n  weft upgrade ~/weft")]
+    Upgrade {
+        /// A mount point, or anything in a mount
+        dir: Option<PathBuf>,
+    },
     /// Show mounts and how they are
     #[command(after_help = "Examples:\n  weft status            all mounts of yours\n  weft status ~/weft --json")]
     Status {
@@ -200,6 +206,9 @@ pub struct MountArgs {
     /// Report on standard output when the tree is usable: for the process that has started this one
     #[arg(long, value_enum, hide = true)]
     pub ready: Option<ReadyOn>,
+    /// Standard input is a supervisor, which may have a mount to take over
+    #[arg(long, hide = true)]
+    pub supervised: bool,
 }
 
 /// What `weft cache` takes.

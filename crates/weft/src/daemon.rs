@@ -29,11 +29,13 @@ pub struct MountDaemon {
     meter: Arc<Meter>,
     /// Where metrics are served over HTTP, or why not.
     metrics: Option<String>,
+    /// Where the end is asked for, so that another daemon takes over.
+    replace: tokio::sync::mpsc::Sender<()>,
 }
 
 impl MountDaemon {
     /// The daemon of the mount that `resolved` describes.
-    pub fn new(vfs: Arc<Vfs>, resolved: &Resolved) -> MountDaemon {
+    pub fn new(vfs: Arc<Vfs>, resolved: &Resolved, replace: tokio::sync::mpsc::Sender<()>) -> MountDaemon {
         MountDaemon {
             vfs,
             mountpoint: resolved.mountpoint.clone(),
@@ -43,6 +45,7 @@ impl MountDaemon {
             started: Instant::now(),
             meter: Arc::default(),
             metrics: None,
+            replace,
         }
     }
 
@@ -294,6 +297,18 @@ impl Daemon for MountDaemon {
             }
             Refusal::new(Code::Failed, format!("{place}: {error}"))
         })
+    }
+
+    async fn replace(&self) -> Result<(), Refusal> {
+        // Full: it was asked for already. Closed: there is no supervisor.
+        match self.replace.try_send(()) {
+            Ok(()) | Err(tokio::sync::mpsc::error::TrySendError::Full(())) => Ok(()),
+            Err(tokio::sync::mpsc::error::TrySendError::Closed(())) => {
+                let place = self.mountpoint.display();
+                let hint = "unmount, and mount again";
+                Err(Refusal::new(Code::Failed, format!("{place}: nobody is there to start another daemon; {hint}")))
+            }
+        }
     }
 
     async fn watch(&self, path: &[u8], validate_every: Option<Duration>, uid: u32) -> Result<Lines<Watched>, Refusal> {

@@ -6,12 +6,14 @@ mod cmd;
 mod config;
 mod daemon;
 mod exit;
+mod handover;
 mod logins;
 mod metrics;
 mod output;
 mod ready;
 mod site;
 mod space;
+mod supervisor;
 mod warming;
 mod watching;
 mod wire_up;
@@ -42,6 +44,7 @@ fn run(cli: Cli) -> Outcome {
     match cli.verb {
         Verb::Mount(args) => cmd::mount::run(&args, json),
         Verb::Umount { dir, lazy } => cmd::umount::run(&dir, lazy, json),
+        Verb::Upgrade { dir } => cmd::upgrade::run(dir.as_deref(), json),
         Verb::Status { dir } => cmd::status::run(dir.as_deref(), json),
         Verb::Ls { weft, all, paths } => cmd::ls::run(weft, all, &paths, json),
         Verb::Rm { weft, recursive, pinned, paths } => cmd::rm::run(weft, recursive, pinned, &paths, json),

@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_control::{Access, Server};
-use weft_fuse::Bridge;
+use weft_fuse::{Bridge, Life};
 use weft_remote::{Name, Remote};
-use weft_store::{Store, StoreError, StoreOptions};
+use weft_store::{Journal, Store, StoreError, StoreOptions};
 use weft_vfs::{Binding, Notices, Policies, SpaceOptions, SpaceRule, Vfs, VfsOptions};
 use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, WebOptions};
 
 use crate::config::{PrivateAddresses, ProxyTable, Resolved, Source, SpaceSettings, WebSettings, patterns};
 use crate::daemon::MountDaemon;
+use crate::handover::{Handover, Line, Word};
 use crate::logins;
 use crate::metrics::http::Metrics;
 use crate::ready::Ready;
@@ -25,14 +26,16 @@ use crate::site::{self, Site};
 ///
 /// # Errors
 /// Whatever keeps the tree from being mounted.
-pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
+pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Result<()> {
+    let Handover { line, kept, device } = handover;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_name("weft-worker")
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;
-    let store = open_store(&resolved.cache_dir)?;
+    let journal = Journal::new(kept.journal).context("the journal in memory cannot be used")?;
+    let store = open_store(&resolved.cache_dir, journal)?;
     let (notices, receivers) = Notices::channel();
     let binding = bind(&resolved, &store, runtime.handle())?;
     let options = vfs_options(&resolved)?;
@@ -43,15 +46,19 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
         let _entered = runtime.enter();
         Server::bind(&resolved.socket_dir, access)?
     };
+    let keeper = line.clone();
     let mounted = weft_fuse::mount(
         Bridge::new(vfs.clone(), resolved.deadline),
         &mount_options(&resolved),
         receivers,
         runtime.handle(),
+        Some(Life { roll: kept.roll, device, entrust: Box::new(move |device| keeper.say(Word::Mounted, &[device])) }),
     )?;
     let metrics = listen_for_metrics(&resolved, runtime.handle());
     let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
-    let daemon = MountDaemon::new(vfs.clone(), &resolved).measured_by(mounted.meter().clone()).serving_metrics(told);
+    let (replace, asked) = tokio::sync::mpsc::channel(1);
+    let daemon =
+        MountDaemon::new(vfs.clone(), &resolved, replace).measured_by(mounted.meter().clone()).serving_metrics(told);
     let daemon = Arc::new(daemon);
     if let Some(Ok(metrics)) = metrics {
         let daemon = daemon.clone();
@@ -64,6 +71,10 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
     };
     let serving = runtime.spawn(server.serve(daemon.clone(), stopped));
     runtime.spawn(unmount_on_signal(daemon));
+    // A supervisor that is gone leaves the daemon to itself.
+    if line.say(Word::Serving, &[]).is_ok() {
+        runtime.spawn(make_way(asked, line, store.clone()));
+    }
     ready.mounted();
 
     let ended = mounted.wait();
@@ -77,6 +88,25 @@ pub fn run(resolved: Resolved, ready: Ready) -> anyhow::Result<()> {
     ended.context("the mount ended")
 }
 
+/// When somebody asks for it: ends this process, so that its supervisor starts the program that is installed. What is
+/// not answered by then is sent again to the next daemon.
+async fn make_way(mut asked: tokio::sync::mpsc::Receiver<()>, line: Line, store: Arc<Store>) {
+    if asked.recv().await.is_none() {
+        return;
+    }
+    if let Err(error) = line.say(Word::Replace, &[]) {
+        tracing::error!(%error, "the supervisor is gone: this daemon stays");
+        return;
+    }
+    // What it cannot write now is in the journal.
+    let flushed = tokio::time::timeout(FLUSH_PATIENCE, tokio::task::spawn_blocking(move || store.flush())).await;
+    if !matches!(flushed, Ok(Ok(Ok(())))) {
+        tracing::warn!("the store was not written to its end before the next daemon");
+    }
+    // Nothing is let go of in order: what the kernel holds is the next daemon's.
+    std::process::exit(0);
+}
+
 /// Binds what serves metrics, where somebody asked for it. An address that is taken keeps nothing from being mounted.
 fn listen_for_metrics(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> Option<Result<Metrics, String>> {
     let _entered = runtime.enter();
@@ -88,10 +118,11 @@ fn listen_for_metrics(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> 
 }
 
 /// Opens the cache. umount(8) does not wait for the daemon, so whoever mounts again at once finds it still closing.
-fn open_store(dir: &Path) -> Result<Arc<Store>, StoreError> {
+fn open_store(dir: &Path, journal: Journal) -> Result<Arc<Store>, StoreError> {
+    let options = StoreOptions { journal: Some(journal), ..StoreOptions::default() };
     let until = Instant::now() + CLOSING_PATIENCE;
     loop {
-        match Store::open(dir, StoreOptions::default()) {
+        match Store::open(dir, options.clone()) {
             Err(StoreError::InUse { .. }) if Instant::now() < until => std::thread::sleep(CLOSING_PAUSE),
             outcome => return outcome,
         }
@@ -308,6 +339,8 @@ const PIPE_BYTES: usize = 256 << 10;
 /// How long a cache may be in use by a daemon that is ending, and how often that is looked at.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSING_PAUSE: Duration = Duration::from_millis(20);
+/// How long the disk may take when another daemon is to come.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long requests under way may take when the mount has gone.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 

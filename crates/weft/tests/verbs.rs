@@ -67,6 +67,7 @@ fn every_verb_explains_itself_with_examples() {
     for verb in [
         "mount",
         "umount",
+        "upgrade",
         "status",
         "ls",
         "rm",

@@ -15,6 +15,7 @@ pub mod rm;
 pub mod stats;
 pub mod status;
 pub mod umount;
+pub mod upgrade;
 pub mod warm;
 pub mod watch;
 pub mod why;

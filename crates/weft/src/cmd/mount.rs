@@ -1,5 +1,6 @@
 //! `weft mount`: checks, starts the daemon, and waits until the tree is usable.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -14,8 +15,10 @@ use weft_control::{Mounts, daemons, resolve_without_entering};
 use crate::cli::{MountArgs, ReadyOn};
 use crate::config::{Environment, Given, MountOptions, Resolved, Source, parse_options, resolve};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::handover::Handover;
 use crate::output::say;
 use crate::ready::{Line, Ready};
+use crate::supervisor::{self, Supervisor};
 use crate::wire_up;
 
 /// Mounts.
@@ -24,18 +27,24 @@ use crate::wire_up;
 /// A sentence for everything that can be seen before the daemon starts, and for what the daemon reports.
 pub fn run(args: &MountArgs, json: bool) -> Outcome {
     let options = parse_options(&args.options.join(",")).map_err(Failure::usage)?;
-    if args.foreground || options.foreground {
+    if (args.foreground || options.foreground) && !args.supervised {
+        return supervise(args, json);
+    }
+    if args.supervised {
+        let handover = supervisor::hear_signals().and_then(|()| Handover::of_stdin());
+        let handover = handover.map_err(|error| Failure::failed(format!("the supervisor: {error}")))?;
         let ready_on = args.ready;
         let mountpoint = PathBuf::from(args.source_and_dir.last().cloned().unwrap_or_default());
         let ready = Ready::new(ready_on, mountpoint);
-        let ended = resolved(args, options).and_then(|resolved| serve(resolved, &ready, ready_on));
+        let begun = if handover.device.is_some() { Begun::Before } else { Begun::Now };
+        let ended = resolved(args, options, begun).and_then(|resolved| serve(resolved, &ready, ready_on, handover));
         return match ended {
             // Told through the pipe: `weft mount` prints it.
             Err(failure) if ready_on.is_some() && ready.failed(&failure.sentence) => Err(failure),
             ended => ended,
         };
     }
-    let resolved = resolved(args, options)?;
+    let resolved = resolved(args, options, Begun::Now)?;
     let log = prepare_cache(&resolved)?;
     let pid = start(args, &resolved, &log)?;
     if json {
@@ -51,8 +60,34 @@ pub fn run(args: &MountArgs, json: bool) -> Outcome {
     Ok(())
 }
 
+/// Whether the mount is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    Before,
+    Now,
+}
+
+/// Stays, and has daemons serve the mount.
+fn supervise(args: &MountArgs, json: bool) -> Outcome {
+    let failed = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
+    if args.ready.is_some() {
+        rustix::process::setsid().map_err(|error| failed("setsid", error.into()))?;
+    }
+    let mut words: Vec<OsString> = ["mount", "--foreground", "--supervised"].map(OsString::from).into();
+    words.extend(json.then(|| "--json".into()));
+    words.extend(args.ready.into_iter().flat_map(|ReadyOn::Stdout| ["--ready".into(), "stdout".into()]));
+    words.extend(args.cache.iter().flat_map(|dir| ["--cache".into(), dir.into()]));
+    words.extend(args.config.iter().flat_map(|file| ["--config".into(), file.into()]));
+    words.extend(args.options.iter().flat_map(|options| ["-o".into(), options.into()]));
+    words.push("--".into());
+    words.extend(args.source_and_dir.iter().cloned());
+    let code = Supervisor::new(words).and_then(Supervisor::run).map_err(|error| failed("supervising", error))?;
+    // What went wrong the daemon has told.
+    std::process::exit(code.into());
+}
+
 /// Everything decided and checked.
-fn resolved(args: &MountArgs, options: MountOptions) -> Outcome<Resolved> {
+fn resolved(args: &MountArgs, options: MountOptions, begun: Begun) -> Outcome<Resolved> {
     let (source, dir) = match args.source_and_dir.as_slice() {
         [dir] => ("", PathBuf::from(dir)),
         [source, dir] => {
@@ -62,7 +97,11 @@ fn resolved(args: &MountArgs, options: MountOptions) -> Outcome<Resolved> {
     };
     let source = Source::parse(source).map_err(Failure::usage)?;
     let environment = Environment::of_this_process();
-    let mountpoint = check_mountpoint(&dir, &environment)?;
+    let mountpoint = match begun {
+        Begun::Now => check_mountpoint(&dir, &environment)?,
+        // Whoever looked into it would wait for this process.
+        Begun::Before => resolve_without_entering(&dir, &Mounts::of_this_process()?)?,
+    };
     let given = Given { source, mountpoint, cache: args.cache.clone(), config: args.config.clone(), options };
     let resolved = resolve(given, &environment).map_err(Failure::usage)?;
     if resolved.cache_dir.starts_with(&resolved.mountpoint) {
@@ -177,12 +216,25 @@ fn start(args: &MountArgs, resolved: &Resolved, log: &Path) -> Outcome<u32> {
             Err(Failure::failed(error))
         }
         None => {
-            let _ = child.kill();
+            end(&mut child);
             let end = child.wait().map(|status| status.to_string()).unwrap_or_default();
             let tail = since(log, log_start);
             let sentence = format!("the daemon did not come up ({end}); its log is {}\n{tail}", log.display());
             Err(Failure::failed(sentence.trim_end()))
         }
+    }
+}
+
+/// Ends a supervisor and, through it, the daemon; after a while whatever they are at.
+fn end(child: &mut Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    let patience = rustix::fs::Timespec { tv_sec: END_PATIENCE_S, tv_nsec: 0 };
+    let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).and_then(|process| {
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        rustix::event::poll(&mut [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)], Some(&patience))
+    });
+    if !matches!(ended, Ok(1)) {
+        let _ = child.kill();
     }
 }
 
@@ -200,12 +252,9 @@ fn first_line(child: &mut Child) -> Option<Line> {
     serde_json::from_str(&line).ok()
 }
 
-/// In the daemon: leaves the terminal where it was started by `weft mount`, and serves.
-fn serve(resolved: Resolved, ready: &Ready, ready_on: Option<ReadyOn>) -> Outcome {
+/// In the daemon: serves.
+fn serve(resolved: Resolved, ready: &Ready, ready_on: Option<ReadyOn>, handover: Handover) -> Outcome {
     prepare_cache(&resolved)?;
-    if ready_on.is_some() {
-        rustix::process::setsid().map_err(|error| Failure::failed(format!("setsid: {error}")))?;
-    }
     // The daemon must not keep the folder busy that it was started in.
     std::env::set_current_dir("/").map_err(|error| Failure::failed(format!("/: {error}")))?;
     let level = match std::env::var("WEFT_LOG") {
@@ -217,7 +266,7 @@ fn serve(resolved: Resolved, ready: &Ready, ready_on: Option<ReadyOn>) -> Outcom
     // telling of it on standard error would panic, for that is the log.
     let log = tracing_subscriber::fmt().with_max_level(level).with_ansi(!to_file).log_internal_errors(false);
     log.with_writer(std::io::stderr).init();
-    wire_up::run(resolved, ready.clone()).map_err(|error| Failure::failed(sentence(&error)))
+    wire_up::run(resolved, ready.clone(), handover).map_err(|error| Failure::failed(sentence(&error)))
 }
 
 /// An error with its causes, each said once.
@@ -250,6 +299,8 @@ fn since(log: &Path, start: u64) -> String {
 
 /// How long the daemon may take to come up. It waits for no remote, only for its own cache.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to end, in seconds.
+const END_PATIENCE_S: i64 = 5;
 /// Longest line of the hand-shake, and most of the log that is shown.
 const LINE_BYTES_MAX: u64 = 16 * 1024;
 /// A longer log is put aside at the next mount.

@@ -11,7 +11,7 @@ mod tree;
 
 pub use certificate::Certificate;
 pub use liar::{Asked, Liar, answer, page};
-pub use mount::{Exit, Mount, Setup, weft_program};
+pub use mount::{Exit, Mount, Setup, supervisor_of, weft_program};
 pub use network::{Confirming, Network};
 pub use process::{Outcome, Program, find_program, is_root, run, without};
 pub use running::Running;

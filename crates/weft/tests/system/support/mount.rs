@@ -92,6 +92,13 @@ impl Mount {
         Some(Mount { folder, setup, program, place: Vec::new() })
     }
 
+    /// Has a copy of the program, beside the mount, do what follows: as `beside("weft")`.
+    pub fn use_copy(&mut self) {
+        let copy = self.beside("weft");
+        std::fs::copy(weft_program(), &copy).expect("copied");
+        self.program = copy;
+    }
+
     /// The mount point.
     pub fn dir(&self) -> PathBuf {
         self.folder.path().join("mnt")
@@ -208,13 +215,30 @@ impl Mount {
         self.mount();
     }
 
-    /// Kills the daemon, which leaves a dead mount behind.
+    /// Kills the daemon and, before it, its supervisor, which leaves a dead mount behind.
     #[track_caller]
     pub fn kill9(&self) {
         let pid = self.daemon();
         let daemon = Exit::of(pid);
+        if let Some(pid) = supervisor_of(pid) {
+            let supervisor = Exit::of(pid);
+            kill_process(pid, Signal::KILL).expect("killed");
+            assert!(supervisor.wait(), "nobody survives SIGKILL");
+        }
         kill_process(pid, Signal::KILL).expect("killed");
         assert!(daemon.wait(), "nobody survives SIGKILL");
+    }
+
+    /// Kills the daemon alone, and waits until another one serves.
+    #[track_caller]
+    pub fn kill_daemon(&self) {
+        let pid = self.daemon();
+        let daemon = Exit::of(pid);
+        kill_process(pid, Signal::KILL).expect("killed");
+        assert!(daemon.wait(), "nobody survives SIGKILL");
+        // Answered by a daemon alone.
+        rustix::fs::statvfs(self.dir()).expect("another daemon answers");
+        assert_ne!(self.daemon(), pid);
     }
 
     /// Whether the kernel shows a mount here.
@@ -237,6 +261,9 @@ impl Drop for Mount {
         if let Some((pid, exit)) = daemon
             && !exit.wait()
         {
+            if let Some(supervisor) = supervisor_of(pid) {
+                let _ = kill_process(supervisor, Signal::KILL);
+            }
             let _ = kill_process(pid, Signal::KILL);
         }
         if std::thread::panicking() {
@@ -244,6 +271,15 @@ impl Drop for Mount {
             eprintln!("the daemon's log of {}:\n{log}", self.dir().display());
         }
     }
+}
+
+/// The process that has started a daemon, if it is a supervisor.
+pub fn supervisor_of(daemon: Pid) -> Option<Pid> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.as_raw_nonzero())).ok()?;
+    let parent: i32 = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+    let words = std::fs::read(format!("/proc/{parent}/cmdline")).ok()?;
+    let is_ours = words.windows(12).any(|at| at == b"--foreground");
+    Pid::from_raw(parent).filter(|_| is_ours)
 }
 
 /// Whether the kernel shows a mount at `dir`, without asking anything of the mount itself.

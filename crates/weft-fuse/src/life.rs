@@ -1,0 +1,84 @@
+//! What lets a mount outlive the daemon that serves it.
+//!
+//! Somebody keeps the descriptor of the connection and a [roll](crate::roll) of what the kernel holds. A new daemon that
+//! is given both goes on: it knows what was agreed on, opens again what was open, and has the kernel send again what
+//! was in flight.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use weft_fusedev::{InitFlags, Session};
+use weft_remote::Caller;
+use weft_vfs::{HandleId, NodeId, ReadBy};
+
+use crate::backed::Backed;
+use crate::door::Door;
+use crate::handler::Handler;
+use crate::roll::{Entry, Roll, RollError};
+
+/// What a daemon has of whoever outlives it.
+pub struct Life {
+    /// The roll: a file in memory, empty before the first daemon.
+    pub roll: File,
+    /// The connection of a mount that a former daemon had; `None` for the first.
+    pub device: Option<OwnedFd>,
+    /// Gives the connection of a new mount into keeping.
+    pub entrust: Entrust,
+}
+
+/// See [`Life::entrust`].
+pub type Entrust = Box<dyn FnOnce(BorrowedFd<'_>) -> io::Result<()> + Send>;
+
+/// Begins the roll of a new mount and gives it into keeping, if this kernel can send requests again (6.9 and newer), and
+/// not over io_uring: what a dead daemon had taken from a ring stays with that ring's queue (fs/fuse/dev_uring.c), where
+/// `FUSE_NOTIFY_RESEND` does not look (fuse_resend in fs/fuse/dev.c goes through the connection's devices alone).
+pub(crate) fn entrust(session: &Session, roll: File, entrust: Entrust) -> Result<Roll, RollError> {
+    if !session.negotiated().has(InitFlags::HAS_RESEND) {
+        tracing::warn!("this kernel (older than 6.9) cannot send requests again: the mount ends with its daemon");
+        return Ok(Roll::nowhere());
+    }
+    if session.negotiated().has(InitFlags::OVER_IO_URING) {
+        tracing::warn!("requests that were taken from a ring cannot be sent again: the mount ends with its daemon");
+        return Ok(Roll::nowhere());
+    }
+    let roll = Roll::begin(roll, *session.negotiated())?;
+    entrust(std::os::fd::AsFd::as_fd(session))?;
+    Ok(roll)
+}
+
+/// Opens again what the kernel holds.
+pub(crate) fn restore<H: Handler>(door: &Door<H>, session: &Session, roll: &Arc<Roll>, entries: &[Entry]) {
+    // What the kernel reads by itself comes last, so that of two backing files of an inode the one in use stays.
+    let in_use = |entry: &Entry| match entry {
+        Entry::Backing { node: of, generation: made, .. } => entries.iter().any(|other| match other {
+            Entry::File { node, read_by: ReadBy::Kernel, record, .. } => node == of && record.generation == Some(*made),
+            _ => false,
+        }),
+        _ => true,
+    };
+    let (used, idle): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(|entry| in_use(entry));
+    for entry in idle.into_iter().chain(used) {
+        match entry {
+            Entry::Backing { id, node, generation } => {
+                let backing = Backed::new(session.backings().adopt(*id), roll.clone());
+                door.modes().restore(NodeId(*node), *generation, backing);
+            }
+            Entry::File { handle, node, read_by, record, .. } => {
+                let (node, handle) = (NodeId(*node), HandleId(*handle));
+                if *read_by == ReadBy::Kernel || !record.bypass_pages {
+                    door.modes().restore_open(node, handle, *read_by);
+                }
+                if let Err(errno) = door.handler().reopen(node, handle, record, *read_by) {
+                    tracing::warn!(?errno, ?node, "an open file is lost: the store does not know it");
+                }
+            }
+            Entry::Directory { handle, node, uid, gid, .. } => {
+                let caller = Caller { uid: *uid, gid: *gid, pid: 0 };
+                door.directories().restore(*handle, NodeId(*node), caller);
+            }
+        }
+    }
+    tracing::warn!(entries = entries.len(), "a mount was taken over from a daemon that ended");
+}

@@ -1,0 +1,221 @@
+//! What passes between the supervisor of a mount and the daemons that it starts, one after the other.
+//!
+//! A daemon's standard input is a socket to its supervisor. The supervisor's first word comes with three files in memory
+//! (the roll of what the kernel holds, and the two of the store's journal), and with the connection to the kernel if
+//! there is one already. The daemon that made the mount gives the connection into keeping; each tells when it serves,
+//! and may ask to be followed by the program that is installed now. Words are JSON, each in a packet of its own; new
+//! ones may be added, and an unknown one is passed over, for the two may be of different versions of weft.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::{Deserialize, Serialize};
+
+/// One side of the socket. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Line(Arc<OwnedFd>);
+
+/// What is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "word", rename_all = "snake_case")]
+pub enum Word {
+    /// To a daemon: here are the files in memory, and the connection if `mounted`.
+    Start {
+        /// [`PROTOCOL`] of the supervisor.
+        protocol: u32,
+        /// Whether there is a mount already.
+        mounted: bool,
+    },
+    /// From a daemon: here is the connection of the mount that it made.
+    Mounted,
+    /// From a daemon: it serves.
+    Serving,
+    /// From a daemon: when it ends, the program that is installed is to go on.
+    Replace,
+    /// Something of another version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What a mount has beside its connection, for as long as it is there.
+#[derive(Debug)]
+pub struct Kept {
+    /// The roll of what the kernel holds.
+    pub roll: File,
+    /// The store's journal.
+    pub journal: [File; 2],
+}
+
+/// What a daemon is given.
+#[derive(Debug)]
+pub struct Handover {
+    /// To the supervisor.
+    pub line: Line,
+    /// The files in memory.
+    pub kept: Kept,
+    /// The connection of a mount that is there already.
+    pub device: Option<OwnedFd>,
+}
+
+impl Kept {
+    /// Makes the files: they are in memory alone, and go with the last who holds them.
+    ///
+    /// # Errors
+    /// What memfd_create(2) says.
+    pub fn new() -> io::Result<Kept> {
+        let make = |name: &str| -> io::Result<File> {
+            Ok(rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?.into())
+        };
+        Ok(Kept { roll: make("weft-roll")?, journal: [make("weft-journal-0")?, make("weft-journal-1")?] })
+    }
+}
+
+impl Handover {
+    /// In a daemon: takes what comes on standard input, which then is empty.
+    ///
+    /// # Errors
+    /// A sentence, when nobody that this program understands is there.
+    pub fn of_stdin() -> io::Result<Handover> {
+        let line = Line(Arc::new(io::stdin().as_fd().try_clone_to_owned()?));
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        let (word, files) = line.hear(RecvFlags::empty())?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let Word::Start { protocol: PROTOCOL, mounted } = word else {
+            return Err(io::Error::other("the supervisor is of another version of weft: unmount, and mount again"));
+        };
+        let mut files = files.into_iter();
+        let (Some(roll), Some(first), Some(second)) = (files.next(), files.next(), files.next()) else {
+            return Err(io::Error::other("the supervisor sent too few files"));
+        };
+        let device = files.next();
+        if mounted != device.is_some() {
+            return Err(io::Error::other("the supervisor sent no connection"));
+        }
+        Ok(Handover { line, kept: Kept { roll: roll.into(), journal: [first.into(), second.into()] }, device })
+    }
+}
+
+impl Line {
+    /// In the supervisor: a line, and the other end as a daemon's standard input.
+    ///
+    /// # Errors
+    /// What socketpair(2) says.
+    pub fn pair() -> io::Result<(Line, Stdio)> {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Line(Arc::new(ours)), Stdio::from(theirs)))
+    }
+
+    /// In the supervisor: the first word.
+    ///
+    /// # Errors
+    /// What sendmsg(2) says.
+    pub fn start(&self, kept: &Kept, device: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let [first, second] = &kept.journal;
+        let mut files = vec![kept.roll.as_fd(), first.as_fd(), second.as_fd()];
+        files.extend(device);
+        self.say(Word::Start { protocol: PROTOCOL, mounted: device.is_some() }, &files)
+    }
+
+    /// Says a word.
+    ///
+    /// # Errors
+    /// What sendmsg(2) says; `BrokenPipe` when nobody is there.
+    pub fn say(&self, word: Word, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let text = serde_json::to_vec(&word)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        loop {
+            match sendmsg(&*self.0, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                sent => return Ok(sent.map(|_| ())?),
+            }
+        }
+    }
+
+    /// In the supervisor: the next word, if there is one now, and the files that came with it.
+    ///
+    /// # Errors
+    /// What recvmsg(2) says.
+    pub fn hear_now(&self) -> io::Result<Option<(Word, Vec<OwnedFd>)>> {
+        match self.hear(RecvFlags::DONTWAIT) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            heard => heard,
+        }
+    }
+
+    /// `None` when the other end is gone.
+    fn hear(&self, flags: RecvFlags) -> io::Result<Option<(Word, Vec<OwnedFd>)>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut text = [0; WORD_BYTES_MAX];
+        let message = loop {
+            let mut data = [IoSliceMut::new(&mut text)];
+            match recvmsg(&*self.0, &mut data, &mut ancillary, flags | RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                heard => break heard?,
+            }
+        };
+        if message.bytes == 0 {
+            return Ok(None);
+        }
+        let files = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        });
+        let files: Vec<OwnedFd> = files.flatten().collect();
+        let cut = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        let word = if cut { Word::Unknown } else { serde_json::from_slice(&text[..message.bytes])? };
+        Ok(Some((word, files)))
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Counts up when a supervisor and a daemon of different versions cannot work together.
+const PROTOCOL: u32 = 1;
+/// Files in one packet.
+const FILES_MAX: usize = 8;
+/// Longest word.
+const WORD_BYTES_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_with_their_files_and_unknown_ones_are_passed_over() {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a pair");
+        let (ours, theirs) = (Line(Arc::new(ours)), Line(Arc::new(theirs)));
+        assert!(ours.hear_now().expect("nothing yet").is_none());
+        let kept = Kept::new().expect("files in memory");
+        theirs.start(&kept, None).expect("said");
+        theirs.say(Word::Mounted, &[kept.roll.as_fd()]).expect("said");
+        rustix::net::send(&*theirs.0, br#"{"word":"sing","loud":true}"#, SendFlags::empty()).expect("sent");
+        let heard = || {
+            let (word, files) = ours.hear_now().expect("heard").expect("a word");
+            (word, files.len())
+        };
+        assert_eq!(heard(), (Word::Start { protocol: PROTOCOL, mounted: false }, 3));
+        assert_eq!(heard(), (Word::Mounted, 1));
+        assert_eq!(heard(), (Word::Unknown, 0));
+        drop(theirs);
+        assert!(ours.hear(RecvFlags::empty()).expect("the end").is_none());
+    }
+}
