@@ -191,6 +191,9 @@ pub struct Status {
     pub uptime_s: u64,
     /// Whether other users may use the mount.
     pub allow_other: bool,
+    /// How the kernel's requests come: `classic` or `io_uring`.
+    #[serde(default)]
+    pub transport: String,
     /// The directories of the mount that show a remote.
     pub bindings: Vec<BindingStatus>,
     /// The paths that the user has taken off the network.

@@ -29,3 +29,4 @@ pub use life::{Entrust, Life};
 pub use meter::{Meter, Operation, Requests};
 pub use mount::{MountError, MountOptions, Mounted, mount, unmount};
 pub use roll::RollError;
+pub use weft_fusedev::{RingError, Transport};

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weft_fusedev::{InitError, InitFlags, Serving, Session, Wanted};
+use weft_fusedev::{InitError, InitFlags, RingLimits, Serving, Session, Transport, Wanted};
 use weft_vfs::NoticeReceivers;
 
 use crate::door::Door;
@@ -32,6 +32,9 @@ pub struct MountOptions {
     pub exec: bool,
     /// Threads that read requests.
     pub threads: usize,
+    /// How requests come. A mount that is to outlive its daemon takes [`Transport::Auto`] for [`Transport::Classic`]:
+    /// what a dead daemon had taken from a ring is lost.
+    pub transport: Transport,
 }
 
 /// Why a mount failed.
@@ -87,6 +90,11 @@ impl Mounted {
         &self.meter
     }
 
+    /// How requests come.
+    pub fn transport(&self) -> Transport {
+        if self.serving.has_rings() { Transport::IoUring } else { Transport::Classic }
+    }
+
     /// Waits until the mount is gone.
     ///
     /// # Errors
@@ -121,7 +129,11 @@ pub fn mount<H: Handler>(
             let device = weft_fusedev::mount(&options_of(options));
             let device = device.map_err(|source| MountError::Refused { mountpoint: place(), source })?;
             let undo = Undo(&options.mountpoint);
-            let session = Session::begin(device, &wanted(privileged));
+            let transport = match (options.transport, &life) {
+                (Transport::Auto, Some(_)) => Transport::Classic,
+                (transport, _) => transport,
+            };
+            let session = Session::begin_over(device, &wanted(privileged), transport, RingLimits::default());
             let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
             let roll = match life {
                 Some(Life { roll, entrust, .. }) => life::entrust(&session, roll, entrust),
@@ -133,6 +145,9 @@ pub fn mount<H: Handler>(
     };
     let Connection { session, roll, entries } = connection;
     let agreed = session.negotiated();
+    if let Some(why) = session.rings_missing() {
+        tracing::debug!(%why, "requests come over the device");
+    }
     tracing::debug!(minor = agreed.minor, flags = ?agreed.flags.names().collect::<Vec<_>>(), "the kernel agreed");
     let passthrough = agreed.has(InitFlags::PASSTHROUGH);
     let pages = Pages::new(session.notifier());

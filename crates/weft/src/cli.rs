@@ -358,6 +358,8 @@ Options for -o:
   deadline=TIME        longest wait for a remote (30s)
   foreground           as --foreground
   noexec               programs on the mount cannot be run
+  transport=WAY        how the kernel asks: auto (the default), classic, or io_uring: faster with several readers,
+                       but such a mount ends with its daemon (`weft doctor` says whether it can be had)
   no_passthrough       large cached files are read by weft, not by the kernel itself (as without root's rights)
   ro,nosuid,nodev      true in any case; what else fstab(5) knows is ignored
 

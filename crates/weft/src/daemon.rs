@@ -10,7 +10,7 @@ use weft_control::{
     NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, WarmOrder,
     WarmStatus, Warmed, Watched, Why,
 };
-use weft_fuse::Meter;
+use weft_fuse::{Meter, Mounted, Transport};
 use weft_remote::{Caller, FileKind, Name, RemoteError, Source, SourceState};
 use weft_vfs::{Mode, Vfs, VfsError};
 
@@ -27,6 +27,7 @@ pub struct MountDaemon {
     allow_other: bool,
     started: Instant,
     meter: Arc<Meter>,
+    transport: Transport,
     /// Where metrics are served over HTTP, or why not.
     metrics: Option<String>,
     /// Where the end is asked for, so that another daemon takes over.
@@ -44,14 +45,15 @@ impl MountDaemon {
             allow_other: resolved.allow_other,
             started: Instant::now(),
             meter: Arc::default(),
+            transport: Transport::Classic,
             metrics: None,
             replace,
         }
     }
 
-    /// The same with the counters of the kernel's requests.
-    pub fn measured_by(self, meter: Arc<Meter>) -> MountDaemon {
-        MountDaemon { meter, ..self }
+    /// The same, with how the kernel's requests come and their counters.
+    pub fn asked_through(self, mounted: &Mounted) -> MountDaemon {
+        MountDaemon { meter: mounted.meter().clone(), transport: mounted.transport(), ..self }
     }
 
     /// The same, telling where metrics are served, or why they are not.
@@ -162,6 +164,7 @@ impl Daemon for MountDaemon {
             cache_dir: self.cache_dir.as_path().into(),
             uptime_s: self.started.elapsed().as_secs(),
             allow_other: self.allow_other,
+            transport: self.transport.to_string(),
             bindings: bindings.collect(),
             offline: self.taken_off(Mode::Offline, may_know),
             fetch_only: self.taken_off(Mode::FetchOnly, may_know),

@@ -57,8 +57,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let metrics = listen_for_metrics(&resolved, runtime.handle());
     let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
     let (replace, asked) = tokio::sync::mpsc::channel(1);
-    let daemon =
-        MountDaemon::new(vfs.clone(), &resolved, replace).measured_by(mounted.meter().clone()).serving_metrics(told);
+    let daemon = MountDaemon::new(vfs.clone(), &resolved, replace).asked_through(&mounted).serving_metrics(told);
     let daemon = Arc::new(daemon);
     if let Some(Ok(metrics)) = metrics {
         let daemon = daemon.clone();
@@ -302,6 +301,7 @@ fn mount_options(resolved: &Resolved) -> weft_fuse::MountOptions {
         allow_other: resolved.allow_other,
         exec: !resolved.noexec,
         threads: resolved.threads.unwrap_or(READERS),
+        transport: resolved.transport,
     }
 }
 

@@ -39,6 +39,7 @@ pub fn run(json: bool) -> Outcome {
         allow_other(&environment),
         cache(&environment),
         passthrough(&environment),
+        io_uring(),
     ];
     if json {
         say!("{}", serde_json::to_string(&findings).expect("plain data"));
@@ -128,6 +129,15 @@ fn cache(environment: &Environment) -> Finding {
             Finding { name, state: State::Bad, sentence }
         }
     }
+}
+
+/// Several readers at once are answered faster over io_uring; only a mount that asks for it has it.
+fn io_uring() -> Finding {
+    let (state, sentence) = match weft_fuse::RingError::check() {
+        Ok(()) => (State::Good, "mounts can have `-o transport=io_uring`; they then end with their daemon".to_owned()),
+        Err(why) => (State::Lesser, format!("`-o transport=io_uring` cannot be had: {why}")),
+    };
+    Finding { name: "io_uring", state, sentence }
 }
 
 /// Large cached files can be read past the daemon since Linux 6.9, by processes with CAP_SYS_ADMIN.

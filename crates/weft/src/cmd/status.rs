@@ -47,6 +47,9 @@ fn show(status: &Status) {
     let source = if status.source.is_empty() { "everything" } else { &status.source };
     say!("{} on {}", source, status.mountpoint);
     say!("  daemon     {} (weft {}), up {}", status.daemon_pid, status.version, show_time(status.uptime_s));
+    if status.transport == weft_fuse::Transport::IoUring.name() {
+        say!("  transport  io_uring; the mount ends with its daemon");
+    }
     say!("  cache      {}", status.cache_dir);
     let figures = &status.figures;
     say!(

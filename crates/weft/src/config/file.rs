@@ -9,6 +9,8 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use weft_fuse::Transport;
+
 use super::web::WEB_KEYS;
 use super::{
     Class, Freshness, MetricsSettings, Settings, TreeRule, nearest, parse_class, parse_duration, parse_freshness,
@@ -87,6 +89,7 @@ impl Reader<'_> {
                     "allow_other" => settings.allow_other = reader.boolean(key, value),
                     "stale_if_error" => settings.stale_if_error = reader.time(key, value, Duration::ZERO),
                     "threads" => settings.threads = reader.number(key, value, 1..=256),
+                    "transport" => settings.transport = reader.transport(value),
                     _ => settings.freshness = reader.freshness(value),
                 }),
                 "cache" => self.each(value, "cache", CACHE_KEYS, |reader, key, value| match key {
@@ -263,6 +266,13 @@ impl Reader<'_> {
         }
     }
 
+    fn transport(&mut self, value: &Value<'_>) -> Option<Transport> {
+        match self.text_of("transport", value, "\"auto\", \"classic\" or \"io_uring\"")?.parse() {
+            Ok(transport) => Some(transport),
+            Err(sentence) => self.refuse(value, sentence),
+        }
+    }
+
     fn class(&mut self, value: &Value<'_>) -> Option<Class> {
         let text = self.text_of("class", value, "\"pinned\", \"kept\" or \"scratch\"")?;
         match parse_class(&text) {
@@ -333,7 +343,7 @@ impl Reader<'_> {
 
 const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "tree"];
 const METRICS_KEYS: &[&str] = &["listen", "allow_remote"];
-const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "freshness", "stale_if_error"];
+const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "transport", "freshness", "stale_if_error"];
 const CACHE_KEYS: &[&str] = &["dir", "class", "max", "scratch_max", "max_per_host", "keep_free"];
 const TREE_KEYS: &[&str] = &["path", "freshness", "stale_if_error", "class", "max"];
 /// Longest configuration file.

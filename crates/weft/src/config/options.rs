@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weft_fuse::Transport;
+
 use super::{Freshness, nearest, parse_duration, parse_freshness};
 
 /// What the options say.
@@ -22,6 +24,8 @@ pub struct MountOptions {
     pub freshness: Option<Freshness>,
     /// `deadline=TIME`.
     pub deadline: Option<Duration>,
+    /// `transport=WAY`.
+    pub transport: Option<Transport>,
     /// `foreground`.
     pub foreground: bool,
 }
@@ -47,6 +51,7 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             ("config", Some(file)) if !file.is_empty() => options.config = Some(PathBuf::from(file)),
             ("freshness", Some(policy)) => options.freshness = Some(parse_freshness(policy)?),
             ("deadline", Some(time)) => options.deadline = Some(parse_duration(time)?),
+            ("transport", Some(way)) => options.transport = Some(way.parse()?),
             ("suid" | "dev", None) => {
                 return Err(format!("option `{option}`: weft always mounts nosuid,nodev"));
             }
@@ -74,7 +79,7 @@ fn wrong(option: &str, name: &str) -> String {
 }
 
 const ALONE: &[&str] = &["allow_other", "noexec", "exec", "no_passthrough", "foreground"];
-const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "deadline"];
+const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "deadline", "transport"];
 /// True of every mount of weft, or without meaning for one; `rw` since mount(8) adds it unasked.
 const AS_IS: &[&str] =
     &["ro", "rw", "nosuid", "nodev", "defaults", "atime", "noatime", "nodiratime", "relatime", "lazytime"];
@@ -88,13 +93,15 @@ mod tests {
     #[test]
     fn a_line_of_fstab_is_read() {
         let text = "rw,noauto,user,_netdev,nofail,x-systemd.automount,noexec,nosuid,nodev,allow_other,\
-            cache=/var/cache/x,config=/etc/x.toml,freshness=ttl=10m,deadline=5s";
+            cache=/var/cache/x,config=/etc/x.toml,freshness=ttl=10m,deadline=5s,\
+            transport=io_uring";
         let options = parse_options(text).expect("good");
         assert_eq!(options.allow_other, Some(true));
         assert!(options.noexec && !options.foreground);
         assert_eq!(options.cache, Some(PathBuf::from("/var/cache/x")));
         assert_eq!(options.freshness, Some(Freshness::Ttl(Duration::from_secs(600))));
         assert_eq!(options.deadline, Some(Duration::from_secs(5)));
+        assert_eq!(options.transport, Some(Transport::IoUring));
         assert_eq!(parse_options("").expect("good"), MountOptions::default());
     }
 
@@ -106,6 +113,7 @@ mod tests {
             ("ro=1", "takes no value"),
             ("suid", "always mounts nosuid"),
             ("deadline=soon", "no time"),
+            ("transport=uring", "use auto, classic or io_uring"),
             ("bananas", "there are"),
         ];
         for (text, wanted) in cases {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use weft_fuse::Transport;
 use weft_web::UsualProxies;
 
 use super::{
@@ -33,6 +34,8 @@ pub struct Resolved {
     pub passthrough: bool,
     /// Threads that answer the kernel; `None` leaves it to the kernel's side.
     pub threads: Option<usize>,
+    /// How requests of the kernel come.
+    pub transport: Transport,
     /// The policy of trees without a rule.
     pub freshness: Freshness,
     /// Where metrics are served over HTTP.
@@ -180,6 +183,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         noexec: options.noexec,
         passthrough: !options.no_passthrough,
         threads: settings.threads,
+        transport: options.transport.or(settings.transport).unwrap_or_default(),
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
         metrics: settings.metrics,
         stale_if_error: settings.stale_if_error,
@@ -202,6 +206,7 @@ impl Resolved {
                 "deadline": show_duration(self.deadline),
                 "allow_other": self.allow_other,
                 "threads": self.threads,
+                "transport": self.transport,
                 "freshness": show_freshness(self.freshness),
                 "stale_if_error": time(self.stale_if_error),
             },

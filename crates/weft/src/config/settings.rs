@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weft_fuse::Transport;
+
 use super::{Freshness, LoginTable, ProxyTable, SpaceSettings, TreeRule};
 
 /// The settings of one file, or of several laid over each other.
@@ -15,6 +17,8 @@ pub struct Settings {
     pub allow_other: Option<bool>,
     /// `[mount] threads`: threads that answer the kernel.
     pub threads: Option<usize>,
+    /// `[mount] transport`: how requests of the kernel come.
+    pub transport: Option<Transport>,
     /// `[mount] freshness`: the policy of trees without one of their own.
     pub freshness: Option<Freshness>,
     /// `[mount] stale_if_error`: how long after its lease what is held serves when the source answers with an error.
@@ -136,6 +140,7 @@ impl Settings {
             deadline: self.deadline.or(below.deadline),
             allow_other: self.allow_other.or(below.allow_other),
             threads: self.threads.or(below.threads),
+            transport: self.transport.or(below.transport),
             freshness: self.freshness.or(below.freshness),
             stale_if_error: self.stale_if_error.or(below.stale_if_error),
             cache_dir: self.cache_dir.or(below.cache_dir),

@@ -21,6 +21,7 @@ mod stats;
 mod support;
 mod survival;
 mod tls;
+mod transports;
 mod unplugged;
 mod verbs;
 mod warm;
