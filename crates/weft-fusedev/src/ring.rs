@@ -4,7 +4,7 @@
 //! queue has a ring and a thread on that CPU, so that the way there and back does not leave it.
 //!
 //! An entry of a queue is memory for one request: a head and a payload. It is either the kernel's, waiting for a
-//! request, or ours, with one that is not answered yet; then whoever has its [`Slot`](crate::sys::Slot) may write the
+//! request, or ours, with one that is not answered yet; then whoever has its [`Slot`] may write the
 //! answer into it, on any thread. The queue's thread gives it back: the answer goes in and the next request comes out.
 //!
 //! A request holds its entry until it is answered. Those that wait for a network may be many, so a queue gets more
