@@ -11,9 +11,25 @@ export PATH="$HOME/.cargo/bin:$PATH"
 need_servers fuse3 curl $(nginx_package)
 # The bench says which of the rivals it has found.
 need_packages rclone httpdirfs || echo "Going on without the rivals that are missing." >&2
+need_packages libfuse3-dev pkg-config || echo "Going on without libfuse's example." >&2
 
 echo "Building the release."
 cargo build --release --package weft --package weft-bench
+cargo build --release --package weft-fusedev --example door
+doors=(--door target/release/examples/door)
+fuser=crates/weft-bench/counterparts/fuser-door
+if cargo build --release --locked --manifest-path "$fuser/Cargo.toml" --target-dir target/fuser-door; then
+    doors+=(--fuser-door target/fuser-door/release/fuser-door)
+else
+    echo "Going on without fuser." >&2
+fi
+example=/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c
+# shellcheck disable=SC2046  # flags of a compiler, one word each
+if cc -O2 "$example" -o target/passthrough_ll $(pkg-config fuse3 --cflags --libs); then
+    doors+=(--passthrough_ll target/passthrough_ll)
+else
+    echo "Going on without libfuse's example." >&2
+fi
 
 # On the disk of this folder: /tmp may be memory.
 mkdir -p target
@@ -34,4 +50,4 @@ for argument in "$@"; do
         --quick | --only) figures=() ;;
     esac
 done
-target/release/weft-bench run --weft target/release/weft --dir "$dir" ${figures[@]+"${figures[@]}"} "$@"
+target/release/weft-bench run --weft target/release/weft --dir "$dir" "${doors[@]}" ${figures[@]+"${figures[@]}"} "$@"

@@ -9,7 +9,9 @@ mod access_log;
 mod book;
 mod contender;
 mod dead;
+mod door;
 mod figures;
+mod knock;
 mod machine;
 mod process;
 mod reader;
@@ -44,6 +46,8 @@ enum Verb {
     Read(reader::ReadArgs),
     /// Read many files at once, a thread for each (started by `run`)
     Crowd(reader::CrowdArgs),
+    /// Do one thing again and again, and print how often in a second (started by `run`)
+    Knock(knock::KnockArgs),
     /// Stand before a server on this machine as if it were far away, until ended: for tries by hand
     Relay(relay::RelayArgs),
 }
@@ -66,6 +70,8 @@ struct RunArgs {
     /// Only these tables
     #[arg(long, value_enum)]
     only: Vec<tables::Table>,
+    #[command(flatten)]
+    doors: door::DoorArgs,
 }
 
 /// Rounds of a full run: the middle one is shown.
@@ -75,6 +81,7 @@ fn main() -> Result<()> {
     match Cli::parse().verb {
         Verb::Read(args) => reader::run(&args),
         Verb::Crowd(args) => reader::run_crowd(&args),
+        Verb::Knock(args) => knock::run(&args),
         Verb::Relay(args) => relay::run(&args),
         Verb::Run(args) => run(&args),
     }
@@ -86,7 +93,7 @@ fn run(args: &RunArgs) -> Result<()> {
     let mut report = Report::new(machine::describe(&args.dir, &workshop.versions()), rounds);
     for table in tables::Table::chosen(&args.only) {
         eprintln!("measuring: {}", table.title());
-        report.sections.push(table.measure(&workshop, rounds)?);
+        report.sections.push(table.measure(&workshop, &args.doors, rounds)?);
     }
     let text = report.markdown();
     println!("{text}");

@@ -55,6 +55,8 @@ pub enum Unit {
     MibPerSecond,
     /// MB (millions of bytes).
     Megabytes,
+    /// Thousands of things in a second, from things in a second.
+    PerSecond,
     /// A number of things.
     Count,
 }
@@ -91,6 +93,7 @@ impl Unit {
             Unit::Seconds => format!("{value:.3} s"),
             Unit::MibPerSecond => format!("{value:.0} MiB/s"),
             Unit::Megabytes => format!("{value:.1} MB"),
+            Unit::PerSecond => format!("{:.1} k/s", value / 1000.0),
             Unit::Count => format!("{value:.0}"),
         }
     }

@@ -1,6 +1,7 @@
 //! The tables of the report.
 
 mod crowd;
+mod door;
 mod far;
 mod large;
 mod listing;
@@ -11,6 +12,7 @@ mod small;
 use anyhow::Result;
 use clap::ValueEnum;
 
+use crate::door::DoorArgs;
 use crate::report::Section;
 use crate::workshop::Workshop;
 
@@ -31,12 +33,23 @@ pub enum Table {
     Random,
     /// Memory of the daemon with many names.
     Memory,
+    /// What a request costs.
+    Door,
 }
 
 impl Table {
     /// Those that were asked for; all when none was.
     pub fn chosen(only: &[Table]) -> Vec<Table> {
-        let all = [Table::Small, Table::Listing, Table::Large, Table::Far, Table::Crowd, Table::Random, Table::Memory];
+        let all = [
+            Table::Small,
+            Table::Listing,
+            Table::Large,
+            Table::Far,
+            Table::Crowd,
+            Table::Random,
+            Table::Memory,
+            Table::Door,
+        ];
         all.into_iter().filter(|table| only.is_empty() || only.contains(table)).collect()
     }
 
@@ -50,11 +63,12 @@ impl Table {
             Table::Crowd => "1,000 readers on 100 hosts, of which 10 are dead",
             Table::Random => "10 GB read here and there",
             Table::Memory => "Memory of the daemon",
+            Table::Door => "What a request costs",
         }
     }
 
     /// Measures it.
-    pub fn measure(self, workshop: &Workshop, rounds: usize) -> Result<Section> {
+    pub fn measure(self, workshop: &Workshop, doors: &DoorArgs, rounds: usize) -> Result<Section> {
         match self {
             Table::Small => small::measure(workshop, rounds),
             Table::Listing => listing::measure(workshop, rounds),
@@ -63,6 +77,7 @@ impl Table {
             Table::Crowd => crowd::measure(workshop, rounds),
             Table::Random => random::measure(workshop),
             Table::Memory => memory::measure(workshop),
+            Table::Door => door::measure(workshop, doors, rounds),
         }
     }
 }
