@@ -356,13 +356,6 @@ wire! {
         size: u32,
         padding: u32,
     }
-    struct NotifyRetrieve {
-        notify_unique: u64,
-        nodeid: u64,
-        offset: u64,
-        size: u32,
-        padding: u32,
-    }
     /// Argument of the ioctl that makes a backing id.
     struct BackingMap {
         fd: i32,
@@ -428,7 +421,6 @@ pub(crate) mod notice {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;
     pub(crate) const STORE: i32 = 4;
-    pub(crate) const RETRIEVE: i32 = 5;
     pub(crate) const DELETE: i32 = 6;
     pub(crate) const RESEND: i32 = 7;
     pub(crate) const INC_EPOCH: i32 = 8;
@@ -484,6 +476,5 @@ const _: () = {
     assert!(size_of::<NotifyInvalEntry>() == 16);
     assert!(size_of::<NotifyDelete>() == 24);
     assert!(size_of::<NotifyStore>() == 24);
-    assert!(size_of::<NotifyRetrieve>() == 32);
     assert!(size_of::<BackingMap>() == 16);
 };

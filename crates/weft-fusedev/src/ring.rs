@@ -7,10 +7,10 @@
 //! request, or ours, with one that is not answered yet; then whoever has its [`Slot`] may write the
 //! answer into it, on any thread. The queue's thread gives it back: the answer goes in and the next request comes out.
 //!
-//! A request holds its entry until it is answered. Those that wait for a network may be many, so a queue gets more
-//! entries before it runs out of them, up to [`RingLimits::entries_max`]. The kernel gives new entries only to new
-//! requests; those that wait for an entry get one when some other is given back. So each new entry is used once for a
-//! request of our own (a notice that the kernel answers, `FUSE_NOTIFY_RETRIEVE`), after which it takes what waits.
+//! A request holds its entry until it is answered, and those that wait for a network may be many. So a queue has many
+//! entries from the beginning: each is a page's fraction of memory until its payload is used, and the kernel uses the one
+//! that came back last. (More could not be given later: the kernel gives new entries only to new requests, and those that
+//! wait for an entry get one only when another is given back.)
 //!
 //! FORGET, INTERRUPT, notices and what comes before all queues are ready go over the device: a thread reads it as
 //! without rings. When it finds the connection gone it stops the queues, whose threads end when all their entries have
@@ -38,15 +38,12 @@ use queue::Queue;
 /// (256 KiB) of address space, and as much memory as the longest request or answer in it needed so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLimits {
-    /// Entries at first, and so many more each time.
+    /// Most entries of one queue; at least one. Requests beyond wait until one of those before them is answered.
     pub entries: usize,
-    /// Most entries of one queue. All queues together have at most [`RingLimits::ALL_ENTRIES_MAX`], but
-    /// `entries` in any case.
-    pub entries_max: usize,
 }
 
 impl RingLimits {
-    /// Entries of all queues: 1 GiB of address space at 256 KiB each.
+    /// Most entries of all queues together, if each has at least 64: 1 GiB of address space at 256 KiB each.
     pub const ALL_ENTRIES_MAX: usize = 4096;
     /// Largest request or answer over a ring in bytes.
     pub const PAYLOAD_BYTES_MAX: u32 = 256 << 10;
@@ -54,7 +51,7 @@ impl RingLimits {
 
 impl Default for RingLimits {
     fn default() -> RingLimits {
-        RingLimits { entries: 64, entries_max: 1024 }
+        RingLimits { entries: 1024 }
     }
 }
 
@@ -63,7 +60,6 @@ impl Default for RingLimits {
 #[derive(Debug)]
 pub(crate) struct Rings {
     queues: Vec<Prepared>,
-    limits: RingLimits,
     payload_bytes: usize,
 }
 
@@ -75,27 +71,26 @@ struct Prepared {
 }
 
 impl Rings {
-    /// Makes rings and the memory of their first entries, for payloads of `max_write` bytes.
+    /// Makes rings and the memory of their entries, for payloads of `max_write` bytes.
     pub(crate) fn prepare(limits: RingLimits, max_write: u32) -> Result<Rings, RingError> {
         let cpus = possible_cpus();
         if cpus > QUEUES_MAX {
             return Err(RingError::Cpus { cpus });
         }
-        let entries = limits.entries.clamp(1, ENTRIES_MAX);
-        let most = (RingLimits::ALL_ENTRIES_MAX / cpus).min(limits.entries_max).clamp(entries, ENTRIES_MAX);
-        let limits = RingLimits { entries, entries_max: most };
+        let share = (RingLimits::ALL_ENTRIES_MAX / cpus).max(SHARE_MIN);
+        let entries = limits.entries.clamp(1, share);
         // The kernel wants max(FUSE_MIN_READ_BUFFER, max_write, max_pages pages), where max_pages is max_write in
         // pages of 4096 bytes, counted in its own.
         let pages = max_write.div_ceil(4096) as usize * rustix::param::page_size();
         let payload_bytes = pages.max(max_write as usize).max(PAYLOAD_BYTES_MIN);
         let prepare = |queue: usize| {
             let setup = |source| RingError::Setup { source };
-            let ring = Ring::new(u16::try_from(queue).unwrap_or(u16::MAX), limits.entries_max).map_err(setup)?;
+            let ring = Ring::new(u16::try_from(queue).unwrap_or(u16::MAX), entries).map_err(setup)?;
             let slots = Slot::map(0, entries, payload_bytes).map_err(|source| RingError::Memory { entries, source })?;
             Ok(Prepared { ring, slots, mailbox: Arc::new(Mailbox::new().map_err(setup)?) })
         };
         let queues = (0..cpus).map(prepare).collect::<Result<_, _>>()?;
-        Ok(Rings { queues, limits, payload_bytes })
+        Ok(Rings { queues, payload_bytes })
     }
 
     /// Starts a thread for each queue and waits until the kernel has their entries.
@@ -111,7 +106,7 @@ impl Rings {
         for (number, prepared) in self.queues.into_iter().enumerate() {
             let number = u16::try_from(number).unwrap_or(u16::MAX);
             running.stop.add(prepared.mailbox.clone());
-            let queue = Queue::new(number, prepared.ring, prepared.mailbox, self.limits, self.payload_bytes);
+            let queue = Queue::new(number, prepared.ring, prepared.mailbox, self.payload_bytes);
             let (device, serve, stop, tell) = (device.clone(), serve.clone(), running.stop.clone(), tell.clone());
             let work = move || queue.run(&device, &*serve, &stop, prepared.slots, tell);
             match std::thread::Builder::new().name(format!("{name}-ring-{number}")).spawn(work) {
@@ -214,8 +209,8 @@ fn count_of_list(text: &str) -> Option<usize> {
 
 /// Queues of one connection.
 const QUEUES_MAX: usize = 1024;
-/// Entries of one queue.
-const ENTRIES_MAX: usize = RingLimits::ALL_ENTRIES_MAX;
+/// Entries that a queue may have however many queues there are.
+const SHARE_MIN: usize = 64;
 /// `FUSE_MIN_READ_BUFFER`.
 const PAYLOAD_BYTES_MIN: usize = 8192;
 

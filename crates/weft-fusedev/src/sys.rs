@@ -200,9 +200,12 @@ impl Ring {
         Ok(Ring { ring, queue, given: Vec::new(), outstanding: 0 })
     }
 
-    /// The calling thread uses the ring from now on.
-    pub(crate) fn enable(&self) -> io::Result<()> {
-        self.ring.submitter().register_enable_rings()
+    /// The calling thread uses the ring from now on, for entries of `device`, which the ring holds open until it is
+    /// gone: a file that is held need not be looked up and counted for every request, by all processors in one place.
+    pub(crate) fn enable(&self, device: BorrowedFd<'_>) -> io::Result<()> {
+        let submitter = self.ring.submitter();
+        submitter.register_enable_rings()?;
+        submitter.register_files(&[device.as_raw_fd()])
     }
 
     /// How many entries are the kernel's.
@@ -211,30 +214,23 @@ impl Ring {
     }
 
     /// Gives a new entry to the kernel (`FUSE_IO_URING_CMD_REGISTER`).
-    pub(crate) fn register(&mut self, device: BorrowedFd<'_>, mut slot: Slot) -> io::Result<()> {
+    pub(crate) fn register(&mut self, mut slot: Slot) -> io::Result<()> {
         let vectors = slot.vectors() as u64;
-        self.give(device, slot, REGISTER, 0, vectors)
+        self.give(slot, REGISTER, 0, vectors)
     }
 
     /// Gives an entry back with the answer that is in its memory (`FUSE_IO_URING_CMD_COMMIT_AND_FETCH`).
-    pub(crate) fn commit(&mut self, device: BorrowedFd<'_>, slot: Slot, commit_id: u64) -> io::Result<()> {
-        self.give(device, slot, COMMIT_AND_FETCH, commit_id, 0)
+    pub(crate) fn commit(&mut self, slot: Slot, commit_id: u64) -> io::Result<()> {
+        self.give(slot, COMMIT_AND_FETCH, commit_id, 0)
     }
 
-    fn give(
-        &mut self,
-        device: BorrowedFd<'_>,
-        slot: Slot,
-        command: u32,
-        commit_id: u64,
-        vectors: u64,
-    ) -> io::Result<()> {
+    fn give(&mut self, slot: Slot, command: u32, commit_id: u64, vectors: u64) -> io::Result<()> {
         let mut request = [0; 80];
         // `fuse_uring_cmd_req`: flags, commit_id, qid.
         request[8..16].copy_from_slice(&commit_id.to_ne_bytes());
         request[16..18].copy_from_slice(&self.queue.to_ne_bytes());
         let number = slot.number;
-        let mut entry = opcode::UringCmd80::new(types::Fd(device.as_raw_fd()), command)
+        let mut entry = opcode::UringCmd80::new(types::Fixed(DEVICE), command)
             .cmd(request)
             .addr(Some(vectors))
             .build()
@@ -323,6 +319,8 @@ const VECTORS: u32 = 2;
 const REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const COMMIT_AND_FETCH: u32 = 2;
+/// The one file that a ring holds.
+const DEVICE: u32 = 0;
 /// Entries that can be pushed before they are submitted.
 const SUBMISSIONS: u32 = 128;
 /// Completions beside those of entries: of the watch.

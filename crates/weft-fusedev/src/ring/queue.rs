@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::{self, notice, opcode};
+use crate::abi;
 use crate::decode::{Incoming, Malformed, Parts, decode_parts};
 use crate::device::Device;
 use crate::reply::Source;
@@ -17,38 +17,26 @@ use crate::serve::{Serve, dispatch};
 use crate::sys::{Completed, Ring, Slot};
 
 use super::answer::{Answer, Mailbox, SlotSink, StagedSink};
-use super::{Head, RingLimits, Stop};
+use super::{Head, Stop};
 
 /// What the thread of one queue has.
 pub(super) struct Queue {
     number: u16,
     ring: Ring,
     mailbox: Arc<Mailbox>,
-    limits: RingLimits,
     payload_bytes: usize,
-    /// Entries that there are.
-    entries: usize,
     /// Of entries that have a request: what the kernel calls it.
     commit_ids: Vec<u64>,
     /// Entries whose request lies in the payload.
     held: Vec<Option<Slot>>,
-    /// Requests of our own so far.
-    nudges: u64,
     completed: Vec<Completed>,
     answers: Vec<Answer>,
 }
 
 impl Queue {
-    pub(super) fn new(
-        number: u16,
-        ring: Ring,
-        mailbox: Arc<Mailbox>,
-        limits: RingLimits,
-        payload_bytes: usize,
-    ) -> Queue {
-        let (entries, nudges) = (0, 0);
+    pub(super) fn new(number: u16, ring: Ring, mailbox: Arc<Mailbox>, payload_bytes: usize) -> Queue {
         let (commit_ids, held, completed, answers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Queue { number, ring, mailbox, limits, payload_bytes, entries, commit_ids, held, nudges, completed, answers }
+        Queue { number, ring, mailbox, payload_bytes, commit_ids, held, completed, answers }
     }
 
     /// Serves the queue until it is stopped and the kernel has none of its entries. Tells once whether the kernel has
@@ -79,9 +67,9 @@ impl Queue {
             let _ = rustix::thread::sched_setaffinity(None, &cpus);
         }
         self.mailbox.begin();
-        self.ring.enable()?;
+        self.ring.enable(device.as_fd())?;
         self.ring.watch(self.mailbox.wake_fd())?;
-        self.register(device, slots)?;
+        self.register(slots)?;
         // What the kernel refuses it refuses at once. A first request may have come as well.
         self.ring.completed(&mut self.completed);
         let refused = self.completed.iter().find_map(|completed| match completed {
@@ -91,13 +79,12 @@ impl Queue {
         refused.map_or(Ok(()), |result| Err(io::Error::from_raw_os_error(result.wrapping_neg())))
     }
 
-    /// Gives new entries to the kernel. The first is the one that it uses first.
-    fn register(&mut self, device: &Device, slots: Vec<Slot>) -> io::Result<()> {
-        self.entries += slots.len();
-        self.commit_ids.resize(self.entries, 0);
-        self.held.resize_with(self.entries, || None);
+    /// Gives the entries to the kernel. The first is the one that it uses first.
+    fn register(&mut self, slots: Vec<Slot>) -> io::Result<()> {
+        self.commit_ids.resize(slots.len(), 0);
+        self.held.resize_with(slots.len(), || None);
         for slot in slots.into_iter().rev() {
-            self.ring.register(device.as_fd(), slot)?;
+            self.ring.register(slot)?;
         }
         self.ring.submit_and_wait(0)
     }
@@ -117,13 +104,12 @@ impl Queue {
                 }
             }
             self.completed = completed;
-            self.commit_all(device)?;
-            if stop.is_stopped() {
-                if self.ring.outstanding() == 0 {
+            self.commit_all()?;
+            if self.ring.outstanding() == 0 {
+                if stop.is_stopped() {
                     return Ok(());
                 }
-            } else if self.ring.outstanding() <= self.reserve() {
-                self.grow(device)?;
+                device.counters.rings_full.fetch_add(1, Ordering::Relaxed);
             }
             self.ring.submit_and_wait(1)?;
             self.ring.completed(&mut self.completed);
@@ -136,11 +122,8 @@ impl Queue {
         let number = slot.number();
         self.commit_ids[number] = head.commit_id;
         let Ok((header, _)) = abi::InHeader::read_from_prefix(&head.in_out) else {
-            return self.commit(device, slot, head.commit_id, EIO, 0);
+            return self.commit(slot, head.commit_id, EIO, 0);
         };
-        if header.opcode == opcode::NOTIFY_REPLY {
-            return self.commit(device, slot, header.unique, 0, 0);
-        }
         if head.payload_bytes == 0 {
             let mut slot = Some(slot);
             let source = || match slot.take() {
@@ -150,7 +133,7 @@ impl Queue {
             dispatch(serve, device, message(header, &head, &[]), source);
             // What is not answered elsewhere is not answered here, but the entry goes back.
             return match slot {
-                Some(slot) => self.commit(device, slot, head.commit_id, ENOSYS, 0),
+                Some(slot) => self.commit(slot, head.commit_id, ENOSYS, 0),
                 None => Ok(()),
             };
         }
@@ -165,7 +148,7 @@ impl Queue {
                 self.held[number] = Some(slot);
                 Ok(())
             }
-            false => self.commit(device, slot, head.commit_id, ENOSYS, 0),
+            false => self.commit(slot, head.commit_id, ENOSYS, 0),
         }
     }
 
@@ -175,17 +158,17 @@ impl Queue {
     }
 
     /// Gives back the entries whose requests are answered.
-    fn commit_all(&mut self, device: &Device) -> io::Result<()> {
+    fn commit_all(&mut self) -> io::Result<()> {
         let mut answers = std::mem::take(&mut self.answers);
         self.mailbox.take(&mut answers);
         for answer in answers.drain(..) {
             match answer {
-                Answer::InSlot { slot, unique, errno, bytes } => self.commit(device, slot, unique, errno, bytes)?,
+                Answer::InSlot { slot, unique, errno, bytes } => self.commit(slot, unique, errno, bytes)?,
                 Answer::Staged { number, unique, errno, body } => {
                     // The entry is there: an answer is given once, after the request was handed on.
                     let Some(mut slot) = self.held.get_mut(number).and_then(Option::take) else { continue };
                     slot.payload_mut()[..body.len()].copy_from_slice(&body);
-                    self.commit(device, slot, unique, errno, body.len())?;
+                    self.commit(slot, unique, errno, body.len())?;
                 }
             }
         }
@@ -193,37 +176,10 @@ impl Queue {
         Ok(())
     }
 
-    fn commit(&mut self, device: &Device, mut slot: Slot, unique: u64, errno: i32, bytes: usize) -> io::Result<()> {
+    fn commit(&mut self, mut slot: Slot, unique: u64, errno: i32, bytes: usize) -> io::Result<()> {
         let commit_id = self.commit_ids[slot.number()];
         slot.set_head(&head_of_answer(unique, errno, bytes));
-        self.ring.commit(device.as_fd(), slot, commit_id)
-    }
-
-    /// When no more entries than these are the kernel's, it is time for more.
-    fn reserve(&self) -> usize {
-        self.limits.entries / 4
-    }
-
-    /// Gives the kernel more entries, if there may be more.
-    fn grow(&mut self, device: &Device) -> io::Result<()> {
-        let more = (self.limits.entries_max - self.entries).min(self.limits.entries);
-        if more == 0 {
-            if self.ring.outstanding() == 0 {
-                device.counters.rings_full.fetch_add(1, Ordering::Relaxed);
-            }
-            return Ok(());
-        }
-        // Without memory it goes on with what there is.
-        let Ok(slots) = Slot::map(self.entries, more, self.payload_bytes) else { return Ok(()) };
-        self.register(device, slots)?;
-        for _ in 0..more {
-            self.nudges += 1;
-            let unique = NUDGE | u64::from(self.number) << 32 | (self.nudges & u64::from(u32::MAX >> 1)) << 1;
-            let out = abi::NotifyRetrieve { notify_unique: unique, nodeid: ROOT, ..Default::default() };
-            // Not heard, the requests that wait get their entries when others are answered.
-            let _ = device.write(0, notice::RETRIEVE, &[out.as_bytes()]);
-        }
-        Ok(())
+        self.ring.commit(slot, commit_id)
     }
 }
 
@@ -261,9 +217,9 @@ fn head_of_answer(unique: u64, errno: i32, bytes: usize) -> Head {
 pub(super) fn refuse(device: &Device) {
     let attempt = || -> io::Result<()> {
         let mut ring = Ring::new(u16::MAX, 1)?;
-        ring.enable()?;
+        ring.enable(device.as_fd())?;
         for slot in Slot::map(0, 1, super::PAYLOAD_BYTES_MIN)? {
-            ring.register(device.as_fd(), slot)?;
+            ring.register(slot)?;
         }
         ring.submit_and_wait(0)?;
         ring.completed(&mut Vec::new());
@@ -275,7 +231,3 @@ pub(super) fn refuse(device: &Device) {
 
 const EIO: i32 = Errno::IO.raw_os_error();
 const ENOSYS: i32 = Errno::NOSYS.raw_os_error();
-/// Numbers of requests of our own, which the kernel does not use for its own.
-const NUDGE: u64 = 1 << 62;
-/// `FUSE_ROOT_ID`: an inode that the kernel knows.
-const ROOT: u64 = 1;

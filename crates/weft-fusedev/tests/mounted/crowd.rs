@@ -20,7 +20,7 @@ pub fn waiter(mounted: &Mounted, number: usize) -> Child {
 #[test]
 fn many_that_wait_do_not_keep_others_from_being_answered() {
     over_both(|transport| {
-        let mounted = Mounted::new(transport, RingLimits { entries: 4, entries_max: 256 });
+        let mounted = Mounted::new(transport, RingLimits { entries: 64 });
         let mut waiters: Vec<_> = (0..40).map(|number| waiter(&mounted, number)).collect();
         mounted.memory.wait_for_waiting(40);
         check_bytes(&mounted.path("file"));
@@ -42,7 +42,7 @@ fn many_that_wait_do_not_keep_others_from_being_answered() {
 #[test]
 fn a_full_queue_goes_on_when_one_is_answered() {
     over_rings(|| {
-        let mounted = Mounted::new(Transport::IoUring, RingLimits { entries: 2, entries_max: 2 });
+        let mounted = Mounted::new(Transport::IoUring, RingLimits { entries: 2 });
         let waiters: Vec<_> = (0..12).map(|number| waiter(&mounted, number)).collect();
         let mut answered = 0;
         while answered < waiters.len() {

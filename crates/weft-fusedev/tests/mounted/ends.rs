@@ -27,7 +27,7 @@ fn an_unmount_ends_all_threads() {
 #[test]
 fn an_abort_ends_all_threads_and_all_who_wait() {
     over_both(|transport| {
-        let mounted = Mounted::new(transport, RingLimits { entries: 2, entries_max: 2 });
+        let mounted = Mounted::new(transport, RingLimits { entries: 2 });
         let waiters: Vec<_> = (0..2).map(|number| waiter(&mounted, number)).collect();
         mounted.memory.wait_for_waiting(2);
         mounted.abort();

@@ -55,7 +55,7 @@ fn everyday_requests_are_answered() {
 #[test]
 fn answers_go_to_those_who_asked() {
     over_both(|transport| {
-        let mounted = Mounted::new(transport, RingLimits { entries: 4, entries_max: 16 });
+        let mounted = Mounted::new(transport, RingLimits { entries: 16 });
         std::thread::scope(|scope| {
             for number in 0..8u64 {
                 let mounted = &mounted;
