@@ -31,7 +31,7 @@ impl Shelf {
             self.ledger.put(node, None, None);
             return Ok(Evicted::Gone);
         };
-        let doomed = self.path(node, record.generation);
+        let doomed = self.doomed(node, record.generation);
         self.put(&mut totals, node, Some(&record), None, Some(doomed))?;
         self.detach(node);
         Ok(Evicted::Done { bytes: record.disk_bytes() })

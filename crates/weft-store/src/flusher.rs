@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use crate::database::{Begun, Database, Fault, Place, Snapshot};
 use crate::index::{Failure, Index, Inner};
+use crate::small::Small;
 use crate::stage::Stage;
 use crate::{Result, StoreError};
 
@@ -17,8 +18,9 @@ pub(crate) struct Flusher {
 
 impl Flusher {
     /// Starts the thread.
-    pub(crate) fn start(index: Arc<Index>, place: Place, database: Database) -> Result<Flusher> {
-        let mut worker = Worker { index: Arc::clone(&index), place, database: Some(database), telling: false };
+    pub(crate) fn start(index: Arc<Index>, place: Place, small: Arc<Small>, database: Database) -> Result<Flusher> {
+        let database = Some(database);
+        let mut worker = Worker { index: Arc::clone(&index), place, small, database, telling: false };
         let thread = std::thread::Builder::new()
             .name("weft-flush".into())
             .spawn(move || worker.run())
@@ -40,6 +42,7 @@ impl Drop for Flusher {
 struct Worker {
     index: Arc<Index>,
     place: Place,
+    small: Arc<Small>,
     /// `None` after a failure, until it could be opened again.
     database: Option<Database>,
     /// Whether the failure that lasts has been told.
@@ -60,6 +63,7 @@ impl Worker {
                 self.remove_doomed(&stage);
             }
             self.publish(outcome);
+            self.small.settle();
             if stopping && (failed || self.index.lock().current.is_empty()) {
                 return;
             }
@@ -90,10 +94,8 @@ impl Worker {
     }
 
     fn remove_doomed(&self, stage: &Stage) {
-        for path in &stage.doomed {
-            if let Err(error) = self.place.disk.remove(path) {
-                self.place.troubles.tell(format!("{}: could not be removed: {error}", path.display()));
-            }
+        for doomed in &stage.doomed {
+            doomed.remove(&self.small, &self.place.disk, &self.place.troubles);
         }
     }
 

@@ -22,7 +22,8 @@ use crate::database::{Fault, Pairs, Place, Snapshot};
 use crate::flusher::Flusher;
 use crate::journal::{self, Journal};
 use crate::key::{self, Key};
-use crate::stage::{Change, Patch, Stage};
+use crate::small::Small;
+use crate::stage::{Change, Doomed, Patch, Stage};
 use crate::value::Value;
 use crate::{Result, StoreError};
 
@@ -78,6 +79,7 @@ impl Index {
     /// Opens the database and starts the flusher.
     pub(crate) fn open(
         place: Place,
+        small: Arc<Small>,
         flush_interval: Duration,
         journal: Option<Journal>,
     ) -> Result<(Arc<Index>, Flusher)> {
@@ -113,7 +115,7 @@ impl Index {
             flush_interval,
             journal,
         });
-        let flusher = Flusher::start(Arc::clone(&index), place, database)?;
+        let flusher = Flusher::start(Arc::clone(&index), place, small, database)?;
         Ok((index, flusher))
     }
 
@@ -149,11 +151,11 @@ impl Index {
         )
     }
 
-    /// Makes all changes visible at once, and the `doomed` files removed once they are durable.
+    /// Makes all changes visible at once, and the `doomed` content removed once they are durable.
     ///
     /// # Errors
     /// When the changes do not fit since the database cannot be written.
-    pub(crate) fn apply(&self, changes: Vec<Change>, doomed: Option<PathBuf>) -> Result<()> {
+    pub(crate) fn apply(&self, changes: Vec<Change>, doomed: Option<Doomed>) -> Result<()> {
         let mut inner = self.inner.lock();
         while inner.current.bytes >= STAGE_BYTES_MAX {
             self.wait_for_room(&mut inner)?;
@@ -174,8 +176,8 @@ impl Index {
         for change in changes {
             inner.current.put(change);
         }
-        if let Some(path) = doomed {
-            inner.current.doom(path);
+        if let Some(doomed) = doomed {
+            inner.current.doom(doomed);
         }
         drop(inner);
         if let Some((journal, which, record)) = written

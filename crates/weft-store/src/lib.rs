@@ -17,6 +17,7 @@
 //! The formats on disk are drawn in `docs/formats/store.md`.
 #![forbid(unsafe_code)]
 
+mod body;
 mod database;
 mod disk;
 mod error;
@@ -34,7 +35,9 @@ mod records;
 #[cfg(test)]
 mod refusals;
 mod shelf;
+mod small;
 mod stage;
+mod staging;
 mod store;
 mod sweeper;
 mod troubles;

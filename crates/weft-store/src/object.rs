@@ -1,8 +1,7 @@
-//! The content of one version of a file, whole or in part, in a file of its own.
+//! The content of one version of a file, whole or in part.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -11,7 +10,7 @@ use parking_lot::Mutex;
 use weft_remote::{Audience, Lease, Version};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::disk::DiskFile;
+use crate::body::Body;
 use crate::ledger::Reservation;
 use crate::pieces::{Pieces, Trust};
 use crate::records::piece_length;
@@ -38,15 +37,14 @@ pub struct NewObject {
 
 /// The content of one version of one file.
 ///
-/// All callers share one `Object` per version; its file is open as long as somebody holds it, so removing or
+/// All callers share one `Object` per version; its bytes are there as long as somebody holds it, so removing or
 /// replacing the object takes nothing away from a reader. Bytes can be read as soon as a writer has appended them.
 #[derive(Debug)]
 pub struct Object {
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) node: NodeId,
     pub(crate) generation: u64,
-    pub(crate) path: PathBuf,
-    pub(crate) file: DiskFile,
+    pub(crate) body: Body,
     version: Version,
     audience: Audience,
     owner_uid: u32,
@@ -92,13 +90,7 @@ pub(crate) enum Standing {
 }
 
 impl Object {
-    pub(crate) fn draft(
-        shelf: Arc<Shelf>,
-        node: NodeId,
-        generation: u64,
-        file: (PathBuf, DiskFile),
-        new: NewObject,
-    ) -> Object {
+    pub(crate) fn draft(shelf: Arc<Shelf>, node: NodeId, generation: u64, body: Body, new: NewObject) -> Object {
         let state = State {
             length: new.length,
             lease: new.lease,
@@ -107,19 +99,13 @@ impl Object {
             appending: Vec::new(),
             standing: Standing::Draft,
         };
-        let (path, file) = file;
         let NewObject { version, audience, owner_uid, account, .. } = new;
         let (account, last_use, reserved) = (Some(account), Use::now(), Mutex::default());
         let state = Mutex::new(state);
-        Object { shelf, node, generation, path, file, version, audience, owner_uid, account, last_use, reserved, state }
+        Object { shelf, node, generation, body, version, audience, owner_uid, account, last_use, reserved, state }
     }
 
-    pub(crate) fn of_record(
-        shelf: Arc<Shelf>,
-        node: NodeId,
-        file: (PathBuf, DiskFile),
-        record: ObjectRecord,
-    ) -> Object {
+    pub(crate) fn of_record(shelf: Arc<Shelf>, node: NodeId, body: Body, record: ObjectRecord) -> Object {
         let pieces = Pieces::of_record(&record.pieces);
         let generation = record.generation;
         let new = NewObject {
@@ -131,7 +117,7 @@ impl Object {
             account: Account::default(),
         };
         let last_use = Use::noted(shelf.ledger.line(node).map_or(0, |line| line.used_us));
-        let mut object = Object::draft(shelf, node, generation, file, new);
+        let mut object = Object::draft(shelf, node, generation, body, new);
         (object.account, object.last_use) = (None, last_use);
         let state = object.state.get_mut();
         (state.pieces, state.checked, state.standing) = (pieces, record.checked, Standing::Committed);
@@ -240,14 +226,14 @@ impl Object {
             let count = state.readable(offset, length)?;
             (count, state.unseen(offset, count))
         };
-        let bytes = self.file.read_vec(offset, count).map_err(|error| self.refused(error))?;
+        let bytes = self.bytes(offset, count)?;
         if bytes.len() < count {
-            return Err(self.damaged((offset + bytes.len() as u64) / PIECE_BYTES, "the file is shorter than it was"));
+            return Err(self.damaged((offset + bytes.len() as u64) / PIECE_BYTES, "it is shorter than it was"));
         }
         for (piece, sum) in unseen {
             self.compare(piece, sum, offset, &bytes)?;
         }
-        Ok(bytes.into())
+        Ok(bytes)
     }
 
     /// Makes this the object of its node, in place of the one before: complete, or in part when it has a version
@@ -261,10 +247,10 @@ impl Object {
     }
 
     /// The file for the kernel to read by itself: only when it is complete and every piece was written, or
-    /// compared with its checksum, in this life of the daemon.
+    /// compared with its checksum, in this life of the daemon. Small contents have none.
     pub fn backing(&self) -> Option<BorrowedFd<'_>> {
         let state = self.state.lock();
-        (state.is_complete() && state.pieces.all_seen()).then(|| self.file.as_fd())
+        (state.is_complete() && state.pieces.all_seen()).then(|| self.body.fd()).flatten()
     }
 
     /// Takes all pieces for right without comparing them: a former life of the daemon had done so, and somebody reads
@@ -311,9 +297,13 @@ impl Object {
         })
     }
 
+    fn bytes(&self, offset: u64, length: usize) -> Result<Bytes> {
+        self.body.read(&self.shelf.small, offset, length).map_err(|error| self.refused(error))
+    }
+
     /// The system's refusal, about this object's file.
     pub(crate) fn refused(&self, error: std::io::Error) -> StoreError {
-        StoreError::from_io(&self.path, error)
+        StoreError::from_io(self.body.path(), error)
     }
 
     /// Compares a whole piece with its checksum: from `bytes`, read at `offset`, where they have all of it, otherwise
@@ -325,9 +315,9 @@ impl Object {
         let found = match here.and_then(|skipped| bytes.get(skipped..)?.get(..length)) {
             Some(whole) => xxh3_64(whole),
             None => {
-                let whole = self.file.read_vec(start, length).map_err(|error| self.refused(error))?;
+                let whole = self.bytes(start, length)?;
                 if whole.len() < length {
-                    return Err(self.damaged(piece.into(), "the file is shorter than it was"));
+                    return Err(self.damaged(piece.into(), "it is shorter than it was"));
                 }
                 xxh3_64(&whole)
             }
@@ -344,7 +334,7 @@ impl Object {
         if let Ok(piece) = u32::try_from(piece) {
             self.shelf.give_up(self, piece, cause);
         }
-        StoreError::Damaged { path: self.path.clone(), offset }
+        StoreError::Damaged { path: self.body.path().clone(), offset }
     }
 }
 
@@ -352,8 +342,8 @@ impl Drop for Object {
     fn drop(&mut self) {
         self.shelf.put_back(self.node, self.generation);
         self.shelf.ledger.used(self.node, self.last_use.at_us());
-        if self.state.get_mut().standing == Standing::Draft {
-            self.shelf.remove_file(&self.path);
+        if self.state.get_mut().standing == Standing::Draft && self.body.has_file() {
+            self.shelf.remove_file(self.body.path());
         }
     }
 }

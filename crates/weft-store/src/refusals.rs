@@ -14,6 +14,8 @@ use crate::{
 };
 
 const DIR: NodeId = NodeId(4096);
+/// Too long for a segment, in bytes.
+const LONG: usize = 70_000;
 /// As good as never: in these tests only `flush` flushes.
 const NEVER: Duration = Duration::from_secs(100_000);
 
@@ -161,9 +163,9 @@ fn closing_on_a_full_disk_ends() {
 fn a_replaced_file_stays_until_the_flush() {
     let trial = Trial::new();
     let store = trial.open();
-    drop(whole(&store, 5000, b"old").unwrap());
+    drop(whole(&store, 5000, &[1; LONG]).unwrap());
     store.flush().unwrap();
-    drop(whole(&store, 5000, b"new").unwrap());
+    drop(whole(&store, 5000, &[2; LONG]).unwrap());
     assert_eq!(trial.files().len(), 2);
     store.flush().unwrap();
     assert_eq!(trial.files().len(), 1);
@@ -174,7 +176,7 @@ fn a_replaced_file_stays_until_the_flush() {
 fn files_left_behind_are_removed() {
     let trial = Trial::new();
     let store = trial.open();
-    drop(whole(&store, 0x5000, b"kept").unwrap());
+    drop(whole(&store, 0x5000, &[7; LONG]).unwrap());
     let kept = trial.files().remove(0);
     drop(store);
     let folder = kept.parent().unwrap();
@@ -185,13 +187,13 @@ fn files_left_behind_are_removed() {
         std::fs::write(path, b"x").unwrap();
     }
     let store = trial.open();
-    let draft = create(&store, 0x7000, 5).unwrap();
+    let draft = create(&store, 0x7000, LONG as u64).unwrap();
     store.wait_for_sweeper();
     assert!(!orphan.exists() && !unknown.exists());
     assert!(kept.exists() && stranger.exists());
     assert_eq!(trial.files().len(), 3, "the third is the draft");
     drop(draft);
-    assert_eq!(store.object(NodeId(0x5000)).unwrap().unwrap().read(0, 9).unwrap(), "kept");
+    assert_eq!(store.object(NodeId(0x5000)).unwrap().unwrap().read(0, LONG).unwrap(), vec![7; LONG]);
     assert_eq!(store.troubles(), Vec::<String>::new());
 }
 

@@ -1,6 +1,7 @@
 //! Where objects stand: which file holds the object of a node, who has it open, and how much there is of it all.
 //!
-//! An object's file is `objects/<2 hex>/<node>-<generation>`. A generation is never used twice: numbers start at the
+//! The bytes of a small object are in a segment (`small.rs`); any other has a file,
+//! `objects/<2 hex>/<node>-<generation>`. A generation is never used twice: numbers start at the
 //! nanoseconds of the clock when the store is opened and count up, and a name that exists is passed over. So the
 //! files of this life have numbers from the *floor* on, and the sweeper, which removes files that no record
 //! mentions, leaves those alone.
@@ -21,15 +22,17 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use weft_remote::Lease;
 
+use crate::body::Body;
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::index::Index;
 use crate::ledger::{Ledger, Line};
 use crate::object::{OBJECT_BYTES_MAX, Standing};
-use crate::stage::Change;
+use crate::small::{Small, SmallKey};
+use crate::stage::{Change, Doomed};
 use crate::troubles::Troubles;
 use crate::uses::{micros, use_noted};
 use crate::value;
-use crate::{NewObject, NodeId, Object, ObjectRecord, Result, StoreError, key};
+use crate::{NewObject, NodeId, NodeRecord, Object, ObjectRecord, Result, StoreError, key};
 
 /// The objects of one store.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(crate) struct Shelf {
     pub(crate) dir: PathBuf,
     pub(crate) disk: Disk,
     pub(crate) index: Arc<Index>,
+    /// Where small contents are.
+    pub(crate) small: Arc<Small>,
     pub(crate) troubles: Arc<Troubles>,
     /// Orders the changes of object records; guards the totals. Held while the index is read (which may read the
     /// disk) and never taken to read content. Taken before `live` and before any object's state.
@@ -78,6 +83,7 @@ impl Shelf {
         dir: PathBuf,
         disk: Disk,
         index: Arc<Index>,
+        small: Arc<Small>,
         troubles: Arc<Troubles>,
         lock: Lock,
         use_interval: Duration,
@@ -91,6 +97,7 @@ impl Shelf {
             dir,
             disk,
             index,
+            small,
             troubles,
             changes: Mutex::new(Totals { bytes, objects, database: 0 }),
             live: Mutex::new(Live::default()),
@@ -135,17 +142,23 @@ impl Shelf {
         }
     }
 
-    /// A new generation of a node's object, with an empty file.
+    /// A new generation of a node's object. It has a file when it is known to be too long for a segment.
     pub(crate) fn create(self: &Arc<Self>, node: NodeId, new: NewObject) -> Result<Arc<Object>> {
         if new.length.is_some_and(|length| length > OBJECT_BYTES_MAX) {
             return Err(StoreError::Io { path: self.dir.clone(), source: io::ErrorKind::FileTooLarge.into() });
+        }
+        if new.length.is_none_or(|length| length <= Small::CONTENT_BYTES_MAX) {
+            let generation = self.next_number();
+            let body = Body::draft(SmallKey { node, generation }, self.path(node, generation));
+            return Ok(Arc::new(Object::draft(Arc::clone(self), node, generation, body, new)));
         }
         for _ in 0..NAME_TRIES {
             let generation = self.next_number();
             let path = self.path(node, generation);
             match self.create_file(&path) {
                 Ok(file) => {
-                    return Ok(Arc::new(Object::draft(Arc::clone(self), node, generation, (path, file), new)));
+                    let body = Body::in_file(SmallKey { node, generation }, path, file);
+                    return Ok(Arc::new(Object::draft(Arc::clone(self), node, generation, body, new)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(StoreError::from_io(&path, error)),
@@ -166,10 +179,11 @@ impl Shelf {
             };
             let Some(record) = self.record(node)? else { return Ok(None) };
             let generation = record.generation;
-            let path = self.path(node, generation);
-            let object = match self.open_file(&path, record.end()) {
-                Ok(file) => Arc::new(Object::of_record(Arc::clone(self), node, (path, file), record)),
-                Err(Unusable::Refused(error)) => return Err(StoreError::from_io(&path, error)),
+            let object = match self.open_body(node, &record) {
+                Ok(body) => Arc::new(Object::of_record(Arc::clone(self), node, body, record)),
+                Err(Unusable::Refused(error)) => {
+                    return Err(StoreError::from_io(&self.path(node, generation), error));
+                }
                 Err(Unusable::Damaged(cause)) => {
                     self.drop_record(node, generation, cause)?;
                     continue;
@@ -189,6 +203,7 @@ impl Shelf {
 
     /// See [`Object::commit`].
     pub(crate) fn commit(&self, object: &Arc<Object>) -> Result<()> {
+        self.settle(object)?;
         let mut totals = self.changes.lock();
         if object.state.lock().standing == Standing::Gone {
             return Ok(());
@@ -196,7 +211,7 @@ impl Shelf {
         let record = object.record()?;
         let former = self.record(object.node)?;
         let replaced = former.as_ref().filter(|former| former.generation != record.generation);
-        let doomed = replaced.map(|former| self.path(object.node, former.generation));
+        let doomed = replaced.map(|former| self.doomed(object.node, former.generation));
         self.put(&mut totals, object.node, former.as_ref(), Some(&record), doomed)?;
         self.post(object, &record);
         let mut live = self.live.lock();
@@ -206,6 +221,7 @@ impl Shelf {
         let replaced = entry.and_then(|(_, held)| held.upgrade());
         drop(live);
         if let Some(replaced) = replaced.filter(|replaced| replaced.generation != object.generation) {
+            replaced.body.hold(&self.small);
             replaced.state.lock().standing = Standing::Gone;
         }
         Ok(())
@@ -218,7 +234,9 @@ impl Shelf {
         if state.standing == Standing::Draft {
             state.standing = Standing::Gone;
             drop(state);
-            self.remove_file(&object.path);
+            if object.body.has_file() {
+                self.remove_file(object.body.path());
+            }
         }
     }
 
@@ -262,7 +280,7 @@ impl Shelf {
         self.troubles.tell(format!(
             "{}: the cached copy is damaged in piece {piece} ({cause}); the piece was given up and will be fetched \
              again",
-            object.path.display()
+            object.body.path().display()
         ));
         if !committed {
             return;
@@ -275,7 +293,7 @@ impl Shelf {
             }
         });
         if let Err(error) = outcome {
-            self.troubles.tell(format!("{}: the damage could not be recorded: {error}", object.path.display()));
+            self.troubles.tell(format!("{}: the damage could not be recorded: {error}", object.body.path().display()));
         }
     }
 
@@ -297,6 +315,38 @@ impl Shelf {
     /// The file of one generation of a node's object.
     pub(crate) fn path(&self, node: NodeId, generation: u64) -> PathBuf {
         self.dir.join(format!("{:02x}/{:016x}-{generation:016x}", node.0 & 0xff, node.0))
+    }
+
+    /// Whether the index has this generation of an object.
+    pub(crate) fn refers_to(&self, key: SmallKey) -> Result<bool> {
+        Ok(self.record(key.node)?.is_some_and(|record| record.generation == key.generation))
+    }
+
+    /// Brings the bytes of a whole small object to where they stay.
+    fn settle(&self, object: &Object) -> Result<()> {
+        if !object.is_complete() || object.body.has_file() {
+            return Ok(());
+        }
+        let key = key::node(object.node);
+        let parent = self.index.get(&key)?.and_then(|value| value::decode::<NodeRecord>(&key, &value).ok());
+        let directory = parent.map_or(0, |record| record.parent.0);
+        let settled = object.body.settle(&self.small, &self.disk, directory);
+        settled.map_err(|error| object.refused(error))
+    }
+
+    fn open_body(&self, node: NodeId, record: &ObjectRecord) -> Result<Body, Unusable> {
+        let key = SmallKey { node, generation: record.generation };
+        let path = self.path(node, record.generation);
+        if record.length <= Small::CONTENT_BYTES_MAX {
+            if record.pieces.is_empty() {
+                return Ok(Body::draft(key, path));
+            }
+            if self.small.holds(key) {
+                return Ok(Body::in_segment(key, path));
+            }
+        }
+        let file = self.open_file(&path, record.end())?;
+        Ok(Body::in_file(key, path, file))
     }
 
     fn create_file(&self, path: &Path) -> io::Result<DiskFile> {
@@ -336,8 +386,13 @@ impl Shelf {
     fn take_away(&self, totals: &mut Totals, node: NodeId, record: &ObjectRecord) -> Result<()> {
         self.put(totals, node, Some(record), None, None)?;
         self.detach(node);
-        self.remove_file(&self.path(node, record.generation));
+        self.doomed(node, record.generation).remove(&self.small, &self.disk, &self.troubles);
         Ok(())
+    }
+
+    /// What is to be removed of a generation that nothing refers to any more.
+    pub(crate) fn doomed(&self, node: NodeId, generation: u64) -> Doomed {
+        Doomed { key: SmallKey { node, generation }, path: self.path(node, generation) }
     }
 
     /// Takes an object that somebody has open out of sight.
@@ -348,6 +403,7 @@ impl Shelf {
             live.objects.remove(&node)
         };
         if let Some(object) = removed.and_then(|(_, object)| object.upgrade()) {
+            object.body.hold(&self.small);
             object.state.lock().standing = Standing::Gone;
         }
     }
@@ -382,7 +438,7 @@ impl Shelf {
         node: NodeId,
         former: Option<&ObjectRecord>,
         record: Option<&ObjectRecord>,
-        doomed: Option<PathBuf>,
+        doomed: Option<Doomed>,
     ) -> Result<()> {
         let mut changed = *totals;
         let database = self.index.begun_anew();

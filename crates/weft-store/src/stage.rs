@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::database::Pairs;
+use crate::disk::Disk;
 use crate::key::Key;
+use crate::small::{Small, SmallKey};
+use crate::troubles::Troubles;
 use crate::value::Value;
 
 /// The newest value of each key that changed; `None` takes a key away.
@@ -19,8 +22,27 @@ pub(crate) struct Stage {
     pub(crate) last: u64,
     /// When its first change came.
     pub(crate) since: Option<Instant>,
-    /// Files that nothing refers to once this stage is durable.
-    pub(crate) doomed: Vec<PathBuf>,
+    /// Contents that nothing refers to once this stage is durable.
+    pub(crate) doomed: Vec<Doomed>,
+}
+
+/// A content that nothing refers to: in a segment, or a file.
+#[derive(Debug)]
+pub(crate) struct Doomed {
+    pub(crate) key: SmallKey,
+    pub(crate) path: PathBuf,
+}
+
+impl Doomed {
+    /// Removes it.
+    pub(crate) fn remove(&self, small: &Small, disk: &Disk, troubles: &Troubles) {
+        if small.remove(self.key) {
+            return;
+        }
+        if let Err(error) = disk.remove(&self.path) {
+            troubles.tell(format!("{}: could not be removed: {error}", self.path.display()));
+        }
+    }
 }
 
 /// One change, encoded.
@@ -45,10 +67,10 @@ impl Stage {
         }
     }
 
-    /// Adds a file to remove once this stage is durable.
-    pub(crate) fn doom(&mut self, path: PathBuf) {
-        self.bytes += path.as_os_str().len() + PAIR_BYTES;
-        self.doomed.push(path);
+    /// Adds a content to remove once this stage is durable.
+    pub(crate) fn doom(&mut self, doomed: Doomed) {
+        self.bytes += doomed.path.as_os_str().len() + PAIR_BYTES;
+        self.doomed.push(doomed);
     }
 
     /// Whether there is nothing to write.

@@ -18,6 +18,7 @@ use crate::flusher::Flusher;
 use crate::index::Index;
 use crate::notes::StoreNotes;
 use crate::shelf::Shelf;
+use crate::small::Small;
 use crate::stage::Change;
 use crate::sweeper::Sweeper;
 use crate::troubles::Troubles;
@@ -66,10 +67,14 @@ impl Store {
             cache_bytes: options.index_cache_bytes,
             troubles: Arc::clone(&troubles),
         };
-        let (index, flusher) = Index::open(place, options.flush_interval, options.journal)?;
+        let small = Arc::new(Small::open(dir.join(SEGMENTS_NAME), disk.clone(), Arc::clone(&troubles))?);
+        let (index, flusher) = Index::open(place, Arc::clone(&small), options.flush_interval, options.journal)?;
         let seed = read_seed(&index)?;
         let bindings = read_bindings(&index)?;
-        let shelf = Arc::new(Shelf::open(dir.join(OBJECTS_NAME), disk, index, troubles, lock, options.use_interval)?);
+        let objects = dir.join(OBJECTS_NAME);
+        let shelf = Shelf::open(objects, disk, index, small, troubles, lock, options.use_interval)?;
+        let shelf = Arc::new(shelf);
+        shelf.small.replay(|key| shelf.refers_to(key))?;
         let sweeper = Sweeper::start(Arc::clone(&shelf))?;
         Ok(Arc::new(Store {
             _sweeper: sweeper,
@@ -449,6 +454,7 @@ fn read_bindings(index: &Index) -> Result<HashMap<String, BindingId>> {
 
 const LOCK_NAME: &str = "lock";
 const OBJECTS_NAME: &str = "objects";
+const SEGMENTS_NAME: &str = "segments";
 /// How many numbers are tried for a file.
 const PROBES_MAX: u32 = 16;
 /// Most sources that get a number.

@@ -77,8 +77,16 @@ fn sweep(shelf: &Shelf, stop: &AtomicBool) -> Result<()> {
             }
         }
     }
+    // To look for those in segments, all segments are read: only where they are many.
+    let (_, objects) = shelf.totals();
+    if shelf.small.count() > objects + objects / 4 + UNSWEPT_MAX {
+        shelf.small.sweep(|key| Ok(key.generation >= shelf.floor || shelf.refers_to(key)?))?;
+    }
     Ok(())
 }
+
+/// So many contents in segments may be left behind.
+const UNSWEPT_MAX: u64 = 256;
 
 /// The node and generation in the name of an object's file; other files are not ours to remove.
 fn parse(name: &OsStr) -> Option<(NodeId, u64)> {

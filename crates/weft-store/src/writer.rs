@@ -65,7 +65,8 @@ impl Writer {
             let room = usize::try_from(PIECE_BYTES - within).expect("a piece fits in memory");
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             if self.owns {
-                self.object.file.write_all_at(now, self.position).map_err(|error| self.object.refused(error))?;
+                let written = self.object.body.write(&self.object.shelf.disk, now, self.position);
+                written.map_err(|error| self.object.refused(error))?;
                 self.hash.update(now);
             }
             self.advance(now.len() as u64);

@@ -134,6 +134,7 @@ fn a_damaged_object_is_fetched_again() {
             file.read_exact_at(&mut byte, at).expect("read");
             file.write_all_at(&[byte[0] ^ 0x40], at).expect("written");
         }
+        damage_small(cache, &noise(5000));
     }) else {
         return;
     };
@@ -153,17 +154,49 @@ fn a_cut_object_is_fetched_again() {
     }) else {
         return;
     };
-    assert_eq!(liar.times("/b.bin"), 2);
+    assert_eq!(liar.times("/c.bin"), 2);
+}
+
+#[test]
+fn cut_and_lost_volumes_are_begun_anew() {
+    for length in [None, Some(0), Some(1 << 20), Some(63 << 20)] {
+        let Some((liar, _mount)) = survives(|cache| {
+            let volume = cache.join("segments/volume-0000");
+            match length {
+                Some(length) => std::fs::File::options().write(true).open(volume).expect("a volume").set_len(length),
+                None => std::fs::remove_file(volume),
+            }
+            .expect("harmed");
+        }) else {
+            return;
+        };
+        assert_eq!(liar.times("/a.bin"), 1, "{length:?}");
+        assert!(liar.times("/b.bin") <= 2, "{length:?}");
+    }
+}
+
+/// Changes a byte of a content wherever a volume of the cache has it.
+fn damage_small(cache: &Path, content: &[u8]) {
+    let volume = cache.join("segments/volume-0000");
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&volume).expect("opened");
+    let bytes = std::fs::read(&volume).expect("read");
+    let windows = bytes.windows(64).enumerate().filter(|(_, window)| *window == &content[..64]);
+    let places: Vec<usize> = windows.map(|(at, _)| at).collect();
+    assert!(!places.is_empty(), "the content is there");
+    for at in places {
+        file.write_all_at(&[bytes[at + 9] ^ 0x40], at as u64 + 9).expect("written");
+    }
 }
 
 #[test]
 fn lost_objects_are_fetched_again() {
     let Some((liar, _mount)) = survives(|cache| {
         std::fs::remove_dir_all(cache.join("objects")).expect("removed");
+        std::fs::remove_dir_all(cache.join("segments")).expect("removed");
     }) else {
         return;
     };
-    assert_eq!(liar.times("/a.bin"), 2);
+    assert_eq!((liar.times("/a.bin"), liar.times("/b.bin")), (2, 2));
 }
 
 #[test]

@@ -1,0 +1,168 @@
+//! The bytes of one object: in memory while a small one comes, then in a segment; or in a file of its own.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::disk::{Disk, DiskFile};
+use crate::small::{Small, SmallKey};
+
+/// The bytes of one object.
+#[derive(Debug)]
+pub(crate) struct Body {
+    key: SmallKey,
+    /// Where its file is, if it has one.
+    path: PathBuf,
+    file: OnceLock<DiskFile>,
+    /// Guards what is in memory; held for no I/O.
+    memory: Mutex<Memory>,
+}
+
+/// What of it is in memory.
+#[derive(Debug)]
+enum Memory {
+    /// All that came so far.
+    Draft(Vec<u8>),
+    /// All of it.
+    Held(Bytes),
+    /// Nothing: it is in a segment.
+    InSegment,
+    /// Nothing: it is in its file.
+    InFile,
+}
+
+impl Body {
+    /// Bytes that are to come, few by all that is known.
+    pub(crate) fn draft(key: SmallKey, path: PathBuf) -> Body {
+        Body { key, path, file: OnceLock::new(), memory: Mutex::new(Memory::Draft(Vec::new())) }
+    }
+
+    /// Bytes in a segment.
+    pub(crate) fn in_segment(key: SmallKey, path: PathBuf) -> Body {
+        Body { key, path, file: OnceLock::new(), memory: Mutex::new(Memory::InSegment) }
+    }
+
+    /// Bytes in a file.
+    pub(crate) fn in_file(key: SmallKey, path: PathBuf, file: DiskFile) -> Body {
+        Body { key, path, file: OnceLock::from(file), memory: Mutex::new(Memory::InFile) }
+    }
+
+    /// Where its file is or would be.
+    pub(crate) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// Whether it has a file.
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.get().is_some()
+    }
+
+    /// Its file, if it has one.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file.get().map(AsFd::as_fd)
+    }
+
+    /// Writes bytes that nobody else writes. More than a segment takes go to a file, with all that came before.
+    pub(crate) fn write(&self, disk: &Disk, bytes: &[u8], at: u64) -> io::Result<()> {
+        let before = {
+            let mut memory = self.memory.lock();
+            if matches!(*memory, Memory::InSegment | Memory::Held(_)) {
+                // What was there is damaged, and comes again.
+                *memory = Memory::Draft(Vec::new());
+            }
+            match &mut *memory {
+                Memory::Draft(held) if at + bytes.len() as u64 <= Small::CONTENT_BYTES_MAX => {
+                    let at = usize::try_from(at).map_err(io::Error::other)?;
+                    held.resize(held.len().max(at + bytes.len()), 0);
+                    held[at..at + bytes.len()].copy_from_slice(bytes);
+                    return Ok(());
+                }
+                Memory::Draft(held) => Some(held.clone()),
+                _ => None,
+            }
+        };
+        if let Some(before) = before {
+            self.spill(disk, &before)?;
+        }
+        self.file()?.write_all_at(bytes, at)
+    }
+
+    /// Up to `length` bytes from `offset` on; fewer only where they end.
+    pub(crate) fn read(&self, small: &Small, offset: u64, length: usize) -> io::Result<Bytes> {
+        let all = match &*self.memory.lock() {
+            Memory::Draft(held) => return Ok(Bytes::copy_from_slice(part(held, offset, length))),
+            Memory::Held(held) => Some(held.clone()),
+            Memory::InSegment => None,
+            Memory::InFile => return self.read_file(offset, length),
+        };
+        let all = match all {
+            Some(all) => all,
+            None => small.get(self.key)?.unwrap_or_default(),
+        };
+        Ok(all.slice_ref(part(&all, offset, length)))
+    }
+
+    /// Brings a whole content to where it stays: a segment, or a file where there is no room in one.
+    pub(crate) fn settle(&self, small: &Small, disk: &Disk, directory: u64) -> io::Result<()> {
+        let content = {
+            let mut memory = self.memory.lock();
+            let Memory::Draft(held) = &mut *memory else { return Ok(()) };
+            let content = Bytes::from(std::mem::take(held));
+            *memory = Memory::Held(content.clone());
+            content
+        };
+        if content.is_empty() {
+            return Ok(());
+        }
+        if small.put(self.key, &content, directory) {
+            *self.memory.lock() = Memory::InSegment;
+            return Ok(());
+        }
+        self.spill(disk, &content)
+    }
+
+    /// The segment will not have it any more: whoever reads it goes on with what is in memory.
+    pub(crate) fn hold(&self, small: &Small) {
+        if matches!(*self.memory.lock(), Memory::InSegment)
+            && let Ok(Some(content)) = small.get(self.key)
+        {
+            *self.memory.lock() = Memory::Held(content);
+        }
+    }
+
+    fn spill(&self, disk: &Disk, before: &[u8]) -> io::Result<()> {
+        let file = match disk.create_new(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                disk.make_dir(self.path.parent().expect("files of objects lie in a folder"))?;
+                disk.create_new(&self.path)?
+            }
+            outcome => outcome?,
+        };
+        if let Err(error) = file.write_all_at(before, 0) {
+            // Nothing is lost: it is tried again when more comes.
+            let _ = disk.remove(&self.path);
+            return Err(error);
+        }
+        let _ = self.file.set(file);
+        *self.memory.lock() = Memory::InFile;
+        Ok(())
+    }
+
+    fn read_file(&self, offset: u64, length: usize) -> io::Result<Bytes> {
+        self.file()?.read_vec(offset, length).map(Bytes::from)
+    }
+
+    fn file(&self) -> io::Result<&DiskFile> {
+        self.file.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn part(held: &[u8], offset: u64, length: usize) -> &[u8] {
+    let begin = usize::try_from(offset).map_or(held.len(), |offset| offset.min(held.len()));
+    let end = begin.saturating_add(length).min(held.len());
+    &held[begin..end]
+}

@@ -1,0 +1,322 @@
+//! Small contents: in segments on volumes of this cache, not in files of their own.
+//!
+//! A volume is a file in `segments/` whose room is reserved when it is made; the first is small, each further one twice
+//! as large as the one before. Where the disk has little room left none is made, and small contents are files like any
+//! others.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use weft_segment::device::Prepare;
+use weft_segment::{Class, Hints, Options, SegmentError, Shape, Volume};
+
+use crate::disk::Disk;
+use crate::staging::Staging;
+use crate::troubles::Troubles;
+use crate::{NodeId, Result, StoreError};
+
+/// The volumes of one store.
+#[derive(Debug)]
+pub(crate) struct Small {
+    dir: PathBuf,
+    disk: Disk,
+    troubles: Arc<Troubles>,
+    /// Oldest first. Held for a look or to add one; for no I/O.
+    volumes: RwLock<Vec<Arc<Volume>>>,
+    /// Held while a volume is made, which is I/O: whoever else needs a new one waits for it anyway.
+    making: Mutex<Making>,
+    staging: Staging,
+    /// When what is staged was last brought to the volumes.
+    settled: Mutex<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Making {
+    /// Number of the next volume's file.
+    next: u32,
+    /// When none could be made, it is tried again after this.
+    not_before: Option<Instant>,
+}
+
+/// Which content: a generation of a node's object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SmallKey {
+    pub(crate) node: NodeId,
+    pub(crate) generation: u64,
+}
+
+impl SmallKey {
+    fn bytes(self) -> [u8; 16] {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&self.node.0.to_be_bytes());
+        key[8..].copy_from_slice(&self.generation.to_be_bytes());
+        key
+    }
+
+    fn of_bytes(key: &[u8]) -> Option<SmallKey> {
+        let (node, generation) = key.split_first_chunk::<8>()?;
+        let generation = generation.try_into().ok()?;
+        Some(SmallKey { node: NodeId(u64::from_be_bytes(*node)), generation: u64::from_be_bytes(generation) })
+    }
+}
+
+impl Small {
+    /// Longest content that is kept here, in bytes: half a segment.
+    pub(crate) const CONTENT_BYTES_MAX: u64 = SEGMENT_BYTES as u64 / 2;
+
+    /// Opens the volumes of a cache. One that cannot be used is left alone, and told.
+    pub(crate) fn open(dir: PathBuf, disk: Disk, troubles: Arc<Troubles>) -> Result<Small> {
+        let refused = |error| StoreError::from_io(&dir, error);
+        disk.make_dir(&dir).map_err(refused)?;
+        let staging = Staging::open(&disk, &dir).map_err(refused)?;
+        let mut numbers: Vec<u32> = std::fs::read_dir(&dir)
+            .map_err(refused)?
+            .filter_map(|entry| number_of(&entry.ok()?.file_name().into_string().ok()?))
+            .collect();
+        numbers.sort_unstable();
+        let next = numbers.last().map_or(0, |last| last + 1);
+        let mut volumes = Vec::new();
+        for number in numbers {
+            let path = dir.join(name_of(number));
+            match Volume::open(&path, options()) {
+                Ok(volume) => volumes.push(Arc::new(volume)),
+                Err(error) => {
+                    troubles.tell(format!("{error}; what it holds will be fetched again"));
+                    if matches!(error, SegmentError::NotAVolume { .. }) {
+                        remove(&disk, &path, &troubles);
+                    }
+                }
+            }
+        }
+        Ok(Small {
+            dir,
+            disk,
+            troubles,
+            volumes: RwLock::new(volumes),
+            making: Mutex::new(Making { next, not_before: None }),
+            staging,
+            settled: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Brings what a former life had staged to the volumes, as far as `wanted` says so.
+    pub(crate) fn replay(&self, mut wanted: impl FnMut(SmallKey) -> Result<bool>) -> Result<()> {
+        let staged = self.staging.read().map_err(|error| StoreError::from_io(&self.dir, error))?;
+        for one in staged {
+            let key = SmallKey { node: one.node, generation: one.generation };
+            if !self.holds(key) && wanted(key)? {
+                // What does not fit is missing, and told when it is read.
+                self.put_in_volume(key, &one.content, 0);
+            }
+        }
+        if self.flush() {
+            for which in [0, 1] {
+                self.staging.empty(which).map_err(|error| StoreError::from_io(&self.dir, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this content is held.
+    pub(crate) fn holds(&self, key: SmallKey) -> bool {
+        self.volumes.read().iter().any(|volume| volume.knows(&key.bytes()))
+    }
+
+    /// Keeps a content; whether there was room and all went well. `directory` is where its file lies.
+    pub(crate) fn put(&self, key: SmallKey, content: &Bytes, directory: u64) -> bool {
+        if content.len() as u64 > Small::CONTENT_BYTES_MAX || !self.put_in_volume(key, content, directory) {
+            return false;
+        }
+        match self.staging.write(key.node, key.generation, content) {
+            Ok(()) => true,
+            Err(_) => {
+                self.remove(key);
+                false
+            }
+        }
+    }
+
+    /// A content; `None` when it is not held, or is damaged.
+    ///
+    /// # Errors
+    /// When the disk does not read.
+    pub(crate) fn get(&self, key: SmallKey) -> std::io::Result<Option<Bytes>> {
+        let volumes = self.volumes.read().clone();
+        for volume in volumes.iter().rev() {
+            let found = volume.get(&key.bytes()).map_err(|error| match error {
+                SegmentError::Io { source, .. } => source,
+                error => std::io::Error::other(error),
+            })?;
+            if let Some(held) = found {
+                return Ok(Some(held.content));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Forgets a content; whether it was held.
+    pub(crate) fn remove(&self, key: SmallKey) -> bool {
+        let volumes = self.volumes.read().clone();
+        // A volume that takes no changes any more forgets it with the others at the next start.
+        volumes.iter().any(|volume| volume.remove(&key.bytes(), Class::Cache).unwrap_or(false))
+    }
+
+    /// Brings what is staged to the volumes when it is much or old.
+    pub(crate) fn settle(&self) {
+        let due = {
+            let settled = self.settled.lock();
+            let waiting = self.staging.waiting();
+            waiting > 0 && (waiting >= STAGED_BYTES || settled.elapsed() >= STAGED_AGE)
+        };
+        if due {
+            self.settle_now();
+        }
+    }
+
+    /// How many contents are held, and how many are told to be.
+    pub(crate) fn count(&self) -> u64 {
+        self.volumes.read().iter().map(|volume| volume.stats()).map(|stats| stats.objects + stats.waiting).sum()
+    }
+
+    /// Forgets the contents that nobody wants. Reads all of them.
+    pub(crate) fn sweep(&self, mut wanted: impl FnMut(SmallKey) -> Result<bool>) -> Result<()> {
+        let volumes = self.volumes.read().clone();
+        for volume in volumes {
+            let mut keys = Vec::new();
+            let told = volume.for_each(&mut |key, _| keys.extend(SmallKey::of_bytes(key)));
+            told.map_err(|error| StoreError::Index(Box::new(error)))?;
+            for key in keys {
+                if !wanted(key)? {
+                    self.remove(key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_now(&self) {
+        let before = self.staging.turn();
+        *self.settled.lock() = Instant::now();
+        if self.flush()
+            && let Err(error) = self.staging.empty(before)
+        {
+            tracing::warn!(%error, "contents that are in segments could not be taken out of the staging file");
+        }
+    }
+
+    /// Whether all volumes have all that was put, durably.
+    fn flush(&self) -> bool {
+        let volumes = self.volumes.read().clone();
+        let mut done = true;
+        for volume in volumes {
+            if let Err(error) = volume.flush() {
+                self.troubles.tell(error.to_string());
+                done = false;
+            }
+        }
+        done
+    }
+
+    fn put_in_volume(&self, key: SmallKey, content: &Bytes, directory: u64) -> bool {
+        let volumes = self.volumes.read().clone();
+        if volumes.iter().rev().any(|volume| self.put_there(volume, key, content, directory)) {
+            return true;
+        }
+        self.make(volumes.len()).is_some_and(|volume| self.put_there(&volume, key, content, directory))
+    }
+
+    fn put_there(&self, volume: &Volume, key: SmallKey, content: &Bytes, directory: u64) -> bool {
+        let hints = Hints { directory, links: &[] };
+        match volume.put(&key.bytes(), &[], content.clone(), hints, Class::Cache) {
+            Ok(()) => true,
+            Err(SegmentError::Full { .. }) => false,
+            Err(error) => {
+                self.troubles.tell(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// One more volume than there were; `None` where there is no room for one.
+    fn make(&self, seen: usize) -> Option<Arc<Volume>> {
+        let mut making = self.making.lock();
+        let count = self.volumes.read().len();
+        if count > seen {
+            return self.volumes.read().last().cloned();
+        }
+        let now = Instant::now();
+        if making.not_before.is_some_and(|time| now < time) || count >= VOLUMES_MAX {
+            return None;
+        }
+        let (free, _) = self.disk.space(&self.dir).ok()?;
+        let wanted = VOLUME_BYTES_FIRST << count.min(DOUBLINGS_MAX);
+        let length = wanted.min(free / FREE_SHARE) / LENGTH_STEP * LENGTH_STEP;
+        making.not_before = Some(now + TRY_AGAIN);
+        if length < VOLUME_BYTES_MIN {
+            return None;
+        }
+        let shape = Shape { segment_bytes: SEGMENT_BYTES, ..Shape::default() };
+        let path = self.dir.join(name_of(making.next));
+        match Volume::create(&path, length, Prepare::Allocated, &shape, options()) {
+            Ok(volume) => {
+                *making = Making { next: making.next + 1, not_before: None };
+                let volume = Arc::new(volume);
+                self.volumes.write().push(volume.clone());
+                Some(volume)
+            }
+            Err(error) => {
+                self.troubles.tell(format!("{error}; small contents are kept in files"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        if self.staging.waiting() > 0 {
+            self.settle_now();
+        }
+    }
+}
+
+fn options() -> Options {
+    Options { buffer_bytes: BUFFER_BYTES, group_bytes: GROUP_BYTES, ..Options::default() }
+}
+
+fn remove(disk: &Disk, path: &Path, troubles: &Troubles) {
+    if let Err(error) = disk.remove(path) {
+        troubles.tell(format!("{}: could not be removed: {error}", path.display()));
+    }
+}
+
+fn name_of(number: u32) -> String {
+    format!("volume-{number:04}")
+}
+
+fn number_of(name: &str) -> Option<u32> {
+    name.strip_prefix("volume-")?.parse().ok()
+}
+
+const SEGMENT_BYTES: u32 = 128 << 10;
+/// Memory of one volume for contents that are in segments as well.
+const BUFFER_BYTES: usize = 4 << 20;
+/// Memory of one volume for contents that are not yet.
+const GROUP_BYTES: usize = 2 << 20;
+const VOLUME_BYTES_FIRST: u64 = 64 << 20;
+/// After so many the volumes grow no more: 1 GiB each.
+const DOUBLINGS_MAX: usize = 4;
+/// What is less is not worth it.
+const VOLUME_BYTES_MIN: u64 = 16 << 20;
+const LENGTH_STEP: u64 = 1 << 20;
+/// A new volume takes at most this part of what is free on the disk.
+const FREE_SHARE: u64 = 8;
+const VOLUMES_MAX: usize = 1024;
+/// How long to wait after there was no room for a volume.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// What is staged is brought to the volumes when it is so much or so old.
+const STAGED_BYTES: u64 = 8 << 20;
+const STAGED_AGE: Duration = Duration::from_secs(5);
