@@ -84,6 +84,15 @@ pub(crate) fn write(
     device.sync()
 }
 
+/// Writes the checkpoints of a new volume: one that is empty and one that is void, whatever was there before.
+///
+/// # Errors
+/// What the device says.
+pub(crate) fn write_first(device: &dyn Device, block: &Superblock) -> io::Result<()> {
+    device.write_at(&Aligned::zeroed(BLOCK_BYTES), block.checkpoint_start(1))?;
+    write(device, block, 0, Position::default(), &Index::new(), |_| SegmentRow::default())
+}
+
 /// The heads that are sound, the newest first.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ pub(crate) enum Record {
     /// Objects that are no more: whatever segments up to this sequence hold of them is dead.
     Removed { sequence: u64, hashes: Vec<u64> },
     /// A segment was written; the rows named hold what was replaced or removed meanwhile.
-    Written { segment: u32, sequence: u64, dead: Vec<u16> },
+    Written { segment: u32, sequence: u64, friends: bool, dead: Vec<u16> },
     /// Objects were pinned, or are no longer.
     Pinned { pinned: bool, hashes: Vec<u64> },
 }
@@ -38,9 +38,9 @@ pub(crate) fn pinned(out: &mut Vec<u8>, pinned: bool, hashes: &[u64]) {
 }
 
 /// Appends the record of a segment that was written.
-pub(crate) fn written(out: &mut Vec<u8>, segment: u32, sequence: u64, dead: &[u16]) {
+pub(crate) fn written(out: &mut Vec<u8>, segment: u32, sequence: u64, friends: bool, dead: &[u16]) {
     let mut packed = Packed(std::mem::take(out));
-    packed.u8(WRITTEN).u8(0).u16(0).u32(segment).u64(sequence);
+    packed.u8(WRITTEN).u8(u8::from(friends)).u16(0).u32(segment).u64(sequence);
     packed.u32(u32::try_from(dead.len()).expect("a segment has few rows"));
     for row in dead {
         packed.u16(*row);
@@ -86,7 +86,7 @@ fn decode(fields: &mut Fields<'_>, all: usize) -> Option<Record> {
             let count = usize::try_from(fields.u32()?).ok()?;
             let mut rows = Fields(fields.take(count.checked_mul(2)?)?);
             let dead = (0..count).map(|_| rows.u16()).collect::<Option<_>>()?;
-            Some(Record::Written { segment, sequence, dead })
+            Some(Record::Written { segment, sequence, friends: flag != 0, dead })
         }
         REMOVED | PINNED => {
             let (_, count, sequence) = (fields.u16()?, usize::try_from(fields.u32()?).ok()?, fields.u64()?);
@@ -118,7 +118,7 @@ mod tests {
         let mut out = Vec::new();
         put(&mut out, 5, true, b"key", b"at", b"content");
         removed(&mut out, 6, &[1, 2]);
-        written(&mut out, 9, 7, &[3]);
+        written(&mut out, 9, 7, true, &[3]);
         pinned(&mut out, false, &[4]);
         let records = decode_all(&out).unwrap();
         let Record::Put { sequence: 5, pinned: true, key, attributes, content } = &records[0] else {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!((&out[key.clone()], &out[attributes.clone()]), (&b"key"[..], &b"at"[..]));
         assert_eq!(&out[content.clone()], b"content");
         assert_eq!(records[1], Record::Removed { sequence: 6, hashes: vec![1, 2] });
-        assert_eq!(records[2], Record::Written { segment: 9, sequence: 7, dead: vec![3] });
+        assert_eq!(records[2], Record::Written { segment: 9, sequence: 7, friends: true, dead: vec![3] });
         assert_eq!(records[3], Record::Pinned { pinned: false, hashes: vec![4] });
         assert_eq!(decode_all(&out[..out.len() - 1]), None);
     }

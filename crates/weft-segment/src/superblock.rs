@@ -70,16 +70,16 @@ impl Superblock {
         let fitting = length.saturating_sub(around) / (segment + 2 * TABLE_ROW_BYTES);
         block.segments = block.segments.min(u32::try_from(fitting).unwrap_or(u32::MAX));
         if block.segments < SEGMENTS_MIN {
-            return Err(bad("too small for eight segments, the log and two checkpoints"));
+            return Err(bad("too small for 64 segments, the log and two checkpoints"));
         }
         Ok(block)
     }
 
-    /// Reads both and takes the newer one that is sound.
-    pub(crate) fn read(device: &dyn Device) -> Result<Superblock> {
+    /// Reads both and takes the newer one that is sound; tells where that one lies.
+    pub(crate) fn read(device: &dyn Device) -> Result<(Superblock, u64)> {
         let volume = device.name();
         let length = device.length().map_err(|source| SegmentError::Io { volume: volume.clone(), source })?;
-        let mut newest: Option<Superblock> = None;
+        let mut newest: Option<(Superblock, u64)> = None;
         let mut other_format = None;
         for at in [0, BLOCK_BYTES as u64] {
             let mut bytes = Aligned::zeroed(BLOCK_BYTES);
@@ -89,23 +89,23 @@ impl Superblock {
                 Err(source) => return Err(SegmentError::Io { volume, source }),
             }
             match Superblock::decode(&bytes, length) {
-                Ok(block) if newest.is_none_or(|other| other.epoch < block.epoch) => newest = Some(block),
+                Ok(block) if newest.is_none_or(|(other, _)| other.epoch < block.epoch) => newest = Some((block, at)),
                 Ok(_) | Err(Unreadable::Damaged) => {}
                 Err(Unreadable::OtherFormat(found)) => other_format = Some(found),
             }
         }
         match (newest, other_format) {
             (_, Some(found)) => Err(SegmentError::OtherFormat { volume, found, known: FORMAT }),
-            (Some(block), None) => Ok(block),
+            (Some(newest), None) => Ok(newest),
             (None, None) => Err(SegmentError::NotAVolume { volume }),
         }
     }
 
-    /// Writes both, one after the other, so that one is always sound.
-    pub(crate) fn write(&self, device: &dyn Device) -> io::Result<()> {
+    /// Writes both, one after the other; the one at `last` after the other, so that one is sound at any moment.
+    pub(crate) fn write(&self, device: &dyn Device, last: u64) -> io::Result<()> {
         let mut bytes = Aligned::zeroed(BLOCK_BYTES);
         bytes.copy_from_slice(&self.encode());
-        for at in [0, BLOCK_BYTES as u64] {
+        for at in [BLOCK_BYTES as u64 - last, last] {
             device.write_at(&bytes, at)?;
             device.sync()?;
         }
@@ -212,7 +212,8 @@ const LOG_START: u64 = 2 * BLOCK_BYTES as u64;
 const SEGMENT_BYTES_64K: u32 = 64 << 10;
 const SEGMENT_BYTES_128K: u32 = 128 << 10;
 const SEGMENT_BYTES_256K: u32 = 256 << 10;
-const SEGMENTS_MIN: u32 = 8;
+/// So that the group buffer is a fourth of it at most.
+const SEGMENTS_MIN: u32 = 64;
 /// What a place in the index can name.
 const SEGMENTS_MAX: u32 = 1 << 26;
 const OBJECTS_MAX: u64 = 1 << 32;
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn parts_lie_one_after_another_within_the_device() {
-        for length in [20 << 20, 64 << 20, (1 << 30) + 12345, 40 << 30] {
+        for length in [48 << 20, 64 << 20, (1 << 30) + 12345, 40 << 30] {
             for segment_bytes in [SEGMENT_BYTES_64K, SEGMENT_BYTES_128K, SEGMENT_BYTES_256K] {
                 let shape = Shape { segment_bytes, ..Shape::default() };
                 let block = Superblock::of_shape(&shape, length, "test", |salt| salt).unwrap();
@@ -268,12 +269,12 @@ mod tests {
     fn one_torn_superblock_is_no_harm_and_the_newer_one_counts() {
         let device = MemoryDevice::new(64 << 20);
         let old = block();
-        old.write(&device).unwrap();
+        old.write(&device, 0).unwrap();
         let new = Superblock { epoch: 5, ..old };
         device.write_at(&new.encode(), 0).unwrap();
-        assert_eq!(Superblock::read(&device).unwrap(), new);
+        assert_eq!(Superblock::read(&device).unwrap(), (new, 0));
         device.flip(8 * 100);
-        assert_eq!(Superblock::read(&device).unwrap(), old);
+        assert_eq!(Superblock::read(&device).unwrap(), (old, 4096));
         device.flip(8 * (4096 + 100));
         assert!(matches!(Superblock::read(&device), Err(SegmentError::NotAVolume { .. })));
     }
