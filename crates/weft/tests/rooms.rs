@@ -13,6 +13,7 @@ use serde_json::Value;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-remote", &[]),
     ("weft-fusedev", &[]),
+    ("weft-segment", &[]),
     ("weft-store", &["weft-remote"]),
     ("weft-web", &["weft-remote"]),
     ("weft-vfs", &["weft-store", "weft-remote"]),
@@ -25,7 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Floors of the house: tests of a room may use any room on a lower floor.
 const FLOORS: &[&[&str]] = &[
-    &["weft-remote", "weft-fusedev"],
+    &["weft-remote", "weft-fusedev", "weft-segment"],
     &["weft-store", "weft-web"],
     &["weft-vfs"],
     &["weft-fuse", "weft-control"],

@@ -1,0 +1,245 @@
+//! Whether a read takes the whole segment or one object: from what reads have cost on this device, and from how many
+//! neighbours were used after earlier reads of the segment.
+
+use std::time::Duration;
+
+/// What a read takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    Object,
+    Segment,
+}
+
+/// What is known of a segment's use, in a byte: see the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UseRecord(pub(crate) u8);
+
+/// What reads cost, and what came of reading whole segments.
+#[derive(Debug)]
+pub(crate) struct Costs {
+    object: Mean,
+    segment: Mean,
+    /// Neighbours used after the first whole read of segments packed as friends, and of others.
+    prior_friends: f64,
+    prior_strangers: f64,
+    since_probe: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mean {
+    bytes: f64,
+    ns: f64,
+}
+
+impl UseRecord {
+    /// Of a segment that was just written.
+    pub(crate) fn new(friends: bool) -> UseRecord {
+        UseRecord(UNTRIED | if friends { FRIENDS } else { 0 })
+    }
+
+    /// It is read as a whole once more.
+    pub(crate) fn after_whole_read(self) -> UseRecord {
+        let mean = match self.0 & UNTRIED {
+            UNTRIED => FIRST_TRIAL,
+            state => (state & MEAN_MAX) / 4 * 3 + (state & MEAN_MAX) % 4 * 3 / 4,
+        };
+        UseRecord(self.0 & FRIENDS | mean)
+    }
+
+    /// A neighbour that came along was used.
+    pub(crate) fn after_use(self) -> UseRecord {
+        let state = self.0 & UNTRIED;
+        if state == UNTRIED {
+            return self;
+        }
+        // A quarter of the weight is the last read's; all of it is the first one's.
+        let (gain, most) = if state & FIRST_TRIAL != 0 { (4, MEAN_MAX - 1) } else { (1, MEAN_MAX) };
+        UseRecord(self.0 & !MEAN_MAX | ((state & MEAN_MAX) + gain).min(most))
+    }
+
+    fn is_of_friends(self) -> bool {
+        self.0 & FRIENDS != 0
+    }
+
+    fn is_first_trial(self) -> bool {
+        self.0 & UNTRIED != UNTRIED && self.0 & FIRST_TRIAL != 0
+    }
+
+    /// Mean number of neighbours used after a whole read.
+    fn mean(self) -> Option<f64> {
+        (self.0 & UNTRIED != UNTRIED).then(|| f64::from(self.0 & MEAN_MAX) / 4.0)
+    }
+}
+
+impl Costs {
+    /// Before anything was measured: a disk without moving parts.
+    pub(crate) fn new(segment_bytes: u32) -> Costs {
+        Costs {
+            object: Mean { bytes: 16384.0, ns: 100_000.0 },
+            segment: Mean { bytes: segment_bytes.into(), ns: 190_000.0 },
+            prior_friends: PRIOR_FRIENDS,
+            prior_strangers: PRIOR_STRANGERS,
+            since_probe: 0,
+        }
+    }
+
+    /// Forgets the assumption: these are the first values measured.
+    pub(crate) fn begin(&mut self, object: (usize, Duration), segment: (usize, Duration)) {
+        let mean = |(bytes, took): (usize, Duration)| Mean { bytes: bytes as f64, ns: took.as_nanos().max(1) as f64 };
+        (self.object, self.segment) = (mean(object), mean(segment));
+    }
+
+    /// Which read of an object of `bytes` is expected to cost less in the end.
+    pub(crate) fn choose(&mut self, record: UseRecord, bytes: usize) -> Take {
+        let object = self.estimate(bytes);
+        let extra = self.segment.ns - object;
+        let friends = record.is_of_friends();
+        let prior = if friends { self.prior_friends } else { self.prior_strangers };
+        let used = record.mean().unwrap_or(prior);
+        if used * self.object.ns > extra {
+            return Take::Segment;
+        }
+        // Now and then it is tried all the same, so seldom that it costs little even when nothing comes of it.
+        self.since_probe += 1;
+        if f64::from(self.since_probe) >= (extra / object / PROBE_SHARE).clamp(PROBE_EVERY_MIN, PROBE_EVERY_MAX) {
+            self.since_probe = 0;
+            return Take::Segment;
+        }
+        Take::Object
+    }
+
+    /// A read took that long.
+    pub(crate) fn note(&mut self, take: Take, bytes: usize, took: Duration) {
+        let mean = match take {
+            Take::Object => &mut self.object,
+            Take::Segment => &mut self.segment,
+        };
+        // One that waited for something else tells nothing of the device.
+        let ns = (took.as_nanos().max(1) as f64).min(mean.ns * OUTLIER);
+        mean.bytes += (bytes as f64 - mean.bytes) / COST_WINDOW;
+        mean.ns += (ns - mean.ns) / COST_WINDOW;
+    }
+
+    /// A segment with this record is read as a whole.
+    pub(crate) fn whole_read(&mut self, record: UseRecord) {
+        if record.mean().is_none() {
+            let prior = self.prior(record);
+            *prior -= *prior / PRIOR_WINDOW;
+        }
+    }
+
+    /// A neighbour was used that came along from a segment with this record.
+    pub(crate) fn neighbour_used(&mut self, record: UseRecord) {
+        if record.is_first_trial() {
+            *self.prior(record) += 1.0 / PRIOR_WINDOW;
+        }
+    }
+
+    fn prior(&mut self, record: UseRecord) -> &mut f64 {
+        if record.is_of_friends() { &mut self.prior_friends } else { &mut self.prior_strangers }
+    }
+
+    /// Between the two means that were measured, a straight line.
+    fn estimate(&self, bytes: usize) -> f64 {
+        let span = (self.segment.bytes - self.object.bytes).max(1.0);
+        let slope = ((self.segment.ns - self.object.ns) / span).max(0.0);
+        (self.object.ns + slope * (bytes as f64 - self.object.bytes)).max(self.object.ns / 4.0)
+    }
+}
+
+const FRIENDS: u8 = 0x80;
+/// In the low seven bits: never read as a whole.
+const UNTRIED: u8 = 0x7f;
+const FIRST_TRIAL: u8 = 0x40;
+const MEAN_MAX: u8 = 0x3f;
+const PRIOR_FRIENDS: f64 = 4.0;
+const PRIOR_STRANGERS: f64 = 0.25;
+const PRIOR_WINDOW: f64 = 64.0;
+const COST_WINDOW: f64 = 32.0;
+const OUTLIER: f64 = 8.0;
+/// What trying may cost, as a part of what reading objects alone costs.
+const PROBE_SHARE: f64 = 0.03;
+const PROBE_EVERY_MIN: f64 = 8.0;
+const PROBE_EVERY_MAX: f64 = 4096.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: usize = 128 << 10;
+
+    fn costs(object_us: u64, segment_us: u64) -> Costs {
+        let mut costs = Costs::new(WHOLE as u32);
+        costs.begin((16 << 10, Duration::from_micros(object_us)), (WHOLE, Duration::from_micros(segment_us)));
+        costs
+    }
+
+    /// Share of whole reads among `count`, each followed by the use of `used` neighbours.
+    fn share(costs: &mut Costs, record: UseRecord, count: u32, used: u32) -> f64 {
+        let mut whole = 0;
+        for _ in 0..count {
+            // Each time another segment.
+            if costs.choose(record, 16 << 10) == Take::Segment {
+                whole += 1;
+                costs.whole_read(record);
+                let mut tried = record.after_whole_read();
+                for _ in 0..used {
+                    costs.neighbour_used(tried);
+                    tried = tried.after_use();
+                }
+            }
+        }
+        f64::from(whole) / f64::from(count)
+    }
+
+    #[test]
+    fn a_rotating_disk_takes_whole_segments_and_a_fast_one_only_those_of_friends() {
+        let strangers = UseRecord::new(false);
+        let friends = UseRecord::new(true);
+        assert_eq!(costs(11_000, 11_700).choose(strangers, 16 << 10), Take::Segment);
+        assert_eq!(costs(60, 113).choose(strangers, 16 << 10), Take::Object);
+        assert_eq!(costs(60, 113).choose(friends, 16 << 10), Take::Segment);
+    }
+
+    #[test]
+    fn without_locality_trying_costs_less_than_a_twentieth() {
+        for (object, segment) in [(60, 113), (60, 600), (11_000, 11_700)] {
+            for friends in [false, true] {
+                let mut costs = costs(object, segment);
+                let record = UseRecord::new(friends);
+                // What it takes to learn.
+                share(&mut costs, record, 4000, 0);
+                let whole = share(&mut costs, record, 20_000, 0);
+                let slower = whole * (segment as f64 / object as f64 - 1.0);
+                assert!(slower < 0.05, "{object} {segment} {friends}: {whole} whole reads, {slower} slower");
+            }
+        }
+    }
+
+    #[test]
+    fn locality_that_nobody_told_of_is_found() {
+        let mut costs = costs(60, 113);
+        let record = UseRecord::new(false);
+        share(&mut costs, record, 20_000, 6);
+        assert!(share(&mut costs, record, 1000, 6) > 0.99);
+    }
+
+    #[test]
+    fn a_segment_remembers_what_its_whole_reads_were_good_for() {
+        let mut record = UseRecord::new(true).after_whole_read();
+        for _ in 0..5 {
+            record = record.after_use();
+        }
+        assert_eq!(record.mean(), Some(5.0));
+        for _ in 0..20 {
+            record = record.after_whole_read();
+        }
+        assert!(record.mean().unwrap() < 0.6 && record.is_of_friends());
+        for _ in 0..1000 {
+            record = record.after_use();
+        }
+        assert_eq!(record.mean(), Some(15.75), "it does not run over");
+        let first = (0..100).fold(UseRecord::new(false).after_whole_read(), |record, _| record.after_use());
+        assert!(first.mean().is_some());
+    }
+}

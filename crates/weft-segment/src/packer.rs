@@ -1,0 +1,325 @@
+//! Packing in the background: what waits becomes segments, the log is kept short.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::buffer::Cached;
+use crate::checkpoint::{self, SegmentRow};
+use crate::core::{Core, Shared};
+use crate::cost::UseRecord;
+use crate::device::Aligned;
+use crate::frame::Parts;
+use crate::group::{Waiting, short};
+use crate::index::Place;
+use crate::options::Packer;
+use crate::packing::{self, Plan};
+use crate::segment::{self, Entry};
+use crate::table::Standing;
+use crate::{Result, SegmentError, record};
+
+/// Starts the thread of a volume.
+pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new().name("segment-packer".to_owned()).spawn(move || {
+        let mut had_work = true;
+        loop {
+            let mut core = shared.core.lock();
+            let goes_on = core.stop || (had_work && shared.is_due(&core));
+            if !goes_on {
+                let pause = (shared.options.age / 2).clamp(PAUSE_MIN, PAUSE_MAX);
+                shared.work.wait_for(&mut core, pause);
+            }
+            if core.stop {
+                shared.done.notify_all();
+                return;
+            }
+            had_work = shared.is_due(&core);
+            drop(core);
+            // What went wrong is told to those whom it concerns.
+            let before = shared.progress();
+            let _ = shared.step();
+            had_work &= shared.progress() != before;
+        }
+    })
+}
+
+impl Shared {
+    /// Whether the packer has something to do.
+    pub(crate) fn is_due(&self, core: &Core) -> bool {
+        core.failed.is_none()
+            && (core.group.cost() >= self.pack_at()
+                || core.wanted != core.served
+                || core.scan.is_some()
+                || self.is_log_long(core)
+                || self.is_aged(core)
+                || self.needs_room(core))
+    }
+
+    /// Does what is due. What cannot be done for want of room is noted for the writers.
+    pub(crate) fn step(&self) -> Result<()> {
+        if !self.is_due(&self.core.lock()) {
+            return Ok(());
+        }
+        let mut scratch = self.packing.lock();
+        let outcome = self.work_through(&mut scratch);
+        let mut core = self.core.lock();
+        core.stuck = match outcome {
+            Ok(()) => None,
+            Err(SegmentError::Full { what, .. }) => Some(what),
+            Err(error) => {
+                self.done.notify_all();
+                return Err(error);
+            }
+        };
+        self.done.notify_all();
+        Ok(())
+    }
+
+    fn work_through(&self, scratch: &mut Aligned) -> Result<()> {
+        let (wanted, packs, settles) = {
+            let core = self.core.lock();
+            let settles = core.wanted.flush != core.served.flush || self.is_aged(&core);
+            (core.wanted, core.group.cost() >= self.pack_at(), settles)
+        };
+        if self.core.lock().scan.is_some() {
+            self.scan_some(scratch);
+        }
+        if self.needs_room(&self.core.lock()) {
+            self.make_room(scratch);
+        }
+        let mut outcome = Ok(());
+        if packs {
+            let full = packing::full_at(segment::room(self.block.segment_bytes));
+            outcome = self.pack(scratch, full);
+        }
+        if settles {
+            outcome = self.settle(scratch);
+            // Whoever waits is told whether it succeeded.
+            if !matches!(outcome, Err(SegmentError::Io { .. })) {
+                self.core.lock().served.flush = wanted.flush;
+            }
+        }
+        if self.core.lock().scan.is_none()
+            && (wanted.checkpoint != self.core.lock().served.checkpoint || self.log_is_long()?)
+        {
+            let written = self.checkpoint_with(scratch);
+            self.core.lock().served.checkpoint = wanted.checkpoint;
+            outcome = outcome.and(written);
+        }
+        outcome
+    }
+
+    /// See [`crate::Volume::flush`].
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.ask(|wanted| &mut wanted.flush)
+    }
+
+    /// See [`crate::Volume::checkpoint`].
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.ask(|wanted| &mut wanted.checkpoint)
+    }
+
+    /// The last checkpoint, by whoever closes the volume; what waits is at least in the log.
+    pub(crate) fn write_checkpoint(&self) -> Result<()> {
+        let mut scratch = self.packing.lock();
+        if self.core.lock().scan.is_some() {
+            return self.settle(&mut scratch);
+        }
+        self.checkpoint_with(&mut scratch)
+    }
+
+    /// Has the packer do something and waits for it.
+    fn ask(&self, which: impl Fn(&mut crate::core::Wanted) -> &mut u64) -> Result<()> {
+        let mut core = self.core.lock();
+        *which(&mut core.wanted) += 1;
+        let mine = *which(&mut core.wanted);
+        while *which(&mut core.served) < mine {
+            self.check_failed(&core)?;
+            match self.options.packer {
+                Packer::Thread => {
+                    self.work.notify_one();
+                    self.done.wait(&mut core);
+                }
+                Packer::Caller => {
+                    drop(core);
+                    self.step()?;
+                    core = self.core.lock();
+                }
+            }
+        }
+        self.check_failed(&core)?;
+        core.stuck.map_or(Ok(()), |what| Err(self.full(what)))
+    }
+
+    /// Makes durable all that waits: what fills segments well goes there, the rest into the log, where it can wait
+    /// for others to be packed with.
+    fn settle(&self, scratch: &mut Aligned) -> Result<()> {
+        let room = segment::room(self.block.segment_bytes);
+        let packed = self.pack(scratch, room / 2);
+        let mut core = self.core.lock();
+        let loose = core.group.iter().filter(|object| object.ticket.is_none());
+        let bytes: usize = loose.map(Waiting::cost).sum();
+        if !self.log_has_room(&core, bytes) {
+            drop(core);
+            packed.and_then(|()| self.pack(scratch, 0))?;
+            core = self.core.lock();
+        }
+        let loose: Vec<u128> =
+            core.group.iter().filter(|object| object.ticket.is_none()).map(|object| object.hash).collect();
+        for hash in loose {
+            let core = &mut *core;
+            let Some(object) = core.group.get(short(hash)).cloned() else { continue };
+            let Waiting { sequence, pinned, key, attributes, content, .. } = &object;
+            let ticket = core.log(|log| record::put(log, *sequence, *pinned, key, attributes, content));
+            if let Some(object) = core.group.get_mut(short(hash)) {
+                object.ticket = Some(ticket);
+            }
+        }
+        drop(core);
+        self.commit_all(&mut self.tail.lock())
+    }
+
+    /// Writes segments of what waits, but none that would be filled with less than `least`.
+    fn pack(&self, scratch: &mut Aligned, least: usize) -> Result<()> {
+        let items = self.core.lock().group.items();
+        let room = segment::room(self.block.segment_bytes);
+        let plans = packing::plan(&items, &self.groups.lock(), room, least);
+        plans.iter().try_for_each(|plan| self.write_segment(scratch, plan))
+    }
+
+    fn write_segment(&self, scratch: &mut Aligned, plan: &Plan) -> Result<()> {
+        let (objects, segment, sequence) = {
+            let mut core = self.core.lock();
+            let objects: Vec<Waiting> = plan.hashes.iter().filter_map(|hash| core.group.get(*hash).cloned()).collect();
+            if objects.is_empty() {
+                return Ok(());
+            }
+            drop(core);
+            let segment = self.free_segment()?;
+            core = self.core.lock();
+            core.sequence += 1;
+            (objects, segment, core.sequence)
+        };
+        let entries: Vec<Entry<'_>> = objects
+            .iter()
+            .map(|Waiting { hash, key, attributes, content, .. }| Entry {
+                hash: *hash,
+                parts: Parts { key, attributes, content },
+            })
+            .collect();
+        let (head, extents) = segment::encode(segment, sequence, self.block.seed, &entries, scratch);
+        let length = usize::try_from(head.length).expect("short");
+        if let Err(error) = self.device.write_at(&scratch[..length], self.block.segment_start(segment)) {
+            let mut core = self.core.lock();
+            core.table.set(segment, Standing::Bad);
+            return Err(self.fail(&mut core, &error));
+        }
+        self.counters.segments_written.add(1);
+        self.counters.bytes_written.add(length as u64);
+        let places = extents.into_iter().map(|extent| Place::new(segment, extent));
+        self.enter(segment, sequence, plan.is_of_friends(), objects.into_iter().zip(places));
+        Ok(())
+    }
+
+    /// A segment was written: its objects are found there from now on, but for those that changed meanwhile.
+    fn enter(&self, segment: u32, sequence: u64, friends: bool, objects: impl Iterator<Item = (Waiting, Place)>) {
+        let mut core = self.core.lock();
+        let core = &mut *core;
+        let ticket = core.next_ticket();
+        self.sequences.set(segment, sequence);
+        core.table.set_record(segment, UseRecord::new(friends));
+        let mut dead = Vec::new();
+        for ((object, place), row) in objects.zip(0u16..) {
+            let hash = short(object.hash);
+            let Some(now) = core.group.get(hash).filter(|now| now.arrival == object.arrival) else {
+                dead.push(row);
+                continue;
+            };
+            let place = place.with_pin(now.pinned);
+            core.group.remove(hash);
+            core.table.enter(place);
+            if let Some(former) = self.index.insert(hash, place) {
+                core.table.leave(former, ticket);
+            }
+            self.index.change(hash, |place| place.with_pin(place.is_pinned() || object.pinned));
+            let Waiting { key, attributes, content, .. } = object;
+            self.buffer.lock().insert(hash, Cached { key, attributes, content }, None);
+        }
+        core.table.written(segment, ticket);
+        core.log(|log| record::written(log, segment, sequence, friends, &dead));
+    }
+
+    /// A segment to write. Those whose end is not durable yet are made free by a sync.
+    fn free_segment(&self) -> Result<u32> {
+        if let Some(segment) = self.core.lock().table.take_free() {
+            return Ok(segment);
+        }
+        {
+            let mut core = self.core.lock();
+            let sequence = core.sequence;
+            if core.table.dying() > 0 {
+                core.log(|log| record::removed(log, sequence, &[]));
+            }
+        }
+        self.commit_all(&mut self.tail.lock())?;
+        self.core.lock().table.take_free().ok_or_else(|| self.full("no free segment is left"))
+    }
+
+    fn checkpoint_with(&self, scratch: &mut Aligned) -> Result<()> {
+        // What cannot be packed stays in the log, and the checkpoint says from where on.
+        let packed = self.pack(scratch, 0);
+        let (number, begin) = {
+            let mut tail = self.tail.lock();
+            self.commit_all(&mut tail)?;
+            let mut core = self.core.lock();
+            core.checkpoint += 1;
+            let oldest = core.group.oldest_ticket();
+            (core.checkpoint, oldest.map_or(tail.position(), |ticket| tail.position_before(ticket)))
+        };
+        let row = |segment| {
+            let record = self.core.lock().table.record(segment).0;
+            SegmentRow { sequence: self.sequences.get(segment), record }
+        };
+        checkpoint::write(&*self.device, &self.block, number, begin, &self.index, row)
+            .map_err(|error| self.fail(&mut self.core.lock(), &error))?;
+        self.counters.checkpoints.add(1);
+        let mut tail = self.tail.lock();
+        tail.trim(begin);
+        let mut core = self.core.lock();
+        core.log_used = tail.used() + core.queue.charge();
+        core.latest_checkpoint = Some(number);
+        drop(core);
+        packed
+    }
+
+    fn is_log_long(&self, core: &Core) -> bool {
+        core.log_used > self.block.log_bytes / 2
+    }
+
+    /// Whether the log is long even when many small records have been written as one.
+    fn log_is_long(&self) -> Result<bool> {
+        if !self.is_log_long(&self.core.lock()) {
+            return Ok(false);
+        }
+        self.commit_all(&mut self.tail.lock())?;
+        Ok(self.is_log_long(&self.core.lock()))
+    }
+
+    fn is_aged(&self, core: &Core) -> bool {
+        let now = self.now();
+        let oldest = core.group.iter().find(|object| object.ticket.is_none());
+        oldest.is_some_and(|object| now.saturating_sub(object.since) >= self.options.age)
+    }
+
+    /// Tells whether a step has changed anything.
+    fn progress(&self) -> (u64, u64, usize, u64, u32) {
+        let core = self.core.lock();
+        let (free, scanned) = (core.table.free(), core.scan.as_ref().map_or(u32::MAX, |scan| scan.next));
+        (core.sequence, core.checkpoint, core.group.len(), core.served.flush + core.queue.last, free ^ scanned)
+    }
+}
+
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);

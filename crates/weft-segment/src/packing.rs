@@ -1,0 +1,284 @@
+//! Which objects go into which segment: friends together, the rest wherever it fits best.
+//!
+//! From the first object that has no place, its friends are added, the closest first: by the sum of the weights of
+//! the groups that they share with what is there already, divided by the root of how many groups they are in, so that
+//! what belongs to many pages is not dragged along with one. A directory in common counts as a weak group. Such a
+//! *unit* that fills a segment becomes one. A smaller one goes as a whole to the fullest of four open segments that
+//! has room, so that objects without friends lie in the order of their first use. The same input always gives the
+//! same segments.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::affinity::Groups;
+
+/// An object that needs a place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    pub(crate) hash: u64,
+    /// What it takes of a segment's room.
+    pub(crate) cost: usize,
+    /// The directory that it lies in, as the caller numbers them; 0 for none.
+    pub(crate) directory: u64,
+}
+
+/// What goes into one segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// In the order of the segment.
+    pub(crate) hashes: Vec<u64>,
+    pub(crate) used: usize,
+    /// Bytes of those that lie with friends.
+    befriended: usize,
+}
+
+impl Plan {
+    /// Whether most of it lies with friends.
+    pub(crate) fn is_of_friends(&self) -> bool {
+        self.befriended * 2 > self.used
+    }
+
+    fn take(&mut self, unit: Plan) {
+        self.hashes.extend(unit.hashes);
+        self.used += unit.used;
+        self.befriended += unit.befriended;
+    }
+}
+
+/// Packs items, given in the order of their first use, into segments with this much room. Each item fits into one.
+/// What would fill less than `least` of one waits for others.
+pub(crate) fn plan(items: &[Item], groups: &Groups, room: usize, least: usize) -> Vec<Plan> {
+    let mut packing = Packing::new(items, groups, room);
+    let (mut full, mut open) = (Vec::new(), Vec::<Plan>::new());
+    for seed in 0..items.len() {
+        if packing.placed[seed] {
+            continue;
+        }
+        let unit = packing.unit(seed);
+        if unit.used >= full_at(room) {
+            full.push(unit);
+            continue;
+        }
+        // Of two that are as full the one that was begun first.
+        let fullest = |open: &[Plan], most: usize| {
+            let fitting = (0..open.len()).filter(|at| open[*at].used <= most);
+            fitting.max_by_key(|at| (open[*at].used, std::cmp::Reverse(*at)))
+        };
+        if let Some(at) = fullest(&open, room - unit.used) {
+            open[at].take(unit);
+            continue;
+        }
+        if let Some(at) = fullest(&open, room).filter(|_| open.len() == OPEN_MAX) {
+            full.push(open.remove(at));
+        }
+        open.push(unit);
+    }
+    full.extend(open.into_iter().filter(|plan| plan.used >= least));
+    full
+}
+
+/// How much of a segment has to be used for it to count as full.
+pub(crate) fn full_at(room: usize) -> usize {
+    room / FULL_OF * FULL
+}
+
+struct Packing<'i> {
+    items: &'i [Item],
+    groups: &'i Groups,
+    room: usize,
+    placed: Vec<bool>,
+    at: HashMap<u64, usize>,
+    directories: HashMap<u64, Vec<usize>>,
+}
+
+impl<'i> Packing<'i> {
+    fn new(items: &'i [Item], groups: &'i Groups, room: usize) -> Packing<'i> {
+        let at = items.iter().enumerate().map(|(at, item)| (item.hash, at)).collect();
+        let mut directories: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (at, item) in items.iter().enumerate().filter(|(_, item)| item.directory != 0) {
+            directories.entry(item.directory).or_default().push(at);
+        }
+        Packing { items, groups, room, placed: vec![false; items.len()], at, directories }
+    }
+
+    /// The object `seed` and as many of its friends as fit.
+    fn unit(&mut self, seed: usize) -> Plan {
+        let mut unit = Plan::default();
+        // Ordered, so that nothing depends on the order of a hash table.
+        let mut closeness: BTreeMap<usize, Closeness> = BTreeMap::new();
+        let mut next = Some(seed);
+        while let Some(item) = next {
+            self.placed[item] = true;
+            closeness.remove(&item);
+            unit.hashes.push(self.items[item].hash);
+            unit.used += self.items[item].cost;
+            self.befriend(item, &mut closeness);
+            let left = self.room - unit.used;
+            let fitting = closeness.iter().filter(|(other, _)| self.items[**other].cost <= left);
+            // The nearer one where two are as close.
+            next =
+                fitting.max_by_key(|(other, by)| (by.sum, usize::MAX - other.abs_diff(item))).map(|(other, _)| *other);
+            if let Some(by) = next.and_then(|next| closeness.get(&next)).filter(|by| by.is_of_groups) {
+                let seed_too = if unit.befriended == 0 { unit.used } else { 0 };
+                let cost = next.map_or(0, |next| self.items[next].cost);
+                unit.befriended += cost + seed_too * usize::from(by.is_of_groups);
+            }
+        }
+        unit
+    }
+
+    /// Adds what an item's friends gain by its being in the unit.
+    fn befriend(&self, item: usize, closeness: &mut BTreeMap<usize, Closeness>) {
+        let mut gain = |other: usize, weight: u64, is_of_groups: bool| {
+            if !self.placed[other] {
+                let popularity = self.groups.popularity(self.items[other].hash).max(1);
+                let by = closeness.entry(other).or_default();
+                by.sum += weight * SCALE / (popularity * SCALE * SCALE).isqrt();
+                by.is_of_groups |= is_of_groups;
+            }
+        };
+        self.groups.friends(self.items[item].hash, |hash, weight| {
+            if let Some(other) = self.at.get(&hash) {
+                gain(*other, weight * SCALE, true);
+            }
+        });
+        let Some(siblings) = self.directories.get(&self.items[item].directory) else { return };
+        let here = siblings.partition_point(|sibling| *sibling < item);
+        for sibling in &siblings[here.saturating_sub(SIBLINGS)..siblings.len().min(here + SIBLINGS)] {
+            gain(*sibling, DIRECTORY_WEIGHT * SCALE, false);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Closeness {
+    sum: u64,
+    is_of_groups: bool,
+}
+
+/// Segments that are being filled with what has no friends.
+const OPEN_MAX: usize = 4;
+/// A unit of seven eighths is a segment.
+const FULL: usize = 7;
+const FULL_OF: usize = 8;
+const DIRECTORY_WEIGHT: u64 = 1;
+/// How far in the order of first use a directory makes friends.
+const SIBLINGS: usize = 32;
+/// Weights are whole numbers: in parts of that.
+const SCALE: u64 = 1 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::affinity::Affinity;
+
+    const ROOM: usize = 128 << 10;
+
+    fn item(hash: u64, cost: usize) -> Item {
+        Item { hash, cost, directory: 0 }
+    }
+
+    /// Pages of 16 objects of 8 KiB, their objects coming interleaved.
+    fn pages() -> (Vec<Item>, Groups) {
+        let mut groups = Groups::default();
+        for page in 0..8u64 {
+            let members: Vec<u64> = (0..16).map(|object| page * 100 + object).collect();
+            groups.add(Affinity::Told, &members);
+        }
+        let items = (0..16).flat_map(|object| (0..8u64).map(move |page| item(page * 100 + object, 8 << 10))).collect();
+        (items, groups)
+    }
+
+    #[test]
+    fn the_objects_of_a_page_lie_together_however_they_came() {
+        let (items, groups) = pages();
+        let plans = plan(&items, &groups, ROOM, 0);
+        assert_eq!(plans.len(), 8);
+        for plan in plans {
+            let pages: HashSet<u64> = plan.hashes.iter().map(|hash| hash / 100).collect();
+            assert_eq!(pages.len(), 1, "{plan:?}");
+            assert!(plan.is_of_friends());
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_many_is_not_dragged_along_with_one() {
+        let mut groups = Groups::default();
+        for page in 0..9u64 {
+            groups.add(Affinity::Told, &[page * 10 + 1, 7777, page * 10 + 2]);
+        }
+        // The popular one came first of its friends, but there is room for two objects.
+        let items = [item(1, ROOM / 2), item(7777, ROOM / 2), item(2, ROOM / 2)];
+        assert_eq!(plan(&items, &groups, ROOM, 0)[0].hashes, [1, 2]);
+    }
+
+    #[test]
+    fn without_friends_the_order_of_first_use_counts() {
+        let items: Vec<Item> = (1..=100).map(|hash| item(hash, 10 << 10)).collect();
+        let plans = plan(&items, &Groups::default(), ROOM, full_at(ROOM));
+        let order: Vec<u64> = plans.iter().flat_map(|plan| plan.hashes.clone()).collect();
+        assert!(order.is_sorted(), "{order:?}");
+        assert!(plans.iter().all(|plan| !plan.is_of_friends() && plan.hashes.len() == 12));
+        assert_eq!(plans.len(), 8, "the last four wait for others");
+    }
+
+    #[test]
+    fn a_directory_makes_weak_friends() {
+        let items: Vec<Item> =
+            (0..32u64).map(|number| Item { hash: number, cost: 8 << 10, directory: 1 + number % 2 }).collect();
+        let plans = plan(&items, &Groups::default(), ROOM, 0);
+        assert!(plans.iter().all(|plan| plan.hashes.iter().all(|hash| hash % 2 == plan.hashes[0] % 2)), "{plans:?}");
+    }
+
+    #[test]
+    fn little_is_wasted_with_lengths_as_the_web_has_them() {
+        // Lengths of a heavy-tailed kind from a fixed sequence, at most half a segment.
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64 / (1u64 << 24) as f64
+        };
+        let items: Vec<Item> = (0..5000)
+            .map(|hash| {
+                let normal = (0..12).map(|_| next()).sum::<f64>() - 6.0;
+                let length = 7168.0 * (1.3 * normal).exp();
+                item(hash, (length as usize).clamp(100, ROOM / 2))
+            })
+            .collect();
+        let plans = plan(&items, &Groups::default(), ROOM, full_at(ROOM));
+        let used: usize = plans.iter().map(|plan| plan.used).sum();
+        let waste = 1.0 - used as f64 / (plans.len() * ROOM) as f64;
+        assert!(waste < 0.03, "{waste}");
+    }
+
+    proptest! {
+        #[test]
+        fn each_has_one_place_and_the_same_input_gives_the_same(
+            costs in proptest::collection::vec(100usize..ROOM / 2 + 100, 0..80),
+            groups in proptest::collection::vec(proptest::collection::vec(0u64..80, 2..10), 0..12),
+        ) {
+            let items: Vec<Item> = costs
+                .iter()
+                .zip(0u64..)
+                .map(|(cost, hash)| Item { hash, cost: *cost, directory: hash % 5 })
+                .collect();
+            let known = || {
+                let mut known = Groups::default();
+                groups.iter().for_each(|group| known.add(Affinity::Linked, group));
+                known
+            };
+            let plans = plan(&items, &known(), ROOM, 0);
+            prop_assert_eq!(&plans, &plan(&items, &known(), ROOM, 0));
+            let mut all: Vec<u64> = plans.iter().flat_map(|plan| plan.hashes.clone()).collect();
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..items.len() as u64).collect::<Vec<_>>());
+            for plan in &plans {
+                let used: usize = plan.hashes.iter().map(|hash| items[*hash as usize].cost).sum();
+                prop_assert!(used == plan.used && used <= ROOM);
+            }
+        }
+    }
+}

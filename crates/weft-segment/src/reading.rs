@@ -1,0 +1,240 @@
+//! Reading objects: from memory, or from the disk with every byte checked.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::Result;
+use crate::buffer::Cached;
+use crate::core::Shared;
+use crate::cost::Take;
+use crate::device::{Aligned, BLOCK_BYTES};
+use crate::frame::Frame;
+use crate::group::short;
+use crate::index::Place;
+use crate::segment::{Extent, SegmentHead};
+use crate::volume::Held;
+
+/// What came of one read from the disk.
+enum Outcome {
+    Found(Cached),
+    /// Another key with the same hash.
+    Collision,
+    /// Not what the index says.
+    Wrong,
+}
+
+impl Shared {
+    /// See [`crate::Volume::get`].
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Held>> {
+        let hash = short(self.hash(key));
+        let found = match self.read_memory(hash, key) {
+            Some(found) => {
+                self.counters.memory_reads.add(1);
+                Some(found)
+            }
+            None => self.read_disk(hash, key)?,
+        };
+        if found.is_none() {
+            self.counters.misses.add(1);
+        }
+        Ok(found.map(|object| Held { attributes: object.attributes, content: object.content }))
+    }
+
+    /// See [`crate::Volume::knows`].
+    pub(crate) fn knows(&self, key: &[u8]) -> bool {
+        let hash = short(self.hash(key));
+        let waits = self.core.lock().group.get(hash).is_some_and(|object| object.key == key);
+        waits || self.index.get(hash).is_some()
+    }
+
+    fn read_memory(&self, hash: u64, key: &[u8]) -> Option<Cached> {
+        let core = self.core.lock();
+        // What waits is newer than whatever else there is.
+        if let Some(object) = core.group.get(hash) {
+            return (object.key == key).then(|| Cached {
+                key: object.key.clone(),
+                attributes: object.attributes.clone(),
+                content: object.content.clone(),
+            });
+        }
+        drop(core);
+        let (object, neighbour_of) = self.buffer.lock().get(hash, key)?;
+        self.index.used(hash);
+        if let Some(segment) = neighbour_of {
+            self.counters.neighbours_used.add(1);
+            let mut core = self.core.lock();
+            let record = core.table.record(segment);
+            core.table.set_record(segment, record.after_use());
+            self.costs.lock().neighbour_used(record);
+        }
+        Some(object)
+    }
+
+    fn read_disk(&self, hash: u64, key: &[u8]) -> Result<Option<Cached>> {
+        for _ in 0..TRIES {
+            let Some(place) = self.index.used(hash) else {
+                // It may have been written, or put anew, since memory was looked at.
+                return Ok(self.read_memory(hash, key));
+            };
+            let sequence = self.sequences.get(place.segment());
+            match self.read_place(hash, key, place, sequence)? {
+                Outcome::Found(object) => return Ok(Some(object)),
+                Outcome::Collision => return Ok(None),
+                Outcome::Wrong => {}
+            }
+            let is_as_before = self.index.get(hash).is_some_and(|now| now.is_same_place(place))
+                && self.sequences.get(place.segment()) == sequence;
+            if is_as_before {
+                self.give_up(hash, place);
+                return Ok(None);
+            }
+            // The segment was written anew meanwhile: the object is elsewhere, or gone.
+        }
+        Ok(None)
+    }
+
+    fn read_place(&self, hash: u64, key: &[u8], place: Place, sequence: u64) -> Result<Outcome> {
+        let extent = place.extent();
+        let length = usize::try_from(extent.length).expect("short");
+        let record = self.core.lock().table.record(place.segment());
+        let take = self.costs.lock().choose(record, length);
+        match take {
+            Take::Object => self.read_object(hash, key, place, sequence),
+            Take::Segment => self.read_segment(hash, key, place, sequence),
+        }
+    }
+
+    fn read_object(&self, hash: u64, key: &[u8], place: Place, sequence: u64) -> Result<Outcome> {
+        let extent = place.extent();
+        let block = u32::try_from(BLOCK_BYTES).expect("small");
+        let start = extent.offset / block * block;
+        let end = (extent.offset + extent.length).next_multiple_of(block);
+        let mut bytes = self.borrow_memory(end - start);
+        let took = self.timed_read(&mut bytes, self.block.segment_start(place.segment()) + u64::from(start))?;
+        self.costs.lock().note(Take::Object, bytes.len(), took);
+        self.counters.object_reads.add(1);
+        let from = usize::try_from(extent.offset - start).expect("short");
+        let outcome = self.judge(&bytes[from..], key, extent, sequence);
+        self.return_memory(bytes);
+        if let Outcome::Found(object) = &outcome {
+            self.remember(hash, place, object, None);
+        }
+        Ok(outcome)
+    }
+
+    /// Reads all of a segment; its other objects go into memory as well.
+    fn read_segment(&self, hash: u64, key: &[u8], place: Place, sequence: u64) -> Result<Outcome> {
+        let segment = place.segment();
+        let mut bytes = self.borrow_memory(self.block.segment_bytes);
+        let took = self.timed_read(&mut bytes, self.block.segment_start(segment))?;
+        self.counters.segment_reads.add(1);
+        {
+            let mut core = self.core.lock();
+            let record = core.table.record(segment);
+            core.table.set_record(segment, record.after_whole_read());
+            let mut costs = self.costs.lock();
+            costs.note(Take::Segment, bytes.len(), took);
+            costs.whole_read(record);
+        }
+        let extent = place.extent();
+        let from = usize::try_from(extent.offset).expect("short");
+        let outcome = self.judge(&bytes[from..], key, extent, sequence);
+        if let Outcome::Found(object) = &outcome {
+            self.remember(hash, place, object, None);
+            self.remember_neighbours(&bytes, hash, segment, sequence);
+        }
+        self.return_memory(bytes);
+        Ok(outcome)
+    }
+
+    fn remember_neighbours(&self, bytes: &[u8], wanted: u64, segment: u32, sequence: u64) {
+        let Some((head, rows)) = SegmentHead::decode(bytes, self.block.segment_bytes, self.block.seed) else { return };
+        if head.sequence != sequence || head.number != segment {
+            return;
+        }
+        for row in rows.iter().filter(|row| short(row.hash) != wanted) {
+            let (hash, place) = (short(row.hash), Place::new(segment, row.extent()));
+            let is_live = self.index.get(hash).is_some_and(|now| now.is_same_place(place));
+            if !is_live || self.buffer.lock().contains(hash) {
+                continue;
+            }
+            let frame = &bytes[usize::try_from(row.offset).expect("short")..];
+            // One that is damaged is found when it is asked for.
+            if let Some(object) = self.cut(frame, row.extent(), sequence) {
+                self.remember(hash, place, &object, Some(segment));
+            }
+        }
+    }
+
+    /// Puts an object into the buffer, unless there is a newer state of it.
+    fn remember(&self, hash: u64, place: Place, object: &Cached, neighbour_of: Option<u32>) {
+        let core = self.core.lock();
+        let is_live = self.index.get(hash).is_some_and(|now| now.is_same_place(place));
+        if is_live && core.group.get(hash).is_none() {
+            self.buffer.lock().insert(hash, object.clone(), neighbour_of);
+        }
+    }
+
+    /// Checks the frame that `bytes` begin with.
+    fn judge(&self, bytes: &[u8], key: &[u8], extent: Extent, sequence: u64) -> Outcome {
+        match self.cut(bytes, extent, sequence) {
+            Some(object) if object.key == key => Outcome::Found(object),
+            Some(_) => Outcome::Collision,
+            None => Outcome::Wrong,
+        }
+    }
+
+    /// A copy of the object whose frame `bytes` begin with, if it is undamaged and of this sequence.
+    pub(crate) fn cut(&self, bytes: &[u8], extent: Extent, sequence: u64) -> Option<Cached> {
+        let bytes = bytes.get(..usize::try_from(extent.length).ok()?)?;
+        let frame = Frame::decode(bytes, sequence, self.block.seed)?;
+        // One piece of memory for all three.
+        let all = Bytes::copy_from_slice(&bytes[frame.key.start..frame.content.end]);
+        let part =
+            |range: std::ops::Range<usize>| all.slice(range.start - frame.key.start..range.end - frame.key.start);
+        Some(Cached {
+            key: part(frame.key.clone()),
+            attributes: part(frame.attributes.clone()),
+            content: part(frame.content.clone()),
+        })
+    }
+
+    /// Reads a whole segment; `None` when it is void or not the one that is expected there.
+    pub(crate) fn whole_segment(
+        &self,
+        segment: u32,
+        bytes: &mut [u8],
+    ) -> Result<Option<(SegmentHead, Vec<crate::segment::Row>)>> {
+        self.device.read_at(bytes, self.block.segment_start(segment)).map_err(|error| self.io(error))?;
+        let decoded = crate::segment::decode_whole(bytes, self.block.segment_bytes, self.block.seed);
+        Ok(decoded.filter(|(head, _)| head.number == segment))
+    }
+
+    fn timed_read(&self, bytes: &mut [u8], offset: u64) -> Result<Duration> {
+        let before = self.device.clock();
+        self.device.read_at(bytes, offset).map_err(|error| self.io(error))?;
+        Ok(self.device.clock().saturating_sub(before))
+    }
+
+    /// Memory for a read of at most a segment.
+    pub(crate) fn borrow_memory(&self, length: u32) -> Aligned {
+        let spare = self.spare.lock().pop();
+        let all = usize::try_from(self.block.segment_bytes).expect("short");
+        let mut bytes = spare.unwrap_or_else(|| Aligned::zeroed(all));
+        bytes.set_length(usize::try_from(length).expect("short"));
+        bytes
+    }
+
+    pub(crate) fn return_memory(&self, bytes: Aligned) {
+        let mut spare = self.spare.lock();
+        if spare.len() < SPARE_MAX {
+            spare.push(bytes);
+        }
+    }
+}
+
+/// How often an object is looked for that moves at the same time.
+const TRIES: usize = 4;
+/// Pieces of memory that are kept for reads: as many as read at once.
+const SPARE_MAX: usize = 16;

@@ -1,0 +1,181 @@
+//! What is put can be read: at once, from segments, after a remount, under every call there is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_segment::{Affinity, Class, Hints, Options, Packer, SegmentError};
+
+use crate::sample::{content, formatted, get, key, new_volume, open, options, put};
+use weft_segment::device::MemoryDevice;
+
+#[test]
+fn an_object_can_be_read_at_once_from_its_segment_and_after_a_remount() {
+    let (device, volume) = new_volume(options());
+    for number in 0..200 {
+        put(&volume, number, content(number, 500 + number as usize * 40), Class::Cache);
+        assert_eq!(get(&volume, number), Some(content(number, 500 + number as usize * 40)));
+    }
+    volume.flush().unwrap();
+    assert!(volume.stats().segments_written > 5, "{:?}", volume.stats());
+    for round in 0..3 {
+        for number in 0..200 {
+            assert_eq!(get(&volume, number), Some(content(number, 500 + number as usize * 40)), "{round}");
+        }
+    }
+    assert!(volume.stats().object_reads + volume.stats().segment_reads > 0, "the device was read");
+    drop(volume);
+    let volume = open(&device, options());
+    for number in 0..200 {
+        assert_eq!(get(&volume, number), Some(content(number, 500 + number as usize * 40)));
+    }
+    assert_eq!(get(&volume, 200), None);
+    assert!(volume.check().unwrap().is_sound());
+    assert_eq!(volume.stats().objects, 200);
+}
+
+#[test]
+fn replacing_and_removing_leaves_the_last_state() {
+    let (device, volume) = new_volume(options());
+    for round in 0..20u64 {
+        for number in 0..20 {
+            put(&volume, number, content(round * 100 + number, 3000), Class::Cache);
+        }
+        volume.remove(&key(round), Class::Cache).unwrap();
+        assert_eq!(get(&volume, round), None);
+        assert!(!volume.remove(&key(round), Class::Cache).unwrap());
+        if round % 3 == 0 {
+            volume.flush().unwrap();
+        }
+    }
+    let expected = |number| (number != 19).then(|| content(1900 + number, 3000));
+    (0..20).for_each(|number| assert_eq!(get(&volume, number), expected(number)));
+    drop(volume);
+    let volume = open(&device, options());
+    (0..20).for_each(|number| assert_eq!(get(&volume, number), expected(number)));
+}
+
+#[test]
+fn empty_and_largest_contents_fit_and_larger_ones_are_refused_with_the_limit() {
+    let (_device, volume) = new_volume(options());
+    let most = volume.content_bytes_max();
+    assert_eq!(most, 32 << 10);
+    put(&volume, 1, content(1, 0), Class::Durable);
+    put(&volume, 2, content(2, most), Class::Durable);
+    volume.checkpoint().unwrap();
+    assert_eq!(get(&volume, 1), Some(content(1, 0)));
+    assert_eq!(get(&volume, 2), Some(content(2, most)));
+    let refused = volume.put(&key(3), &[], content(3, most + 1), Hints::default(), Class::Cache).unwrap_err();
+    assert_eq!(refused.to_string(), "memory: a content has 32769 bytes, at most 32768 fit; store it elsewhere");
+    let long = vec![b'k'; 1025];
+    assert!(matches!(
+        volume.put(&long, &[], content(3, 1), Hints::default(), Class::Cache),
+        Err(SegmentError::TooLarge { what: "a key", .. })
+    ));
+}
+
+#[test]
+fn friends_come_with_one_read() {
+    let (device, volume) = new_volume(Options { buffer_bytes: 1 << 20, ..options() });
+    // Eight pages of six objects, put in turns.
+    for page in 0..8u64 {
+        let keys: Vec<Vec<u8>> = (0..6).map(|object| key(page * 10 + object)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        volume.hint(Affinity::Told, &keys);
+    }
+    for object in 0..6 {
+        (0..8u64).for_each(|page| put(&volume, page * 10 + object, content(page * 10 + object, 10_000), Class::Cache));
+    }
+    drop(volume);
+    let volume = open(&device, Options { buffer_bytes: 1 << 20, ..options() });
+    for page in 0..8u64 {
+        for object in 0..6 {
+            assert_eq!(get(&volume, page * 10 + object), Some(content(page * 10 + object, 10_000)));
+        }
+    }
+    let stats = volume.stats();
+    assert_eq!(stats.segment_reads + stats.object_reads, 8, "{stats:?}");
+    assert_eq!(stats.neighbours_used, 40);
+}
+
+#[test]
+fn the_same_calls_write_the_same_bytes() {
+    // The seed is random: both begin from one formatted image.
+    let base = formatted();
+    let run = || {
+        let device = Arc::new(MemoryDevice::of(base.clone()));
+        let volume = open(&device, options());
+        for number in 0..300u64 {
+            let links = [key(number * 7 % 50), key(number * 11 % 50)];
+            let links: Vec<&[u8]> = links.iter().map(Vec::as_slice).collect();
+            let hints = Hints { directory: 1 + number % 4, links: &links };
+            volume.put(&key(number), &[], content(number, 1000 + number as usize), hints, Class::Cache).unwrap();
+        }
+        volume.checkpoint().unwrap();
+        device.image()
+    };
+    assert!(run() == run());
+}
+
+#[test]
+fn many_threads_read_and_write_at_once() {
+    let options = Options { packer: Packer::Thread, age: Duration::from_millis(20), ..options() };
+    let (device, volume) = new_volume(options);
+    std::thread::scope(|scope| {
+        for writer in 0..4u64 {
+            let volume = &volume;
+            scope.spawn(move || {
+                for round in 0..60 {
+                    for number in 0..8 {
+                        let number = writer * 100 + number;
+                        let class = if round % 7 == 0 { Class::Durable } else { Class::Cache };
+                        put(volume, number, content(number * 1000 + round, 2000), class);
+                        // This thread alone writes this key.
+                        assert_eq!(get(volume, number), Some(content(number * 1000 + round, 2000)));
+                    }
+                    if round % 16 == 0 {
+                        volume.flush().unwrap();
+                    }
+                }
+            });
+        }
+        for _ in 0..2 {
+            let volume = &volume;
+            scope.spawn(move || {
+                for round in 0..400u64 {
+                    let number = round % 4 * 100 + round % 8;
+                    if let Some(found) = get(volume, number) {
+                        let is_some_state = (0..60).any(|round| found == content(number * 1000 + round, 2000));
+                        assert!(is_some_state, "key {number} was never like that");
+                    }
+                }
+            });
+        }
+    });
+    let check = |volume: &weft_segment::Volume| {
+        for number in (0..4u64).flat_map(|writer| (0..8).map(move |number| writer * 100 + number)) {
+            assert_eq!(get(volume, number), Some(content(number * 1000 + 59, 2000)));
+        }
+    };
+    check(&volume);
+    drop(volume);
+    let volume = open(&device, options);
+    check(&volume);
+    assert!(volume.check().unwrap().is_sound());
+}
+
+#[test]
+fn every_key_is_told_with_its_attributes() {
+    let (_device, volume) = new_volume(options());
+    (0..100).for_each(|number| put(&volume, number, content(number, 3000), Class::Cache));
+    volume.remove(&key(4), Class::Cache).unwrap();
+    volume.checkpoint().unwrap();
+    let mut told = Vec::new();
+    volume
+        .for_each(&mut |key, attributes| {
+            told.push((key.to_vec(), u64::from_le_bytes(attributes.try_into().unwrap())));
+        })
+        .unwrap();
+    told.sort_by_key(|(_, number)| *number);
+    let expected: Vec<_> = (0..100).filter(|number| *number != 4).map(|number| (key(number), number)).collect();
+    assert_eq!(told, expected);
+}

@@ -1,0 +1,10 @@
+//! The volume as its users see it: what it promises, under crashes, damage and want of room.
+
+mod basics;
+mod crash;
+mod damage;
+mod model;
+mod refusals;
+mod room;
+mod sample;
+mod speed_of_reads;

@@ -1,0 +1,127 @@
+//! What is refused, and in which words.
+
+use std::sync::Arc;
+
+use weft_segment::device::{Device, MemoryDevice, Prepare};
+use weft_segment::{Class, Options, SegmentError, Shape, Volume};
+
+use crate::sample::{SHAPE, content, formatted, get, options, put};
+
+#[test]
+fn a_volume_in_a_file_is_one_process_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("small.segments");
+    let first = Volume::create(&path, 6 << 20, Prepare::Written, &SHAPE, options()).unwrap();
+    put(&first, 1, content(1, 3000), Class::Durable);
+    let refused = Volume::open(&path, options()).unwrap_err();
+    assert!(matches!(refused, SegmentError::InUse { .. }));
+    let said = refused.to_string();
+    assert!(said.starts_with(path.to_str().unwrap()) && said.contains("in use by another process; end"), "{said}");
+    drop(first);
+    let again = Volume::open(&path, options()).unwrap();
+    assert_eq!(get(&again, 1), Some(content(1, 3000)));
+    assert!(Volume::create(&path, 6 << 20, Prepare::Allocated, &SHAPE, options()).is_err(), "it exists");
+    assert!(path.exists());
+}
+
+#[test]
+fn a_shape_that_cannot_be_leaves_no_file_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("small.segments");
+    let refused = Volume::create(&path, 100_000, Prepare::Allocated, &SHAPE, options()).unwrap_err();
+    assert!(matches!(refused, SegmentError::BadShape { .. }), "{refused}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn another_volume_than_the_expected_one_is_named() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::of(formatted()));
+    let refused = Volume::open_on(device, Options { uuid: Some(8), ..options() }).unwrap_err();
+    let said = refused.to_string();
+    assert!(said.contains("holds volume 00000000000000000000000000000007, expected 0000000000000000000000000000000"));
+    assert!(said.contains("put the right one there"), "{said}");
+}
+
+#[test]
+fn what_is_no_volume_is_left_as_it_is() {
+    let device = Arc::new(MemoryDevice::of(vec![3; 6 << 20]));
+    let refused = Volume::open_on(Arc::clone(&device) as Arc<dyn Device>, options()).unwrap_err();
+    assert!(refused.to_string().contains("not a volume of segments"), "{refused}");
+    assert!(device.image().iter().all(|byte| *byte == 3));
+    let empty: Arc<dyn Device> = Arc::new(MemoryDevice::new(0));
+    assert!(matches!(Volume::open_on(empty, options()), Err(SegmentError::NotAVolume { .. })));
+}
+
+/// A device that refuses writes from some number on.
+#[derive(Debug)]
+struct Failing {
+    inner: MemoryDevice,
+    writes_left: std::sync::atomic::AtomicI64,
+}
+
+impl Device for Failing {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        if self.writes_left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) <= 0 {
+            return Err(std::io::Error::other("the disk is broken"));
+        }
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn length(&self) -> std::io::Result<u64> {
+        self.inner.length()
+    }
+
+    fn name(&self) -> String {
+        "/dev/broken".to_owned()
+    }
+}
+
+/// At whichever write the device fails: the writer is told, nothing hangs, what was confirmed is there afterwards.
+#[test]
+fn a_device_that_fails_is_told_to_the_writer_and_reads_go_on() {
+    for writes in 2..60 {
+        let device = Arc::new(Failing { inner: MemoryDevice::of(formatted()), writes_left: writes.into() });
+        let volume = Volume::open_on(Arc::clone(&device) as Arc<dyn Device>, options()).unwrap();
+        let (mut confirmed, mut failed) = (Vec::new(), None);
+        for number in 0..100 {
+            let bytes = content(number, 9000);
+            let key = crate::sample::key(number);
+            match volume.put(&key, &number.to_le_bytes(), bytes, Default::default(), Class::Durable) {
+                Ok(()) => confirmed.push(number),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        let failed = failed.expect("some write fails").to_string();
+        assert!(failed.starts_with("/dev/broken: takes no more changes since the device failed (the disk is broken)"));
+        assert!(volume.flush().is_err());
+        confirmed.iter().for_each(|number| assert_eq!(get(&volume, *number), Some(content(*number, 9000))));
+        drop(volume);
+        let after = Arc::new(MemoryDevice::of(device.inner.image()));
+        let volume = crate::sample::open(&after, options());
+        confirmed.iter().for_each(|number| assert_eq!(get(&volume, *number), Some(content(*number, 9000))));
+    }
+}
+
+#[test]
+fn every_segment_length_works() {
+    for segment_bytes in [64 << 10, 128 << 10, 256 << 10] {
+        let device = Arc::new(MemoryDevice::new(32 << 20));
+        Volume::format(&*device, &Shape { segment_bytes, ..Shape::default() }).unwrap();
+        let volume = crate::sample::open(&device, options());
+        let most = volume.content_bytes_max();
+        (0..20).for_each(|number| put(&volume, number, content(number, most), Class::Cache));
+        volume.checkpoint().unwrap();
+        (0..20).for_each(|number| assert_eq!(get(&volume, number), Some(content(number, most))));
+    }
+}
