@@ -386,21 +386,32 @@ impl Pump {
             let detail = format!("{}: the body ended too early", self.vfs.path_text(node));
             return Err(RemoteError::Damaged { detail }.into());
         }
+        // Whoever reads the list may open the page at once: it is there by then, if it can be.
+        let kept = self.keep_whole();
         if let Some(merge) = self.listing.take() {
             self.vfs.finish_listing(merge)?;
         }
-        if !self.named || self.room.is_lent() {
-            object.discard();
-            return Ok(());
-        }
-        if !self.whole {
-            return self.record_range();
-        }
-        object.commit()?;
-        if let Some(length) = object.length() {
+        if kept?
+            && let Some(length) = object.length()
+        {
             self.vfs.learn_length(node, length)?;
         }
         Ok(())
+    }
+
+    /// Has what came recorded, where it is to stay; whether that is a whole file.
+    fn keep_whole(&self) -> Result<bool> {
+        let object = &self.arrival.object;
+        if !self.named || self.room.is_lent() {
+            object.discard();
+            return Ok(false);
+        }
+        if !self.whole {
+            self.record_range()?;
+            return Ok(false);
+        }
+        object.commit()?;
+        Ok(true)
     }
 
     /// Has pieces of a range recorded: now where nobody has the file open, otherwise at the last close.

@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-remote", &[]),
     ("weft-fusedev", &[]),
     ("weft-segment", &[]),
-    ("weft-store", &["weft-remote"]),
+    ("weft-store", &["weft-remote", "weft-segment"]),
     ("weft-web", &["weft-remote"]),
     ("weft-vfs", &["weft-store", "weft-remote"]),
     ("weft-fuse", &["weft-vfs", "weft-remote", "weft-fusedev"]),

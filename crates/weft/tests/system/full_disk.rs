@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Liar, Mount, Program, Setup, answer, is_root, noise, page, run, without};
+use crate::support::{Liar, Mount, Program, Setup, answer, damage_small, is_root, noise, page, run, without};
 
 /// A small file system in memory; it is taken away when this is dropped.
 struct SmallDisk(tempfile::TempDir);
@@ -172,19 +172,6 @@ fn cut_and_lost_volumes_are_begun_anew() {
         };
         assert_eq!(liar.times("/a.bin"), 1, "{length:?}");
         assert!(liar.times("/b.bin") <= 2, "{length:?}");
-    }
-}
-
-/// Changes a byte of a content wherever a volume of the cache has it.
-fn damage_small(cache: &Path, content: &[u8]) {
-    let volume = cache.join("segments/volume-0000");
-    let file = std::fs::OpenOptions::new().read(true).write(true).open(&volume).expect("opened");
-    let bytes = std::fs::read(&volume).expect("read");
-    let windows = bytes.windows(64).enumerate().filter(|(_, window)| *window == &content[..64]);
-    let places: Vec<usize> = windows.map(|(at, _)| at).collect();
-    assert!(!places.is_empty(), "the content is there");
-    for at in places {
-        file.write_all_at(&[bytes[at + 9] ^ 0x40], at as u64 + 9).expect("written");
     }
 }
 

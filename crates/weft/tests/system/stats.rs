@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::support::{Liar, Mount, Setup, answer, fails_with, page, run};
+use crate::support::{Liar, Mount, Setup, answer, damage_small, fails_with, page};
 
 /// A site of one page and one file.
 fn site() -> Liar {
@@ -172,11 +171,7 @@ fn a_small_file_that_is_kept_costs_no_read() {
     assert_eq!(reads(), 0.0, "what the kernel was given it need not ask for");
 
     mount.umount();
-    let found = run("find", [mount.cache().join("objects").as_os_str(), "-size".as_ref(), "+8k".as_ref()]);
-    let object = PathBuf::from(found.trim());
-    let mut bytes = std::fs::read(&object).expect("its bytes");
-    bytes[7] ^= 1;
-    std::fs::write(&object, bytes).expect("damaged");
+    damage_small(&mount.cache(), text.as_bytes());
     mount.mount();
     assert_eq!(std::fs::read_to_string(&file).expect("fetched again"), text);
     assert!(reads() > 0.0);

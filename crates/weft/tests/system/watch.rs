@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Liar, Mount, Running, Server, Setup, answer, page, run, write_aged};
+use crate::support::{Liar, Mount, Running, Server, Setup, answer, damage_small, page, write_aged};
 
 /// Starts to watch, and returns when nothing more is missed.
 fn watch(mount: &Mount, words: &str, path: &std::path::Path) -> Running {
@@ -94,13 +94,7 @@ fn damage_on_this_machine_is_told() {
     let file = mount.at(liar.site()).join("a.txt");
     assert_eq!(std::fs::read(&file).expect("read").len(), 5000);
     mount.umount();
-    let objects = run("find", [mount.cache().join("objects").as_os_str(), "-type".as_ref(), "f".as_ref()]);
-    for object in objects.lines() {
-        let mut bytes = std::fs::read(object).expect("read");
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 0x40;
-        std::fs::write(object, bytes).expect("written");
-    }
+    damage_small(&mount.cache(), &[b't'; 5000]);
     mount.mount();
     let mut watching = watch(&mount, "watch --json", &mount.dir());
     assert_eq!(std::fs::read(&file).expect("read"), "t".repeat(5000).into_bytes());

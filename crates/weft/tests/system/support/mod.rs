@@ -1,6 +1,7 @@
 //! What the system tests stand on: real mounts, real servers, lying servers, trees on disk.
 
 mod certificate;
+mod damage;
 mod liar;
 mod mount;
 mod network;
@@ -10,6 +11,7 @@ mod server;
 mod tree;
 
 pub use certificate::Certificate;
+pub use damage::damage_small;
 pub use liar::{Asked, Liar, answer, page};
 pub use mount::{Exit, Mount, Setup, supervisor_of, weft_program};
 pub use network::{Confirming, Network};
