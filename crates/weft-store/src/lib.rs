@@ -1,8 +1,8 @@
 //! What this machine holds: names and attributes in an embedded database, content as objects on disk.
 //!
 //! Two things are kept. The *index* (`redb`) remembers names, attributes, versions, leases and what is held of which
-//! object; the *objects* are files of bytes, one per version of a file, sparse when held in part. Nobody outside
-//! sees a path or a key, so that other tiers can come underneath.
+//! object; the *objects* are bytes, one per version of a file: small ones in segments that many share, others in files,
+//! sparse when held in part. Nobody outside sees a path or a key, so that other tiers can come underneath.
 //!
 //! What is promised after a stop without warning:
 //!
@@ -40,6 +40,7 @@ mod stage;
 mod staging;
 mod store;
 mod sweeper;
+mod tier;
 mod troubles;
 mod uses;
 mod value;

@@ -32,7 +32,7 @@ use crate::stage::{Change, Doomed};
 use crate::troubles::Troubles;
 use crate::uses::{micros, use_noted};
 use crate::value;
-use crate::{NewObject, NodeId, NodeRecord, Object, ObjectRecord, Result, StoreError, key};
+use crate::{NewObject, NodeId, Object, ObjectRecord, Result, StoreError, key};
 
 /// The objects of one store.
 #[derive(Debug)]
@@ -206,6 +206,8 @@ impl Shelf {
         self.settle(object)?;
         let mut totals = self.changes.lock();
         if object.state.lock().standing == Standing::Gone {
+            drop(totals);
+            self.unsettle(object);
             return Ok(());
         }
         let record = object.record()?;
@@ -317,38 +319,6 @@ impl Shelf {
         self.dir.join(format!("{:02x}/{:016x}-{generation:016x}", node.0 & 0xff, node.0))
     }
 
-    /// Whether the index has this generation of an object.
-    pub(crate) fn refers_to(&self, key: SmallKey) -> Result<bool> {
-        Ok(self.record(key.node)?.is_some_and(|record| record.generation == key.generation))
-    }
-
-    /// Brings the bytes of a whole small object to where they stay.
-    fn settle(&self, object: &Object) -> Result<()> {
-        if !object.is_complete() || object.body.has_file() {
-            return Ok(());
-        }
-        let key = key::node(object.node);
-        let parent = self.index.get(&key)?.and_then(|value| value::decode::<NodeRecord>(&key, &value).ok());
-        let directory = parent.map_or(0, |record| record.parent.0);
-        let settled = object.body.settle(&self.small, &self.disk, directory);
-        settled.map_err(|error| object.refused(error))
-    }
-
-    fn open_body(&self, node: NodeId, record: &ObjectRecord) -> Result<Body, Unusable> {
-        let key = SmallKey { node, generation: record.generation };
-        let path = self.path(node, record.generation);
-        if record.length <= Small::CONTENT_BYTES_MAX {
-            if record.pieces.is_empty() {
-                return Ok(Body::draft(key, path));
-            }
-            if self.small.holds(key) {
-                return Ok(Body::in_segment(key, path));
-            }
-        }
-        let file = self.open_file(&path, record.end())?;
-        Ok(Body::in_file(key, path, file))
-    }
-
     fn create_file(&self, path: &Path) -> io::Result<DiskFile> {
         match self.disk.create_new(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -359,7 +329,7 @@ impl Shelf {
         }
     }
 
-    fn open_file(&self, path: &Path, end: u64) -> Result<DiskFile, Unusable> {
+    pub(crate) fn open_file(&self, path: &Path, end: u64) -> Result<DiskFile, Unusable> {
         let file = match self.disk.open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unusable::Damaged("it is missing")),
@@ -482,7 +452,7 @@ impl Live {
 }
 
 /// Why an object's file cannot be used.
-enum Unusable {
+pub(crate) enum Unusable {
     Damaged(&'static str),
     Refused(io::Error),
 }

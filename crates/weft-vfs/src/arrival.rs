@@ -391,9 +391,7 @@ impl Pump {
         if let Some(merge) = self.listing.take() {
             self.vfs.finish_listing(merge)?;
         }
-        if kept?
-            && let Some(length) = object.length()
-        {
+        if kept? && let Some(length) = object.length() {
             self.vfs.learn_length(node, length)?;
         }
         Ok(())
