@@ -14,6 +14,8 @@ mod classic;
 mod decode;
 mod device;
 mod flags;
+#[cfg(test)]
+mod fuzz;
 mod init;
 mod mount;
 mod names;

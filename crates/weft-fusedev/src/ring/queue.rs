@@ -279,3 +279,7 @@ const ENOSYS: i32 = Errno::NOSYS.raw_os_error();
 const NUDGE: u64 = 1 << 62;
 /// `FUSE_ROOT_ID`: an inode that the kernel knows.
 const ROOT: u64 = 1;
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;
