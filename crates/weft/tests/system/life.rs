@@ -14,22 +14,18 @@ use crate::support::{
 };
 
 /// A site of small and large files, and a folder of many names.
-struct Site {
+pub struct Site {
     server: Server,
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl Site {
-    fn new() -> Option<Site> {
+    pub fn new() -> Option<Site> {
         let server = Server::nginx("")?;
         let whole = noise(3 << 20);
         let sizes = (0..48).map(|nth| 100 + nth * 3571).chain([300_000, 900_000, 1_500_000, 3 << 20]);
-        let files: Vec<(PathBuf, Vec<u8>)> = sizes
-            .enumerate()
-            .map(|(nth, size)| {
-                (PathBuf::from(format!("d{}/f{nth}.bin", nth % 4)), whole[whole.len() - size..].to_vec())
-            })
-            .collect();
+        let files: Vec<(PathBuf, Vec<u8>)> =
+            Site::paths().zip(sizes).map(|(path, size)| (path, whole[whole.len() - size..].to_vec())).collect();
         for (nth, (path, bytes)) in files.iter().enumerate() {
             write_aged(&server.root().join(path), bytes, nth as u64);
         }
@@ -38,44 +34,31 @@ impl Site {
         }
         Some(Site { server, files })
     }
-}
 
-/// Goal: no reader sees an error or a wrong byte while daemons are killed. Method: eight threads read known files in
-/// several ways (whole, through a handle that stays open, by pieces, and lists of names) while the daemon is killed
-/// twenty times, each time after some more reads, and some files are dropped from the cache in between.
-#[test]
-fn nobody_notices_that_daemons_are_killed() {
-    let Some((site, mount)) = Site::new().zip(Mount::new()) else { return };
-    let top = mount.at(site.server.site());
-    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
-    let (told, progress) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let _stop = Stop(&done);
-        for thread in 0..READERS {
-            let (site, top, done, reads, told) = (&site, &top, &done, &reads, told.clone());
-            scope.spawn(move || {
-                let _stop = Stop(done);
-                let mut round = thread;
-                while !done.load(Ordering::SeqCst) {
-                    read_something(site, top, round);
-                    round += READERS;
-                    reads.fetch_add(1, Ordering::SeqCst);
-                    let _ = told.send(());
-                }
-            });
-        }
-        drop(told);
-        for kill in 0..KILLS {
-            let more = READS / KILLS + kill % 7;
-            assert_eq!(progress.iter().take(more).count(), more, "the readers go on");
-            let dropped = top.join(&site.files[kill % site.files.len()].0);
-            assert!(matches!(mount.verb("rm -w", [&dropped]).code, Some(0 | 4)));
-            mount.kill_daemon();
-        }
-        assert_eq!(progress.iter().take(READS).count(), READS, "and after the last kill");
-    });
-    assert!(reads.load(Ordering::SeqCst) >= 2 * READS as u64);
-    mount.umount();
+    /// Where the files are, from the smallest to the largest.
+    pub fn paths() -> impl Iterator<Item = PathBuf> {
+        (0..52).map(|nth| PathBuf::from(format!("d{}/f{nth}.bin", nth % 4)))
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub fn files(&self) -> &[(PathBuf, Vec<u8>)] {
+        &self.files
+    }
+
+    /// Lists the folder of many names below `top`, which takes several requests of the kernel.
+    #[track_caller]
+    pub fn check_names(top: &Path) {
+        let mut names: Vec<_> = std::fs::read_dir(top.join("many"))
+            .expect("opened")
+            .map(|name| name.expect("a name").file_name().into_string().expect("UTF-8"))
+            .collect();
+        names.sort_unstable();
+        assert!(names.iter().enumerate().all(|(nth, name)| *name == format!("name-{nth:05}.txt")));
+        assert_eq!(names.len(), MANY);
+    }
 }
 
 /// Ends the readers when one of them, or the killer, fails.
@@ -91,16 +74,7 @@ fn read_something(site: &Site, top: &Path, round: usize) {
     let (path, bytes) = &site.files[(round * 5) % site.files.len()];
     let path = top.join(path);
     match round / READERS % 5 {
-        // Names, in several requests of the kernel.
-        4 => {
-            let mut names: Vec<_> = std::fs::read_dir(top.join("many"))
-                .expect("opened")
-                .map(|name| name.expect("a name").file_name().into_string().expect("UTF-8"))
-                .collect();
-            names.sort_unstable();
-            assert!(names.iter().enumerate().all(|(nth, name)| *name == format!("name-{nth:05}.txt")));
-            assert_eq!(names.len(), MANY);
-        }
+        4 => Site::check_names(top),
         // Pieces of a file that is kept open: kills come between them.
         kind @ (2 | 3) => {
             let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -123,9 +97,6 @@ fn read_something(site: &Site, top: &Path, round: usize) {
 }
 
 const READERS: usize = 8;
-const KILLS: usize = 20;
-/// Reads during the kills, and once more after them; 5000 makes it 10,000.
-const READS: usize = 1000;
 /// Names in one folder: more than one request of the kernel brings.
 const MANY: usize = 1500;
 

@@ -5,6 +5,7 @@ mod floods;
 mod freshness;
 mod full_disk;
 mod interrupts;
+mod kills;
 mod life;
 mod listings;
 mod log;
