@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weft_fusedev::{InitError, InitFlags, RingLimits, Serving, Session, Transport, Wanted};
+use weft_fusedev::{End, InitError, InitFlags, RingLimits, Serving, Session, Transport, Wanted};
 use weft_vfs::NoticeReceivers;
 
 use crate::door::Door;
@@ -82,6 +82,7 @@ pub enum MountError {
 pub struct Mounted {
     serving: Serving,
     meter: Arc<Meter>,
+    mountpoint: PathBuf,
 }
 
 impl Mounted {
@@ -95,12 +96,22 @@ impl Mounted {
         if self.serving.has_rings() { Transport::IoUring } else { Transport::Classic }
     }
 
-    /// Waits until the mount is gone.
+    /// Waits until the mount is gone. One whose connection was aborted stays in the way of everybody: it is taken away.
     ///
     /// # Errors
-    /// When reading requests failed in a way that ended the mount.
+    /// When reading requests failed in a way that ended the mount, or one that was aborted stays.
     pub fn wait(self) -> std::io::Result<()> {
-        self.serving.join()
+        match self.serving.join()? {
+            End::Unmounted => Ok(()),
+            End::Aborted => {
+                tracing::warn!("the connection to the kernel was aborted: the mount is taken away");
+                // Another mount may be in its place by now, and that answers.
+                match rustix::fs::statvfs(&self.mountpoint) {
+                    Err(rustix::io::Errno::NOTCONN) => unmount(&self.mountpoint, true),
+                    _ => Ok(()),
+                }
+            }
+        }
     }
 }
 
@@ -162,7 +173,11 @@ pub fn mount<H: Handler>(
         notifier.resend().map_err(threads)?;
     }
     notify::start(session.notifier(), notices, move |node| modes.forget(node)).map_err(threads)?;
+    let had_rings = session.has_rings();
     let serving = session.serve(Arc::new(door), options.threads, "weft-fuse").map_err(threads)?;
+    if let Some(why) = serving.rings_missing().filter(|_| had_rings) {
+        tracing::warn!(%why, "requests come over the device");
+    }
     std::mem::forget(undo);
     if is_new && privileged {
         raise_read_ahead(&options.mountpoint);
@@ -171,7 +186,7 @@ pub fn mount<H: Handler>(
         // Names that changed when the former daemon ended are looked up when their time is over.
         tracing::debug!(%error, "names are not looked up anew");
     }
-    Ok(Mounted { serving, meter })
+    Ok(Mounted { serving, meter, mountpoint: place() })
 }
 
 /// A connection to the kernel, new or taken over.
@@ -246,7 +261,8 @@ fn raise_read_ahead(mountpoint: &Path) {
 }
 
 /// Taken where the kernel offers them (the reasons: SEMANTICS.md and the kernel's fuse.h).
-const WANTED_FLAGS: [InitFlags; 10] = [
+const WANTED_FLAGS: [InitFlags; 11] = [
+    InitFlags::ABORT_ERROR,
     InitFlags::ASYNC_READ,
     InitFlags::BIG_WRITES,
     InitFlags::DO_READDIRPLUS,

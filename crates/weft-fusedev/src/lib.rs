@@ -41,6 +41,6 @@ pub use reply::{Body, Delivery, Filling, Opened, Reply, Room, Sink};
 pub use request::{Changes, Header, Lock, LockFamily, LockRange, Moment, Operation, Read, Request};
 pub use ring::RingLimits;
 pub use serve::{Interrupted, Serve};
-pub use session::{Serving, Session, Watch};
+pub use session::{End, Serving, Session, Watch};
 pub use transport::{RingError, Transport};
 pub use waiting::{Entered, Waiting};

@@ -28,6 +28,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::device::Device;
 use crate::serve::Serve;
+use crate::session::End;
 use crate::sys::{Ring, Slot};
 use crate::transport::RingError;
 
@@ -81,6 +82,7 @@ impl Rings {
         if cpus > QUEUES_MAX {
             return Err(RingError::Cpus { cpus });
         }
+        Ring::try_out().map_err(|source| RingError::Setup { source })?;
         let entries = limits.entries.clamp(1, ENTRIES_MAX);
         let most = (RingLimits::ALL_ENTRIES_MAX / cpus).min(limits.entries_max).clamp(entries, ENTRIES_MAX);
         let limits = RingLimits { entries, entries_max: most };
@@ -98,6 +100,14 @@ impl Rings {
         Ok(Rings { queues, limits, payload_bytes })
     }
 
+    /// Has payloads so short that the kernel refuses the entries.
+    #[cfg(test)]
+    pub(crate) fn shorten(&mut self) {
+        for queue in &mut self.queues {
+            queue.slots = Slot::map(0, self.limits.entries, 1).expect("memory");
+        }
+    }
+
     /// Starts a thread for each queue and waits until the kernel has their entries.
     pub(crate) fn start<S: Serve>(
         self,
@@ -113,7 +123,8 @@ impl Rings {
             running.stop.add(prepared.mailbox.clone());
             let queue = Queue::new(number, prepared.ring, prepared.mailbox, self.limits, self.payload_bytes);
             let (device, serve, stop, tell) = (device.clone(), serve.clone(), running.stop.clone(), tell.clone());
-            let work = move || queue.run(&device, &*serve, &stop, prepared.slots, tell);
+            // Why it ends is the other thread's to tell.
+            let work = move || queue.run(&device, &*serve, &stop, prepared.slots, tell).map(|()| End::Unmounted);
             match std::thread::Builder::new().name(format!("{name}-ring-{number}")).spawn(work) {
                 Ok(thread) => running.threads.push(thread),
                 Err(source) => outcome = outcome.and(Err(RingError::Setup { source })),
@@ -138,7 +149,7 @@ impl Rings {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) stop: Arc<Stop>,
-    pub(crate) threads: Vec<JoinHandle<std::io::Result<()>>>,
+    pub(crate) threads: Vec<JoinHandle<std::io::Result<End>>>,
 }
 
 impl Running {

@@ -200,6 +200,16 @@ impl Ring {
         Ok(Ring { ring, queue, given: Vec::new(), outstanding: 0 })
     }
 
+    /// Does once what a ring is used for beside FUSE: a host may allow that rings are made and forbid the rest, and then
+    /// it would be too late when the kernel has been told that there are some.
+    pub(crate) fn try_out() -> io::Result<()> {
+        let mut ring = Ring::new(0, 1)?;
+        ring.enable()?;
+        let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+        ring.watch(std::os::fd::AsFd::as_fd(&wake))?;
+        ring.submit_and_wait(0)
+    }
+
     /// The calling thread uses the ring from now on.
     pub(crate) fn enable(&self) -> io::Result<()> {
         self.ring.submitter().register_enable_rings()
