@@ -73,7 +73,7 @@ fn start(program: &str, path: &Path) -> Child {
 
 /// Ctrl-C at a program that waits; it must end by that.
 #[track_caller]
-fn stop(mut child: Child) {
+pub fn stop(mut child: Child) {
     let pid = Pid::from_child(&child);
     let ended = Exit::of(pid);
     kill_process(pid, Signal::INT).expect("a child of ours");
@@ -190,7 +190,7 @@ impl Full {
 
 /// Asks again and again until it is so.
 #[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..LOOKS_MAX {
         if is_so() {
             return;
@@ -214,14 +214,14 @@ fn a_host_that_takes_no_connection_ends_with_its_program() {
 }
 
 /// A server of `/f`, all but the first bytes of which it holds back until it is told to go on, or is left.
-struct Halting {
+pub struct Halting {
     server: Liar,
     go_on: Arc<AtomicBool>,
-    whole: Vec<u8>,
+    pub whole: Vec<u8>,
 }
 
 impl Halting {
-    fn new() -> Halting {
+    pub fn new() -> Halting {
         let (whole, go_on) = (noise(2_000_000), Arc::new(AtomicBool::new(false)));
         let (served, may_go) = (whole.clone(), go_on.clone());
         let server = Liar::talking(move |asked, stream| {
@@ -242,7 +242,12 @@ impl Halting {
         Halting { server, go_on, whole }
     }
 
-    fn path(&self, mount: &Mount) -> PathBuf {
+    /// Sends the rest to all who wait for it, and all to those who come.
+    pub fn go_on(&self) {
+        self.go_on.store(true, Ordering::SeqCst);
+    }
+
+    pub fn path(&self, mount: &Mount) -> PathBuf {
         mount.at(self.server.site()).join("f")
     }
 }
@@ -257,7 +262,7 @@ fn has_left(stream: &mut TcpStream) -> bool {
 
 /// Waits until a program waits for pages that are not there, which nothing but a signal that kills disturbs.
 #[track_caller]
-fn wait_until_stuck(child: &Child) {
+pub fn wait_until_stuck(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
     wait_until("a program that waits", || {
         std::fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tD"))
@@ -265,7 +270,7 @@ fn wait_until_stuck(child: &Child) {
 }
 
 /// cat(1), and what it writes.
-fn cat(path: &Path) -> (Child, ChildStdout) {
+pub fn cat(path: &Path) -> (Child, ChildStdout) {
     let mut child = Command::new("cat").arg(path).stdout(Stdio::piped()).spawn().expect("it runs");
     let out = child.stdout.take().expect("piped");
     (child, out)
@@ -321,7 +326,7 @@ fn another_reader_of_the_same_file_gets_its_bytes() {
     wait_until_stuck(&second);
     stop(first);
     wait_until("the end of the first one's reads", || interrupted(&mount, "read") >= 1.0);
-    halting.go_on.store(true, Ordering::SeqCst);
+    halting.go_on();
     let mut rest = Vec::new();
     out.read_to_end(&mut rest).expect("read");
     assert!(second.wait().expect("a child of ours").success());
