@@ -5,6 +5,7 @@ mod faults;
 mod floods;
 mod freshness;
 mod full_disk;
+mod host;
 mod interrupts;
 mod kills;
 mod life;
