@@ -132,9 +132,9 @@ pub fn mount<H: Handler>(
     let driver = Driver::new(runtime.clone(), handler.deadline(), meter.clone());
     let place = || options.mountpoint.clone();
     let (connection, undo) = match life {
-        Some(Life { roll, device: Some(device), .. }) => {
+        Some(Life { roll, device: Some(device), notices, .. }) => {
             let kept = |source| MountError::Kept { mountpoint: place(), source };
-            (Connection::again(device, roll).map_err(kept)?, None)
+            (Connection::again(device, roll, notices).map_err(kept)?, None)
         }
         life => {
             let device = weft_fusedev::mount(&options_of(options));
@@ -146,15 +146,17 @@ pub fn mount<H: Handler>(
             };
             let session = Session::begin_over(device, &wanted(privileged), transport, RingLimits::default());
             let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
-            let roll = match life {
-                Some(Life { roll, entrust, .. }) => life::entrust(&session, roll, entrust),
-                None => Ok(Roll::nowhere()),
+            let (roll, notices) = match life {
+                Some(Life { roll, entrust, notices, .. }) => (life::entrust(&session, roll, entrust), notices),
+                None => (Ok(Roll::nowhere()), None),
             };
             let roll = roll.map_err(|source| MountError::Kept { mountpoint: place(), source })?;
-            (Connection { session, roll: Arc::new(roll), entries: None }, Some(undo))
+            // Nobody sends notices on a connection that nobody keeps.
+            let notices = notices.filter(|_| roll.is_somewhere());
+            (Connection { session, roll: Arc::new(roll), entries: None, notices }, Some(undo))
         }
     };
-    let Connection { session, roll, entries } = connection;
+    let Connection { session, roll, entries, notices: sender } = connection;
     let agreed = session.negotiated();
     if let Some(why) = session.rings_missing() {
         tracing::debug!(%why, "requests come over the device");
@@ -172,7 +174,11 @@ pub fn mount<H: Handler>(
         // Before anything is read: what is read after this must not come twice.
         notifier.resend().map_err(threads)?;
     }
-    notify::start(session.notifier(), notices, move |node| modes.forget(node)).map_err(threads)?;
+    let of_names = match sender {
+        Some(sender) => session.notifier().sent_by(sender),
+        None => session.notifier(),
+    };
+    notify::start(session.notifier(), of_names, notices, move |node| modes.forget(node)).map_err(threads)?;
     let had_rings = session.has_rings();
     let serving = session.serve(Arc::new(door), options.threads, "weft-fuse").map_err(threads)?;
     if let Some(why) = serving.rings_missing().filter(|_| had_rings) {
@@ -195,14 +201,16 @@ struct Connection {
     roll: Arc<Roll>,
     /// What the kernel holds, of one that was taken over.
     entries: Option<Vec<Entry>>,
+    /// To whoever sends notices in place of this process.
+    notices: Option<OwnedFd>,
 }
 
 impl Connection {
     /// Takes one over. Nothing is read from it yet.
-    fn again(device: OwnedFd, roll: File) -> Result<Connection, RollError> {
+    fn again(device: OwnedFd, roll: File, notices: Option<OwnedFd>) -> Result<Connection, RollError> {
         let (roll, negotiated, entries) = Roll::take_over(roll)?;
         let session = Session::take_over(device, negotiated);
-        Ok(Connection { session, roll: Arc::new(roll), entries: Some(entries) })
+        Ok(Connection { session, roll: Arc::new(roll), entries: Some(entries), notices })
     }
 }
 

@@ -36,7 +36,7 @@ pub use flags::InitFlags;
 pub use init::{InitError, Negotiated, Wanted};
 pub use mount::{MountOptions, mount, unmount};
 pub use names::{Entries, Kind, Name, Names};
-pub use notify::{Notifier, Told};
+pub use notify::{Notifier, Told, send_for};
 pub use reply::{Body, Delivery, Filling, Opened, Reply, Room, Sink};
 pub use request::{Changes, Header, Lock, LockFamily, LockRange, Moment, Operation, Read, Request};
 pub use ring::RingLimits;

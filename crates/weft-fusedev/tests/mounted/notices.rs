@@ -1,10 +1,11 @@
 //! What the kernel is told unasked, each seen by what it does then.
 
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{FlockOperation, fcntl_lock, flock, inotify};
-use weft_fusedev::{LockFamily, RingLimits, Told, Transport};
+use weft_fusedev::{LockFamily, RingLimits, Told, Transport, send_for};
 
 use super::crowd::waiter;
 use super::served::{FILE, Mounted, NOTE, OTHER, ROOT, byte_at};
@@ -106,6 +107,26 @@ fn a_deleted_name_is_gone_for_those_who_watch() {
         let event = events.next().expect("it is told at once");
         assert!(event.events().contains(ReadFlags::DELETE_SELF), "{transport}: {event:?}");
         assert_eq!(mounted.lookups_of("other"), 1);
+    });
+}
+
+/// Goal: a notice that another process sends has the same effect, and whoever sends ends with those who tell it.
+#[test]
+fn notices_are_sent_by_another() {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    over_both(|transport| {
+        let mounted = lasting(transport);
+        assert_eq!((mounted.lookups_of("file"), mounted.lookups_of("file")), (1, 0), "{transport}: it is kept");
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a pair");
+        let device = mounted.serving().as_fd().try_clone_to_owned().expect("a descriptor");
+        let sender = std::thread::spawn(move || send_for(theirs, device));
+        let notifier = mounted.notifier.clone().sent_by(ours);
+        assert_eq!(notifier.invalidate_entry(ROOT, b"never seen").expect("told"), Told::Done, "nobody knows here");
+        assert_eq!(notifier.invalidate_entry(ROOT, b"file").expect("told"), Told::Done);
+        drop(notifier);
+        sender.join().expect("it ends");
+        assert_eq!((mounted.lookups_of("file"), mounted.lookups_of("file")), (1, 0), "{transport}: it was forgotten");
     });
 }
 

@@ -253,7 +253,7 @@ impl Halting {
 }
 
 /// Whether the client has hung up: looked at for a moment.
-fn has_left(stream: &mut TcpStream) -> bool {
+pub fn has_left(stream: &mut TcpStream) -> bool {
     let _ = stream.set_read_timeout(Some(Duration::from_millis(5)));
     let read = stream.read(&mut [0]);
     let _ = stream.set_read_timeout(None);

@@ -1,13 +1,15 @@
 //! Mounts that outlive their daemons.
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
+use crate::interrupts::{cat, has_left, wait_until};
 use crate::support::{
     Exit, Liar, Mount, Program, Server, Setup, answer, compare, find_program, noise, page, supervisor_of, weft_program,
     without, write_aged,
@@ -173,6 +175,56 @@ fn open_directories_and_backing_files_are_taken_over() {
     assert!(seen == expected, "{} names, each once", seen.len());
     drop((held, other));
     mount.umount();
+}
+
+/// Goal: a daemon that is killed while the kernel is being told to forget a name ends, although the directory is locked by a
+/// lookup that only the next daemon answers. Method: a program looks up a name for which the host has no answer yet;
+/// another name of the directory is found to be gone, and a thread waits for the directory.
+#[test]
+fn a_daemon_ends_while_the_kernel_is_being_told_to_forget() {
+    let (gone, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_gone, may_answer) = (gone.clone(), answers.clone());
+    let liar = Liar::talking(move |asked, stream| {
+        let answer = match asked.path.as_str() {
+            "/" => page("<a href='a.txt'>a</a>"),
+            "/a.txt" if !is_gone.load(Ordering::SeqCst) => answer("200 OK", &["cache-control: max-age=9999"], "text"),
+            "/late.txt" => {
+                while !may_answer.load(Ordering::SeqCst) && !has_left(stream) {}
+                answer("200 OK", &["cache-control: max-age=9999"], "late")
+            }
+            _ => answer("404 Not Found", &[], ""),
+        };
+        let _ = stream.write_all(&answer);
+    });
+    let Some(mount) = Mount::with(Setup::default().option("deadline=60s")) else { return };
+    let top = mount.at(liar.site());
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"text");
+    let (mut child, mut out) = cat(&top.join("late.txt"));
+    wait_until("a lookup", || liar.times("/late.txt") > 0);
+    gone.store(true, Ordering::SeqCst);
+    let reloaded = mount.verb("reload", [top.join("a.txt")]);
+    assert!(reloaded.err.contains("a.txt") || reloaded.code == Some(0), "{reloaded:?}");
+    let daemon = mount.daemon();
+    let supervisor = supervisor_of(daemon).expect("it has one");
+    wait_until("a thread that waits for the directory", || {
+        [daemon, supervisor].into_iter().any(has_a_thread_that_waits)
+    });
+    let ended = Exit::of(daemon);
+    kill_process(daemon, Signal::KILL).expect("killed");
+    assert!(ended.wait(), "nobody survives SIGKILL");
+    answers.store(true, Ordering::SeqCst);
+    let mut bytes = Vec::new();
+    out.read_to_end(&mut bytes).expect("read");
+    assert!(child.wait().expect("a child of ours").success() && bytes == b"late");
+    wait_until("the end of the name", || std::fs::metadata(top.join("a.txt")).is_err());
+    mount.umount();
+}
+
+/// Whether a thread waits for something that no signal disturbs.
+fn has_a_thread_that_waits(process: Pid) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).expect("it lives");
+    let mut states = threads.flatten().map(|thread| std::fs::read_to_string(thread.path().join("status")));
+    states.any(|status| status.is_ok_and(|status| status.contains("State:\tD")))
 }
 
 #[test]
