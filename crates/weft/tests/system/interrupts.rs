@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Exit, Liar, Mount, Setup, answer, noise, without};
+use crate::support::{Exit, Liar, Mount, Program, Setup, answer, noise, without};
 
 /// A mount whose deadline is far away: what ends before it does not end by it.
 fn patient() -> Option<Mount> {
@@ -334,6 +334,31 @@ fn another_reader_of_the_same_file_gets_its_bytes() {
     assert_eq!(halting.server.times("/f"), 1, "nobody asked anew");
 }
 
+/// Goal: many that read from a host that stands still do not keep others from reading elsewhere. (The kernel has so many
+/// reads into its pages under way and no more, whoever they are for.)
+#[test]
+fn a_host_that_stands_still_takes_no_reads_from_others() {
+    let halting = Halting::new();
+    let other = Liar::answering(|asked| answer("200 OK", &["content-type: text/plain"], asked.path.repeat(200_000)));
+    let setup = Setup::default().option("deadline=120s").option("no_passthrough");
+    let Some(mount) = Mount::with(setup.config("[web]\nconnections_per_host = 200\n")) else { return };
+    let site = mount.at(halting.server.site());
+    let mut readers: Vec<_> = (0..MANY).map(|nth| cat(&site.join(format!("f{nth}")))).collect();
+    readers.iter().for_each(|(child, _)| wait_until_stuck(child));
+    let elsewhere = mount.at(other.site()).join("f");
+    let read = Program::new("cat").arg(&elsewhere).run();
+    // While nobody has given up: the bodies would be, some time.
+    assert_eq!(errors(&mount, "read"), [""; 0]);
+    halting.go_on();
+    assert_eq!(read.code, Some(0), "{}", read.err);
+    assert!(read.out == "/f".repeat(200_000));
+    for (child, out) in &mut readers {
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).expect("read");
+        assert!(child.wait().expect("a child of ours").success() && bytes == halting.whole);
+    }
+}
+
 /// Waits until the daemon has answered so many requests of a sort.
 #[track_caller]
 fn wait_until_asked(mount: &Mount, operation: &str, count: u64) {
@@ -350,6 +375,8 @@ fn wait_until_asked(mount: &Mount, operation: &str, count: u64) {
 
 /// How often a figure is looked at before it is given up.
 const LOOKS_MAX: usize = 1000;
+/// Readers of a host that stands still.
+const MANY: usize = 80;
 /// How much of a body comes at first: less than a page, so that whoever reads waits at once.
 const FIRST_BYTES: usize = 1000;
 /// Most connections that a host may hold without taking them.
