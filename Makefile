@@ -6,12 +6,15 @@ SBINDIR ?= /sbin
 DESTDIR ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help run build test faults check bench bench-quick install uninstall
+FUZZ_SECONDS ?= 60
+
+.PHONY: help run build test faults fuzz check bench bench-quick install uninstall
 
 help:
 	@echo "make run      install what is missing, build, mount at ~/weft, say what to try"
 	@echo "make test     install what the tests need, run all tests"
 	@echo "make faults   what a user sees of a server that lies, beside rclone and httpdirfs: docs/faults.md"
+	@echo "make fuzz     wrong requests of the kernel for FUZZ_SECONDS ($(FUZZ_SECONDS))"
 	@echo "make check    formatting, lints, documentation, dependency directions, licences"
 	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
 	@echo "make bench-quick   the same, one round, printed only"
@@ -34,6 +37,10 @@ faults:
 	@scripts/install-build-deps.sh
 	@scripts/install-rivals.sh
 	cargo test --package weft --test faults -- --nocapture --ignored
+
+fuzz:
+	@scripts/install-build-deps.sh
+	WEFT_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --package weft-fusedev --lib -- --nocapture many_things_wrong
 
 check:
 	@scripts/install-build-deps.sh

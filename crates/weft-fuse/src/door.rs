@@ -15,7 +15,7 @@ use crate::attributes::{attributes_of, entry_of};
 use crate::backed::Backed;
 use crate::backing::{Backings, Mode};
 use crate::directory::Directories;
-use crate::drive::Driver;
+use crate::drive::{Driver, Signals};
 use crate::handler::{EntryReply, Handler};
 use crate::meter::Operation;
 use crate::pages::Pages;
@@ -158,7 +158,7 @@ impl<H: Handler> Door<H> {
     fn read(&self, header: &Header, read: &Read, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Read, header);
         let bytes = self.handler.read(caller(header), HandleId(read.handle), read.offset, read.size as usize);
-        self.driver.drive(asked, header, bytes, move |answer| {
+        self.driver.drive_with(Signals::Untold, asked, header, bytes, move |answer| {
             match answer {
                 Ok(bytes) => reply.data(&bytes),
                 Err(errno) => reply.error(errno.raw()),

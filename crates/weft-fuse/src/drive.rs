@@ -27,6 +27,15 @@ pub(crate) struct Driver {
     pub(crate) meter: Arc<Meter>,
 }
 
+/// Whether the kernel tells when somebody who waits for a request has a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signals {
+    /// By an interrupt.
+    Told,
+    /// Not always: reads into the page cache are asked for by nobody who waits (read-ahead), so it is looked.
+    Untold,
+}
+
 /// Somebody who waits for a request.
 struct Waiter {
     /// The thread, as the kernel told it.
@@ -49,6 +58,18 @@ impl Driver {
     /// it is theirs, not the request's.
     pub(crate) fn drive<T: Send + 'static>(
         &self,
+        asked: Asked,
+        header: &Header,
+        request: impl Future<Output = Answer<T>> + Send + 'static,
+        reply: impl FnOnce(Answer<T>) + Send + 'static,
+    ) {
+        self.drive_with(Signals::Told, asked, header, request, reply);
+    }
+
+    /// The same, of a request of whose signals the kernel may not tell.
+    pub(crate) fn drive_with<T: Send + 'static>(
+        &self,
+        signals: Signals,
         mut asked: Asked,
         header: &Header,
         request: impl Future<Output = Answer<T>> + Send + 'static,
@@ -65,7 +86,7 @@ impl Driver {
             Ok(Poll::Pending) => {
                 asked.waits();
                 let wait = self.enter(header);
-                let outcome = until_stopped(tokio::time::timeout(self.deadline, request), wait);
+                let outcome = until_stopped(tokio::time::timeout(self.deadline, request), wait, signals);
                 self.runtime.spawn(async move {
                     let answer = outcome.await;
                     asked.answered(answer.as_ref().err().copied());
@@ -132,11 +153,27 @@ impl Drop for Wait {
 async fn until_stopped<T>(
     request: impl Future<Output = std::result::Result<Answer<T>, tokio::time::error::Elapsed>>,
     wait: Wait,
+    signals: Signals,
 ) -> Answer<T> {
     tokio::select! {
         biased;
         answer = request => answer.unwrap_or(Err(Errno(rustix::io::Errno::TIMEDOUT))),
         () = wait.waiter.stop.notified() => Err(Errno(rustix::io::Errno::INTR)),
+        () = left(wait.waiter.thread, signals) => Err(Errno(rustix::io::Errno::INTR)),
+    }
+}
+
+/// Looks whether a thread of whose signals nobody tells has one that ends its wait, or is no more. Another that waits for
+/// the same pages asks for them itself when they do not come.
+async fn left(thread: u32, signals: Signals) {
+    if signals == Signals::Told || thread == 0 {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(SIGNALS_PAUSE).await;
+        if signals::ends_unasked(thread) {
+            return;
+        }
     }
 }
 

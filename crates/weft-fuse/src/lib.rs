@@ -29,4 +29,4 @@ pub use life::{Entrust, Life};
 pub use meter::{Meter, Operation, Requests};
 pub use mount::{MountError, MountOptions, Mounted, mount, unmount};
 pub use roll::RollError;
-pub use weft_fusedev::{RingError, Transport};
+pub use weft_fusedev::{RingError, Transport, send_for as send_notices_for};

@@ -26,6 +26,9 @@ pub struct Life {
     pub device: Option<OwnedFd>,
     /// Gives the connection of a new mount into keeping.
     pub entrust: Entrust,
+    /// To whoever sends notices in place of the daemon ([`weft_fusedev::send_for`]): one that waits for a request keeps
+    /// its process from ending, and the request waits for the next daemon.
+    pub notices: Option<OwnedFd>,
 }
 
 /// See [`Life::entrust`].

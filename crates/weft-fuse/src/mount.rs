@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weft_fusedev::{InitError, InitFlags, RingLimits, Serving, Session, Transport, Wanted};
+use weft_fusedev::{End, InitError, InitFlags, RingLimits, Serving, Session, Transport, Wanted};
 use weft_vfs::NoticeReceivers;
 
 use crate::door::Door;
@@ -82,6 +82,7 @@ pub enum MountError {
 pub struct Mounted {
     serving: Serving,
     meter: Arc<Meter>,
+    mountpoint: PathBuf,
 }
 
 impl Mounted {
@@ -95,12 +96,22 @@ impl Mounted {
         if self.serving.has_rings() { Transport::IoUring } else { Transport::Classic }
     }
 
-    /// Waits until the mount is gone.
+    /// Waits until the mount is gone. One whose connection was aborted stays in the way of everybody: it is taken away.
     ///
     /// # Errors
-    /// When reading requests failed in a way that ended the mount.
+    /// When reading requests failed in a way that ended the mount, or one that was aborted stays.
     pub fn wait(self) -> std::io::Result<()> {
-        self.serving.join()
+        match self.serving.join()? {
+            End::Unmounted => Ok(()),
+            End::Aborted => {
+                tracing::warn!("the connection to the kernel was aborted: the mount is taken away");
+                // Another mount may be in its place by now, and that answers.
+                match rustix::fs::statvfs(&self.mountpoint) {
+                    Err(rustix::io::Errno::NOTCONN) => unmount(&self.mountpoint, true),
+                    _ => Ok(()),
+                }
+            }
+        }
     }
 }
 
@@ -121,9 +132,9 @@ pub fn mount<H: Handler>(
     let driver = Driver::new(runtime.clone(), handler.deadline(), meter.clone());
     let place = || options.mountpoint.clone();
     let (connection, undo) = match life {
-        Some(Life { roll, device: Some(device), .. }) => {
+        Some(Life { roll, device: Some(device), notices, .. }) => {
             let kept = |source| MountError::Kept { mountpoint: place(), source };
-            (Connection::again(device, roll).map_err(kept)?, None)
+            (Connection::again(device, roll, notices).map_err(kept)?, None)
         }
         life => {
             let device = weft_fusedev::mount(&options_of(options));
@@ -135,15 +146,17 @@ pub fn mount<H: Handler>(
             };
             let session = Session::begin_over(device, &wanted(privileged), transport, RingLimits::default());
             let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
-            let roll = match life {
-                Some(Life { roll, entrust, .. }) => life::entrust(&session, roll, entrust),
-                None => Ok(Roll::nowhere()),
+            let (roll, notices) = match life {
+                Some(Life { roll, entrust, notices, .. }) => (life::entrust(&session, roll, entrust), notices),
+                None => (Ok(Roll::nowhere()), None),
             };
             let roll = roll.map_err(|source| MountError::Kept { mountpoint: place(), source })?;
-            (Connection { session, roll: Arc::new(roll), entries: None }, Some(undo))
+            // Nobody sends notices on a connection that nobody keeps.
+            let notices = notices.filter(|_| roll.is_somewhere());
+            (Connection { session, roll: Arc::new(roll), entries: None, notices }, Some(undo))
         }
     };
-    let Connection { session, roll, entries } = connection;
+    let Connection { session, roll, entries, notices: sender } = connection;
     let agreed = session.negotiated();
     if let Some(why) = session.rings_missing() {
         tracing::debug!(%why, "requests come over the device");
@@ -161,8 +174,16 @@ pub fn mount<H: Handler>(
         // Before anything is read: what is read after this must not come twice.
         notifier.resend().map_err(threads)?;
     }
-    notify::start(session.notifier(), notices, move |node| modes.forget(node)).map_err(threads)?;
+    let of_names = match sender {
+        Some(sender) => session.notifier().sent_by(sender),
+        None => session.notifier(),
+    };
+    notify::start(session.notifier(), of_names, notices, move |node| modes.forget(node)).map_err(threads)?;
+    let had_rings = session.has_rings();
     let serving = session.serve(Arc::new(door), options.threads, "weft-fuse").map_err(threads)?;
+    if let Some(why) = serving.rings_missing().filter(|_| had_rings) {
+        tracing::warn!(%why, "requests come over the device");
+    }
     std::mem::forget(undo);
     if is_new && privileged {
         raise_read_ahead(&options.mountpoint);
@@ -171,7 +192,7 @@ pub fn mount<H: Handler>(
         // Names that changed when the former daemon ended are looked up when their time is over.
         tracing::debug!(%error, "names are not looked up anew");
     }
-    Ok(Mounted { serving, meter })
+    Ok(Mounted { serving, meter, mountpoint: place() })
 }
 
 /// A connection to the kernel, new or taken over.
@@ -180,14 +201,16 @@ struct Connection {
     roll: Arc<Roll>,
     /// What the kernel holds, of one that was taken over.
     entries: Option<Vec<Entry>>,
+    /// To whoever sends notices in place of this process.
+    notices: Option<OwnedFd>,
 }
 
 impl Connection {
     /// Takes one over. Nothing is read from it yet.
-    fn again(device: OwnedFd, roll: File) -> Result<Connection, RollError> {
+    fn again(device: OwnedFd, roll: File, notices: Option<OwnedFd>) -> Result<Connection, RollError> {
         let (roll, negotiated, entries) = Roll::take_over(roll)?;
         let session = Session::take_over(device, negotiated);
-        Ok(Connection { session, roll: Arc::new(roll), entries: Some(entries) })
+        Ok(Connection { session, roll: Arc::new(roll), entries: Some(entries), notices })
     }
 }
 
@@ -246,7 +269,8 @@ fn raise_read_ahead(mountpoint: &Path) {
 }
 
 /// Taken where the kernel offers them (the reasons: SEMANTICS.md and the kernel's fuse.h).
-const WANTED_FLAGS: [InitFlags; 10] = [
+const WANTED_FLAGS: [InitFlags; 11] = [
+    InitFlags::ABORT_ERROR,
     InitFlags::ASYNC_READ,
     InitFlags::BIG_WRITES,
     InitFlags::DO_READDIRPLUS,
@@ -260,7 +284,8 @@ const WANTED_FLAGS: [InitFlags; 10] = [
 ];
 /// Largest request and reply body in bytes.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// Requests that the kernel may send without anybody waiting for them (read-ahead).
-const BACKGROUND_REQUESTS_MAX: u16 = 64;
+/// Requests that the kernel may send without anybody waiting for them, which are all reads into its pages. Those from a
+/// host that is silent are among them until they end, and when there are so many, nobody's pages are read.
+const BACKGROUND_REQUESTS_MAX: u16 = 1024;
 /// Read-ahead of the mount in KiB, as the system file takes it.
 const READ_AHEAD_KB: &str = "1024";

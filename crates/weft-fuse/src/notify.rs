@@ -3,19 +3,19 @@
 use weft_fusedev::{Notifier, Told};
 use weft_vfs::{NodeId, Notice, NoticeReceivers};
 
-/// Starts the threads that pass notices on. They end when the file system is gone. `forget` is told of content that
-/// changed, before the kernel is.
+/// Starts the threads that pass notices on. They end when the file system is gone. Those of names and bytes go by a
+/// notifier of their own, for they may wait for requests. `forget` is told of content that changed, before the kernel is.
 pub(crate) fn start(
-    notifier: Notifier,
+    of_attributes: Notifier,
+    of_names: Notifier,
     receivers: NoticeReceivers,
     forget: impl Fn(NodeId) + Send + 'static,
 ) -> std::io::Result<()> {
     let NoticeReceivers { attributes, others, told } = receivers;
-    let attribute_notifier = notifier.clone();
     let name = |which: &str| std::thread::Builder::new().name(format!("weft-notify-{which}"));
     name("attr").spawn(move || {
         while let Ok(notice) = attributes.recv() {
-            pass_on(&attribute_notifier, &notice);
+            pass_on(&of_attributes, &notice);
             told.send_modify(|count| *count += 1);
         }
     })?;
@@ -24,7 +24,7 @@ pub(crate) fn start(
             if let Notice::Content { node } = &notice {
                 forget(*node);
             }
-            pass_on(&notifier, &notice);
+            pass_on(&of_names, &notice);
         }
     })?;
     Ok(())

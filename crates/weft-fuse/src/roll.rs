@@ -82,6 +82,11 @@ impl Roll {
         Roll { file: None, slots: Mutex::default() }
     }
 
+    /// Whether somebody outlives the daemon.
+    pub(crate) fn is_somewhere(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Begins the roll of a new mount.
     pub(crate) fn begin(file: File, negotiated: Negotiated) -> Result<Roll, RollError> {
         let title = encoded(&Title { format: FORMAT, negotiated }).ok_or(RollError::Unknown)?;

@@ -140,7 +140,7 @@ fn main() -> Result<()> {
     let serving = session.serve(Arc::new(Door { backed }), 1, "door")?;
     println!("ready");
     std::io::stdout().flush()?;
-    serving.join()
+    serving.join().map(drop)
 }
 
 const ROOT: u64 = 1;

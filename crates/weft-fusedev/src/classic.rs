@@ -13,6 +13,7 @@ use crate::init::Negotiated;
 use crate::reply::Source;
 use crate::ring::Stop;
 use crate::serve::{Serve, dispatch};
+use crate::session::End;
 
 /// Starts threads that read requests and hand them on until the mount is gone.
 pub(crate) fn start<S: Serve>(
@@ -22,7 +23,7 @@ pub(crate) fn start<S: Serve>(
     threads: usize,
     name: &str,
     rings: Option<Arc<Stop>>,
-) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+) -> io::Result<Vec<JoinHandle<io::Result<End>>>> {
     let size = negotiated.request_bytes_max();
     let start = |number: usize| {
         let (device, serve, rings) = (device.clone(), serve.clone(), rings.clone());
@@ -37,14 +38,14 @@ pub(crate) fn start<S: Serve>(
     (0..threads.clamp(1, THREADS_MAX)).map(start).collect()
 }
 
-fn run<S: Serve>(device: &Arc<Device>, serve: &S, size: usize) -> io::Result<()> {
+fn run<S: Serve>(device: &Arc<Device>, serve: &S, size: usize) -> io::Result<End> {
     let mut buffer = RequestBuffer::new(size);
     loop {
         let length = match device.read_one(buffer.bytes_mut()) {
             Ok(length) => length,
             Err(error) => match Errno::from_io_error(&error) {
-                // Unmounted, or aborted through the control file system.
-                Some(Errno::NODEV | Errno::CONNABORTED) => return Ok(()),
+                Some(Errno::NODEV) => return Ok(End::Unmounted),
+                Some(Errno::CONNABORTED) => return Ok(End::Aborted),
                 _ => return Err(error),
             },
         };

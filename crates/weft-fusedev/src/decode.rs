@@ -103,7 +103,8 @@ pub(crate) fn decode_parts(parts: Parts<'_>) -> Result<Incoming<'_>, Malformed> 
 }
 
 fn malformed(header: &abi::InHeader, why: &'static str) -> Malformed {
-    let silent = matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT);
+    let silent =
+        matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT | opcode::NOTIFY_REPLY);
     let unique = Some(header.unique).filter(|unique| *unique != 0 && !silent);
     Malformed { unique, opcode: header.opcode, why }
 }

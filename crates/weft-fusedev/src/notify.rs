@@ -1,12 +1,16 @@
 //! Telling the kernel what to forget, unasked.
 //!
 //! A notice may wait for locks that requests in flight hold: it must never be sent by a thread that answers requests,
-//! nor under a lock that a handler may want.
+//! nor under a lock that a handler may want. It waits even when its process is killed, which then cannot end before those
+//! requests are answered; so a server that is to be followed by another has its notices sent by a process that stays
+//! ([`Notifier::sent_by`], [`send_for`]).
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, notice};
@@ -20,6 +24,8 @@ use crate::init::Negotiated;
 pub struct Notifier {
     device: Arc<Device>,
     negotiated: Negotiated,
+    /// To whoever sends in place of this process.
+    other: Option<Arc<OwnedFd>>,
 }
 
 /// What became of a notice.
@@ -33,7 +39,13 @@ pub enum Told {
 
 impl Notifier {
     pub(crate) fn new(device: Arc<Device>, negotiated: Negotiated) -> Notifier {
-        Notifier { device, negotiated }
+        Notifier { device, negotiated, other: None }
+    }
+
+    /// The same, with notices sent by another process, which hears of them over this socket (`SOCK_SEQPACKET`). What
+    /// became of them is not known here: each counts as [`Told::Done`].
+    pub fn sent_by(self, other: OwnedFd) -> Notifier {
+        Notifier { other: Some(Arc::new(other)), ..self }
     }
 
     /// A name in a directory no longer leads where it led.
@@ -130,10 +142,31 @@ impl Notifier {
 
     /// A notice has no number, and its code where answers have their error.
     fn send(&self, code: i32, pieces: &[&[u8]]) -> io::Result<Told> {
+        if let Some(other) = &self.other {
+            let body = pieces.concat();
+            let len = length_of(&body)?.saturating_add(size_of::<abi::OutHeader>() as u32);
+            let header = abi::OutHeader { len, error: code, unique: 0 };
+            send(&**other, &[header.as_bytes(), &body].concat(), SendFlags::NOSIGNAL)?;
+            return Ok(Told::Done);
+        }
         match self.device.write(0, code, pieces) {
             Ok(()) => Ok(Told::Done),
             Err(Errno::NOENT) => Ok(Told::Unknown),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Sends the notices of another process on its connection, until that closes its end of the socket. What the kernel does
+/// not take is nothing that it has to forget.
+pub fn send_for(other: impl AsFd, device: impl AsFd) {
+    let mut notice = vec![0; NOTICE_BYTES_MAX];
+    loop {
+        match recv(&other, &mut notice[..], RecvFlags::empty()) {
+            Ok((_, 0)) => return,
+            Ok((_, length)) => drop(rustix::io::write(&device, &notice[..length.min(NOTICE_BYTES_MAX)])),
+            Err(Errno::INTR) => {}
+            Err(_) => return,
         }
     }
 }
@@ -146,5 +179,7 @@ fn length_of(bytes: &[u8]) -> io::Result<u32> {
     u32::try_from(bytes.len()).map_err(|_| Errno::TOOBIG.into())
 }
 
+/// Longest notice that another process sends: a name, and what stands before it.
+const NOTICE_BYTES_MAX: usize = 8192;
 /// The minor version that has `FUSE_NOTIFY_INC_EPOCH`.
 const EPOCH_MINOR: u32 = 44;

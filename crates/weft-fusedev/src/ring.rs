@@ -28,6 +28,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::device::Device;
 use crate::serve::Serve;
+use crate::session::End;
 use crate::sys::{Ring, Slot};
 use crate::transport::RingError;
 
@@ -77,6 +78,7 @@ impl Rings {
         if cpus > QUEUES_MAX {
             return Err(RingError::Cpus { cpus });
         }
+        Ring::try_out().map_err(|source| RingError::Setup { source })?;
         let share = (RingLimits::ALL_ENTRIES_MAX / cpus).max(SHARE_MIN);
         let entries = limits.entries.clamp(1, share);
         // The kernel wants max(FUSE_MIN_READ_BUFFER, max_write, max_pages pages), where max_pages is max_write in
@@ -91,6 +93,14 @@ impl Rings {
         };
         let queues = (0..cpus).map(prepare).collect::<Result<_, _>>()?;
         Ok(Rings { queues, payload_bytes })
+    }
+
+    /// Has payloads so short that the kernel refuses the entries.
+    #[cfg(test)]
+    pub(crate) fn shorten(&mut self) {
+        for queue in &mut self.queues {
+            queue.slots = Slot::map(0, queue.slots.len(), 1).expect("memory");
+        }
     }
 
     /// Starts a thread for each queue and waits until the kernel has their entries.
@@ -108,7 +118,8 @@ impl Rings {
             running.stop.add(prepared.mailbox.clone());
             let queue = Queue::new(number, prepared.ring, prepared.mailbox, self.payload_bytes);
             let (device, serve, stop, tell) = (device.clone(), serve.clone(), running.stop.clone(), tell.clone());
-            let work = move || queue.run(&device, &*serve, &stop, prepared.slots, tell);
+            // Why it ends is the other thread's to tell.
+            let work = move || queue.run(&device, &*serve, &stop, prepared.slots, tell).map(|()| End::Unmounted);
             match std::thread::Builder::new().name(format!("{name}-ring-{number}")).spawn(work) {
                 Ok(thread) => running.threads.push(thread),
                 Err(source) => outcome = outcome.and(Err(RingError::Setup { source })),
@@ -133,7 +144,7 @@ impl Rings {
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) stop: Arc<Stop>,
-    pub(crate) threads: Vec<JoinHandle<std::io::Result<()>>>,
+    pub(crate) threads: Vec<JoinHandle<std::io::Result<End>>>,
 }
 
 impl Running {

@@ -147,11 +147,21 @@ impl AsFd for Session {
     }
 }
 
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The last mount of it is gone.
+    Unmounted,
+    /// It was aborted through the control file system (fusectl), and whoever uses the mount gets `ENOTCONN`; told where
+    /// `ABORT_ERROR` was agreed on.
+    Aborted,
+}
+
 /// A connection that is being served.
 #[derive(Debug)]
 pub struct Serving {
     device: Arc<Device>,
-    threads: Vec<std::thread::JoinHandle<io::Result<()>>>,
+    threads: Vec<std::thread::JoinHandle<io::Result<End>>>,
     has_rings: bool,
     missing: Option<RingError>,
 }
@@ -199,15 +209,19 @@ impl Serving {
         Watch(self.device.clone())
     }
 
-    /// Waits until the mount is gone.
+    /// Waits until the connection has ended; how it did.
     ///
     /// # Errors
     /// When reading requests failed in a way that does not mean the end of the mount.
-    pub fn join(self) -> io::Result<()> {
-        let mut outcome = Ok(());
+    pub fn join(self) -> io::Result<End> {
+        let mut outcome = Ok(End::Unmounted);
         for thread in self.threads {
             let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that read requests panicked")));
-            outcome = outcome.and(ended);
+            outcome = match (outcome, ended) {
+                (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+                (Ok(End::Unmounted), Ok(end)) => Ok(end),
+                (Ok(End::Aborted), Ok(_)) => Ok(End::Aborted),
+            };
         }
         outcome
     }
@@ -232,3 +246,65 @@ impl Watch {
 
 /// Room for INIT: the least that the kernel accepts (`FUSE_MIN_READ_BUFFER`).
 const FIRST_REQUEST_BYTES: usize = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuzz::Curious;
+    use crate::mount::{MountOptions, mount, unmount};
+    use crate::transport::PARAMETER;
+
+    /// Goal: when the kernel refuses the entries of rings after it was told that there are some, requests come over the
+    /// device, and nobody waits for rings. Method: entries with less room than the kernel wants.
+    #[test]
+    fn refused_rings_leave_the_device() {
+        let _switch = Switch::on();
+        if let Err(why) = RingError::check() {
+            return println!("skipped: {why}");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = MountOptions {
+            mountpoint: folder.path().to_owned(),
+            source: "refused".to_owned(),
+            subtype: "fusedev".to_owned(),
+            allow_other: false,
+            check_permissions: true,
+            read_only: true,
+            exec: false,
+            atime: false,
+        };
+        let device = match mount(&options) {
+            Ok(device) => device,
+            Err(why) => return println!("skipped: nothing can be mounted here: {why}"),
+        };
+        let limits = RingLimits { entries: 2 };
+        let begun = Session::begin_over(device, &Wanted::default(), Transport::IoUring, limits);
+        let outcome = begun.map(|mut session| {
+            session.rings.as_mut().expect("it has rings").shorten();
+            let serving = session.serve(Arc::new(Curious), 1, "test").expect("threads start");
+            let space = rustix::fs::statvfs(folder.path());
+            (serving.has_rings(), serving.rings_missing().map(ToString::to_string), space.is_ok(), serving)
+        });
+        unmount(folder.path(), true).expect("unmounted");
+        let (has_rings, missing, answered, serving) = outcome.expect("the connection begins");
+        assert!(!has_rings && answered);
+        assert!(missing.is_some_and(|why| why.contains("refused") && why.contains("transport=classic")));
+        assert_eq!(serving.join().expect("it ends"), End::Unmounted);
+    }
+
+    /// Has the kernel offer io_uring where this process may say so, and leaves the switch as it was found.
+    struct Switch(Option<String>);
+
+    impl Switch {
+        fn on() -> Switch {
+            let found = std::fs::read_to_string(PARAMETER).ok();
+            Switch(found.filter(|_| std::fs::write(PARAMETER, "Y").is_ok()))
+        }
+    }
+
+    impl Drop for Switch {
+        fn drop(&mut self) {
+            self.0.take().map(|found| std::fs::write(PARAMETER, found.trim()));
+        }
+    }
+}

@@ -200,6 +200,17 @@ impl Ring {
         Ok(Ring { ring, queue, given: Vec::new(), outstanding: 0 })
     }
 
+    /// Does once what a ring is used for beside FUSE: a host may allow that rings are made and forbid the rest, and then
+    /// it would be too late when the kernel has been told that there are some.
+    pub(crate) fn try_out() -> io::Result<()> {
+        let mut ring = Ring::new(0, 1)?;
+        let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)?;
+        let wake = std::os::fd::AsFd::as_fd(&wake);
+        ring.enable(wake)?;
+        ring.watch(wake)?;
+        ring.submit_and_wait(0)
+    }
+
     /// The calling thread uses the ring from now on, for entries of `device`, which the ring holds open until it is
     /// gone: a file that is held need not be looked up and counted for every request, by all processors in one place.
     pub(crate) fn enable(&self, device: BorrowedFd<'_>) -> io::Result<()> {

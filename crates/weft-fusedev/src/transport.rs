@@ -96,8 +96,7 @@ impl RingError {
         if !offered {
             return Err(RingError::NotOffered);
         }
-        Ring::new(0, 1).map_err(|source| RingError::Setup { source })?;
-        Ok(())
+        Ring::try_out().map_err(|source| RingError::Setup { source })
     }
 }
 
@@ -115,7 +114,8 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+/// The switch of the whole machine.
+pub(crate) const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ use weft_vfs::{Mode, Vfs, VfsError};
 
 use crate::config::Resolved;
 use crate::metrics::measures;
-use crate::{space, warming, watching};
+use crate::{space, users, warming, watching};
 
 /// A mount's daemon.
 pub struct MountDaemon {
@@ -289,17 +289,15 @@ impl Daemon for MountDaemon {
     }
 
     async fn unmount(&self, lazy: bool) -> Result<(), Refusal> {
-        let mountpoint = self.mountpoint.clone();
-        let done = tokio::task::spawn_blocking(move || weft_fuse::unmount(&mountpoint, lazy)).await;
-        let done = done.map_err(|error| Refusal::new(Code::Failed, error.to_string()))?;
-        done.map_err(|error| {
-            let place = self.mountpoint.display();
-            if error.kind() == std::io::ErrorKind::ResourceBusy {
-                let hint = "close the files and leave the directories that are in use, or add --lazy";
-                return Refusal::new(Code::Busy, format!("{place}: in use; {hint}"));
-            }
-            Refusal::new(Code::Failed, format!("{place}: {error}"))
-        })
+        let place = self.mountpoint.clone();
+        let attempt = move || {
+            weft_fuse::unmount(&place, lazy).map_err(|error| match error.kind() {
+                std::io::ErrorKind::ResourceBusy => Refusal::new(Code::Busy, users::sentence(&place)),
+                _ => Refusal::new(Code::Failed, format!("{}: {error}", place.display())),
+            })
+        };
+        let done = tokio::task::spawn_blocking(attempt).await;
+        done.map_err(|error| Refusal::new(Code::Failed, error.to_string()))?
     }
 
     async fn replace(&self) -> Result<(), Refusal> {

@@ -1,8 +1,9 @@
 //! What passes between the supervisor of a mount and the daemons that it starts, one after the other.
 //!
 //! A daemon's standard input is a socket to its supervisor. The supervisor's first word comes with three files in memory
-//! (the roll of what the kernel holds, and the two of the store's journal), and with the connection to the kernel if
-//! there is one already. The daemon that made the mount gives the connection into keeping; each tells when it serves,
+//! (the roll of what the kernel holds, and the two of the store's journal), with the connection to the kernel if there is
+//! one already, and with a socket on which the daemon has the supervisor send notices to the kernel (see
+//! [`weft_fuse::Life::notices`]). The daemon that made the mount gives the connection into keeping; each tells when it serves,
 //! and may ask to be followed by the program that is installed now. Words are JSON, each in a packet of its own; new
 //! ones may be added, and an unknown one is passed over, for the two may be of different versions of weft.
 
@@ -34,6 +35,9 @@ pub enum Word {
         protocol: u32,
         /// Whether there is a mount already.
         mounted: bool,
+        /// Whether a socket for notices comes last; a supervisor of before sends none.
+        #[serde(default)]
+        notices: bool,
     },
     /// From a daemon: here is the connection of the mount that it made.
     Mounted,
@@ -64,6 +68,8 @@ pub struct Handover {
     pub kept: Kept,
     /// The connection of a mount that is there already.
     pub device: Option<OwnedFd>,
+    /// Where the supervisor hears of notices to send.
+    pub notices: Option<OwnedFd>,
 }
 
 impl Kept {
@@ -88,18 +94,19 @@ impl Handover {
         let line = Line(Arc::new(io::stdin().as_fd().try_clone_to_owned()?));
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let (word, files) = line.hear(RecvFlags::empty())?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let Word::Start { protocol: PROTOCOL, mounted } = word else {
+        let Word::Start { protocol: PROTOCOL, mounted, notices } = word else {
             return Err(io::Error::other("the supervisor is of another version of weft: unmount, and mount again"));
         };
         let mut files = files.into_iter();
         let (Some(roll), Some(first), Some(second)) = (files.next(), files.next(), files.next()) else {
             return Err(io::Error::other("the supervisor sent too few files"));
         };
-        let device = files.next();
+        let device = if mounted { files.next() } else { None };
         if mounted != device.is_some() {
             return Err(io::Error::other("the supervisor sent no connection"));
         }
-        Ok(Handover { line, kept: Kept { roll: roll.into(), journal: [first.into(), second.into()] }, device })
+        let notices = if notices { files.next() } else { None };
+        Ok(Handover { line, kept: Kept { roll: roll.into(), journal: [first.into(), second.into()] }, device, notices })
     }
 }
 
@@ -118,11 +125,12 @@ impl Line {
     ///
     /// # Errors
     /// What sendmsg(2) says.
-    pub fn start(&self, kept: &Kept, device: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pub fn start(&self, kept: &Kept, device: Option<BorrowedFd<'_>>, notices: BorrowedFd<'_>) -> io::Result<()> {
         let [first, second] = &kept.journal;
         let mut files = vec![kept.roll.as_fd(), first.as_fd(), second.as_fd()];
         files.extend(device);
-        self.say(Word::Start { protocol: PROTOCOL, mounted: device.is_some() }, &files)
+        files.push(notices);
+        self.say(Word::Start { protocol: PROTOCOL, mounted: device.is_some(), notices: true }, &files)
     }
 
     /// Says a word.
@@ -205,16 +213,18 @@ mod tests {
         let (ours, theirs) = (Line(Arc::new(ours)), Line(Arc::new(theirs)));
         assert!(ours.hear_now().expect("nothing yet").is_none());
         let kept = Kept::new().expect("files in memory");
-        theirs.start(&kept, None).expect("said");
+        theirs.start(&kept, None, kept.roll.as_fd()).expect("said");
         theirs.say(Word::Mounted, &[kept.roll.as_fd()]).expect("said");
         rustix::net::send(&*theirs.0, br#"{"word":"sing","loud":true}"#, SendFlags::empty()).expect("sent");
         let heard = || {
             let (word, files) = ours.hear_now().expect("heard").expect("a word");
             (word, files.len())
         };
-        assert_eq!(heard(), (Word::Start { protocol: PROTOCOL, mounted: false }, 3));
+        assert_eq!(heard(), (Word::Start { protocol: PROTOCOL, mounted: false, notices: true }, 4));
         assert_eq!(heard(), (Word::Mounted, 1));
         assert_eq!(heard(), (Word::Unknown, 0));
+        let before: Word = serde_json::from_str(r#"{"word":"start","protocol":1,"mounted":true}"#).expect("understood");
+        assert_eq!(before, Word::Start { protocol: 1, mounted: true, notices: false });
         drop(theirs);
         assert!(ours.hear(RecvFlags::empty()).expect("the end").is_none());
     }

@@ -14,6 +14,7 @@ mod ready;
 mod site;
 mod space;
 mod supervisor;
+mod users;
 mod warming;
 mod watching;
 mod wire_up;

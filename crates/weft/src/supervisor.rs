@@ -1,7 +1,8 @@
 //! The process that outlives the daemons of a mount.
 //!
-//! It holds the connection to the kernel and what the next daemon must know, and does nothing else: no thread, no
-//! runtime, no cache. A daemon that dies by a signal or a panic is followed by another, a bounded number of times; one
+//! It holds the connection to the kernel and what the next daemon must know, and sends the daemon's notices, on a thread:
+//! one that waits for a request in flight keeps its process from ending, and the request may wait for the next daemon. It
+//! does nothing else: no runtime, no cache. A daemon that dies by a signal or a panic is followed by another, a bounded number of times; one
 //! that ends by itself ends the mount. Signals are passed on to the daemon.
 
 use std::collections::VecDeque;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, kill_process};
 
 use crate::handover::{Kept, Line, Word};
@@ -44,6 +46,8 @@ struct Life {
     serves: bool,
     /// Whether the program that is installed is to follow.
     replace: bool,
+    /// Where notices come from, until there is a connection to send them on.
+    notices: Option<OwnedFd>,
 }
 
 /// What to do when a daemon has ended.
@@ -111,12 +115,26 @@ impl Supervisor {
 
     fn start(&self, program: &Path) -> io::Result<Life> {
         let (line, theirs) = Line::pair()?;
+        let flags = SocketFlags::CLOEXEC;
+        let (notices, of_daemon) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let mut command = Command::new(program);
         command.arg0("weft").args(&self.args).current_dir(&self.folder).stdin(theirs);
         let child = command.spawn()?;
         // It may be dead already: then its end is seen soon.
-        let _ = line.start(&self.kept, self.device.as_ref().map(AsFd::as_fd));
-        Ok(Life { child, line, serves: false, replace: false })
+        let _ = line.start(&self.kept, self.device.as_ref().map(AsFd::as_fd), of_daemon.as_fd());
+        let mut life = Life { child, line, serves: false, replace: false, notices: Some(notices) };
+        self.send_notices(&mut life)?;
+        Ok(life)
+    }
+
+    /// Begins to send a daemon's notices, if there is a connection. The thread ends some time after the daemon.
+    fn send_notices(&self, life: &mut Life) -> io::Result<()> {
+        let Some(device) = &self.device else { return Ok(()) };
+        let Some(notices) = life.notices.take() else { return Ok(()) };
+        let device = device.try_clone()?;
+        let work = move || weft_fuse::send_notices_for(notices, device);
+        std::thread::Builder::new().name("weft-notices".to_owned()).spawn(work)?;
+        Ok(())
     }
 
     /// Waits for the end of a daemon and does meanwhile what it says, and what is signalled.
@@ -146,7 +164,12 @@ impl Supervisor {
     /// Hears one word; whether there may be more.
     fn device_comes(&mut self, life: &mut Life, speaks: &mut bool) -> bool {
         match life.line.hear_now() {
-            Ok(Some((Word::Mounted, files))) => self.device = files.into_iter().next(),
+            Ok(Some((Word::Mounted, files))) => {
+                self.device = files.into_iter().next();
+                if let Err(error) = self.send_notices(life) {
+                    tell(&format!("notices cannot be sent ({error}): what changes is seen late"));
+                }
+            }
             Ok(Some((Word::Serving, _))) => {
                 life.serves = true;
                 if let Some(signal) = self.asked {

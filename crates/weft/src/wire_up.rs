@@ -27,7 +27,7 @@ use crate::site::{self, Site};
 /// # Errors
 /// Whatever keeps the tree from being mounted.
 pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Result<()> {
-    let Handover { line, kept, device } = handover;
+    let Handover { line, kept, device, notices: sender } = handover;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_name("weft-worker")
@@ -52,7 +52,12 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
         &mount_options(&resolved),
         receivers,
         runtime.handle(),
-        Some(Life { roll: kept.roll, device, entrust: Box::new(move |device| keeper.say(Word::Mounted, &[device])) }),
+        Some(Life {
+            roll: kept.roll,
+            device,
+            entrust: Box::new(move |device| keeper.say(Word::Mounted, &[device])),
+            notices: sender,
+        }),
     )?;
     let metrics = listen_for_metrics(&resolved, runtime.handle());
     let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));

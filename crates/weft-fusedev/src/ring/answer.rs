@@ -60,7 +60,7 @@ impl Mailbox {
         to.append(&mut self.state.lock().answers);
     }
 
-    fn put(&self, answer: Answer) -> Delivery {
+    pub(super) fn put(&self, answer: Answer) -> Delivery {
         let mut state = self.state.lock();
         if state.closed {
             drop(state);

@@ -231,3 +231,7 @@ pub(super) fn refuse(device: &Device) {
 
 const EIO: i32 = Errno::IO.raw_os_error();
 const ENOSYS: i32 = Errno::NOSYS.raw_os_error();
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

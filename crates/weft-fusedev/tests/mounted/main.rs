@@ -3,11 +3,14 @@
 
 mod crowd;
 mod ends;
+mod host;
+mod interrupts;
+mod notices;
 mod plain;
 mod served;
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use weft_fusedev::{RingError, Transport};
 
@@ -40,32 +43,59 @@ fn can_mount() -> bool {
     can
 }
 
-/// Has the kernel offer io_uring while a test needs it, and leaves the switch as it was found.
-struct Switch;
+/// Has the kernel offer io_uring while a test needs it, and leaves the switch as it was found. It is the whole machine's:
+/// those who need it on share it.
+struct Switch(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>);
 
-/// Tests that need it, and whether it was off before the first.
+/// The switch for one test alone, which sets it as it likes.
+struct Alone(String, #[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>);
+
+static SWITCH: RwLock<()> = RwLock::new(());
+/// Tests that need it on, and whether it was off before the first.
 static USERS: Mutex<(usize, bool)> = Mutex::new((0, false));
 
 impl Switch {
     fn on() -> Switch {
-        let mut users = USERS.lock().expect("no test panics in here");
+        let guard = SWITCH.read().unwrap_or_else(PoisonError::into_inner);
+        let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
         let was_off = std::fs::read_to_string(PARAMETER).is_ok_and(|text| text.trim() == "N");
         if was_off && std::fs::write(PARAMETER, "Y").is_ok() {
             users.1 = true;
         }
         users.0 += 1;
-        Switch
+        Switch(guard)
+    }
+
+    fn alone() -> Option<Alone> {
+        let guard = SWITCH.write().unwrap_or_else(PoisonError::into_inner);
+        match std::fs::read_to_string(PARAMETER) {
+            Ok(found) => Some(Alone(found, guard)),
+            Err(why) => {
+                eprintln!("skipped: {PARAMETER}: {why}");
+                None
+            }
+        }
     }
 }
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        let mut users = USERS.lock().expect("no test panics in here");
+        let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
         users.0 -= 1;
         if users.0 == 0 && std::mem::take(&mut users.1) {
-            let _ = std::fs::write(PARAMETER, "N");
+            set_switch("N");
         }
     }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        set_switch(self.0.trim());
+    }
+}
+
+fn set_switch(value: &str) {
+    let _ = std::fs::write(PARAMETER, value);
 }
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";

@@ -1,15 +1,15 @@
 //! A small file system that answers from memory, and can let requests wait.
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use weft_fusedev::{
-    Attributes, Entry, InitFlags, Interrupted, MountOptions, Opened, Operation, Reply, Request, RingLimits, Room,
-    Serve, Serving, Session, Space, Transport, Wanted, mount, unmount,
+    Attributes, End, Entry, InitFlags, Interrupted, LockFamily, MountOptions, Notifier, Opened, Operation, Reply,
+    Request, RingLimits, Room, Serve, Serving, Session, Space, Transport, Wanted, mount, unmount,
 };
 
 /// What a file has: this many bytes, each told by its place.
@@ -21,7 +21,8 @@ pub fn byte_at(place: u64) -> u8 {
 }
 
 /// The files: `file` and `other` of [`FILE_BYTES`], `link`, `note` that can be written, `later` that another thread
-/// answers for; whatever begins with `dead` is never answered but by [`Memory::release`] or an interrupt.
+/// answers for. Lookups of what begins with `dead`, and what is done with [`STUCK`], are never answered but by
+/// [`Memory::release`] or an interrupt.
 #[derive(Debug)]
 pub struct Memory {
     note: Mutex<Vec<u8>>,
@@ -29,6 +30,12 @@ pub struct Memory {
     changed: Condvar,
     elsewhere: mpsc::Sender<(Reply, Entry)>,
     pub destroyed: AtomicU64,
+    /// How often a name was looked up.
+    pub lookups: AtomicU64,
+    /// Whether the kernel may keep names and attributes.
+    pub lasting: AtomicBool,
+    /// Locks that were asked for: of which family, and of which kind.
+    pub locks: Mutex<Vec<(LockFamily, u32)>>,
 }
 
 #[derive(Debug, Default)]
@@ -43,8 +50,16 @@ impl Memory {
         let (elsewhere, comes) = mpsc::channel::<(Reply, Entry)>();
         std::thread::spawn(move || comes.iter().for_each(|(reply, entry)| ignore(reply.entry(&entry))));
         let waiting = Mutex::default();
-        let (note, changed, destroyed) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
-        Arc::new(Memory { note, waiting, changed, elsewhere, destroyed })
+        Arc::new(Memory {
+            note: Mutex::default(),
+            waiting,
+            changed: Condvar::new(),
+            elsewhere,
+            destroyed: AtomicU64::new(0),
+            lookups: AtomicU64::new(0),
+            lasting: AtomicBool::new(false),
+            locks: Mutex::default(),
+        })
     }
 
     /// Waits until so many requests wait.
@@ -66,6 +81,11 @@ impl Memory {
         self.waiting.lock().expect("no panic in here").interrupted
     }
 
+    /// Changes `note` without a request.
+    pub fn write_behind(&self, bytes: &[u8]) {
+        *self.note.lock().expect("no panic in here") = bytes.to_vec();
+    }
+
     fn wait(&self, reply: Reply) {
         let mut waits = self.waiting.lock().expect("no panic in here");
         if waits.early.contains(&reply.unique()) {
@@ -83,6 +103,8 @@ impl Memory {
             1 => Attributes { mode: 0o040_755, links: 2, ..usual },
             FILE | OTHER | LATER => Attributes { mode: 0o100_644, size: FILE_BYTES, ..usual },
             LINK => Attributes { mode: 0o120_777, size: 4, ..usual },
+            STUCK_LIST => Attributes { mode: 0o040_755, links: 2, ..usual },
+            STUCK_OPEN..STUCK_LIST => Attributes { mode: 0o100_666, size: FILE_BYTES, ..usual },
             NOTE => {
                 let size = self.note.lock().expect("no panic in here").len() as u64;
                 Attributes { mode: 0o100_666, size, ..usual }
@@ -93,14 +115,20 @@ impl Memory {
 
     fn entry(&self, node: u64) -> Option<Entry> {
         let attributes = self.attributes(node)?;
-        Some(Entry { node, generation: 0, name_ttl: Duration::ZERO, attributes_ttl: Duration::ZERO, attributes })
+        let ttl = self.ttl();
+        Some(Entry { node, generation: 0, name_ttl: ttl, attributes_ttl: ttl, attributes })
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_secs(if self.lasting.load(Ordering::Relaxed) { 3600 } else { 0 })
     }
 
     fn lookup(&self, name: &[u8], reply: Reply) {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
         if name.starts_with(b"dead") {
             return self.wait(reply);
         }
-        let node = NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, node)| *node);
+        let node = NAMES.iter().chain(&STUCK).find(|(known, _)| known.as_bytes() == name).map(|(_, node)| *node);
         match node.and_then(|node| self.entry(node)) {
             Some(entry) if node == Some(LATER) => self.elsewhere.send((reply, entry)).expect("the thread lives"),
             Some(entry) => drop(reply.entry(&entry)),
@@ -112,10 +140,13 @@ impl Memory {
 impl Serve for Memory {
     fn serve(&self, request: Request<'_>, reply: Reply) {
         let node = request.header.node;
+        if is_stuck(node, &request.operation) {
+            return self.wait(reply);
+        }
         match request.operation {
             Operation::Lookup(name) => self.lookup(name, reply),
             Operation::Getattr { .. } => match self.attributes(node) {
-                Some(attributes) => drop(reply.attributes(&attributes, Duration::ZERO)),
+                Some(attributes) => drop(reply.attributes(&attributes, self.ttl())),
                 None => drop(reply.error(2)),
             },
             Operation::Setattr(changes) => {
@@ -127,7 +158,7 @@ impl Serve for Memory {
             }
             Operation::Readlink => drop(reply.data(b"file")),
             Operation::Open { .. } | Operation::Opendir { .. } => {
-                let flags = if node == OTHER || node == NOTE { Opened::DIRECT_IO } else { 0 };
+                let flags = if [OTHER, NOTE, STUCK_READ].contains(&node) { Opened::DIRECT_IO } else { 0 };
                 reply.opened(Opened { handle: node, flags, backing_id: 0 });
             }
             Operation::Read(read) if node == NOTE => {
@@ -178,6 +209,10 @@ impl Serve for Memory {
                 _ => drop(reply.error(61)),
             },
             Operation::Release { .. } | Operation::Releasedir { .. } | Operation::Fsync { .. } => drop(reply.done()),
+            Operation::Setlk(lock) | Operation::Setlkw(lock) => {
+                self.locks.lock().expect("no panic in here").push((lock.family, lock.range.kind));
+                reply.done();
+            }
             Operation::Mkdir { .. } => panic!("a handler that panics"),
             _ => drop(reply.error(38)),
         }
@@ -200,20 +235,37 @@ impl Serve for Memory {
     }
 }
 
+/// Where something is mounted, until this goes.
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A test may have taken it away itself.
+        let _ = unmount(self.path(), true);
+    }
+}
+
 /// A mount of a [`Memory`], which goes when this does.
 pub struct Mounted {
-    pub directory: tempfile::TempDir,
+    pub directory: Place,
     pub memory: Arc<Memory>,
+    pub notifier: Notifier,
     serving: Option<Serving>,
 }
 
 impl Mounted {
     pub fn new(transport: Transport, limits: RingLimits) -> Mounted {
         let (directory, session) = begin(transport, limits);
-        let memory = Memory::new();
+        let (memory, notifier) = (Memory::new(), session.notifier());
         let serving = session.serve(memory.clone(), 2, "test").expect("threads start");
         assert_eq!(serving.has_rings(), transport == Transport::IoUring);
-        Mounted { directory, memory, serving: Some(serving) }
+        Mounted { directory, memory, notifier, serving: Some(serving) }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -240,7 +292,7 @@ impl Mounted {
     }
 
     /// Waits until all threads have ended, after something else ended the connection.
-    pub fn join(mut self) -> std::io::Result<()> {
+    pub fn join(mut self) -> std::io::Result<End> {
         self.serving.take().expect("it is served until it ends").join()
     }
 }
@@ -248,17 +300,26 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         self.memory.release();
-        let _ = unmount(self.directory.path(), true);
     }
 }
 
 /// A mount that is not served yet.
-pub fn begin(transport: Transport, limits: RingLimits) -> (tempfile::TempDir, Session) {
-    let directory = tempfile::tempdir().expect("a directory");
+pub fn begin(transport: Transport, limits: RingLimits) -> (Place, Session) {
+    let (directory, device) = mounted_device();
+    let flags = FLAGS.into_iter().fold(InitFlags::default(), |all, flag| all | flag);
+    let session = Session::begin_over(device, &Wanted { flags, ..Wanted::default() }, transport, limits);
+    let session = session.expect("the connection begins");
+    assert!(session.as_fd().try_clone_to_owned().is_ok());
+    (directory, session)
+}
+
+/// A mount on which nothing was said yet.
+pub fn mounted_device() -> (Place, OwnedFd) {
+    let directory = Place(tempfile::tempdir().expect("a directory"));
     let options = MountOptions {
         mountpoint: directory.path().to_owned(),
-        source: "fusedev-test".to_owned(),
-        subtype: "fusedev".to_owned(),
+        source: "served".to_owned(),
+        subtype: "served".to_owned(),
         allow_other: false,
         check_permissions: true,
         read_only: false,
@@ -266,17 +327,21 @@ pub fn begin(transport: Transport, limits: RingLimits) -> (tempfile::TempDir, Se
         atime: false,
     };
     let device = mount(&options).expect("a mount");
-    let flags = InitFlags::ASYNC_READ | InitFlags::PARALLEL_DIROPS | InitFlags::BIG_WRITES;
-    let session = Session::begin_over(device, &Wanted { flags, ..Wanted::default() }, transport, limits);
-    let session = session.unwrap_or_else(|error| {
-        let _ = unmount(directory.path(), true);
-        panic!("the connection does not begin: {error}")
-    });
-    assert!(session.as_fd().try_clone_to_owned().is_ok());
-    (directory, session)
+    (directory, device)
 }
 
 fn ignore(_: weft_fusedev::Delivery) {}
+
+fn is_stuck(node: u64, operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::Open { .. } => node == STUCK_OPEN,
+        Operation::Read(_) => node == STUCK_READ || node == STUCK_PAGES,
+        Operation::Write { .. } => node == STUCK_WRITE,
+        Operation::Fsync { .. } => node == STUCK_SYNC,
+        Operation::Readdir(_) => node == STUCK_LIST,
+        _ => false,
+    }
+}
 
 /// Where tests read bytes of [`FILE_BYTES`].
 pub fn check_bytes(path: &Path) {
@@ -286,10 +351,36 @@ pub fn check_bytes(path: &Path) {
     assert_eq!(wrong, None, "{}", path.display());
 }
 
-const FILE: u64 = 2;
-const OTHER: u64 = 3;
+const FLAGS: [InitFlags; 8] = [
+    InitFlags::ABORT_ERROR,
+    InitFlags::ASYNC_READ,
+    InitFlags::PARALLEL_DIROPS,
+    InitFlags::BIG_WRITES,
+    InitFlags::HAS_EXPIRE_ONLY,
+    InitFlags::HAS_RESEND,
+    InitFlags::POSIX_LOCKS,
+    InitFlags::FLOCK_LOCKS,
+];
+pub const ROOT: u64 = 1;
+pub const FILE: u64 = 2;
+pub const OTHER: u64 = 3;
 const LINK: u64 = 4;
-const NOTE: u64 = 5;
+pub const NOTE: u64 = 5;
 const LATER: u64 = 6;
 pub const NAMES: [(&str, u64); 5] =
     [("file", FILE), ("other", OTHER), ("link", LINK), ("note", NOTE), ("later", LATER)];
+const STUCK_OPEN: u64 = 10;
+const STUCK_READ: u64 = 11;
+const STUCK_PAGES: u64 = 12;
+const STUCK_WRITE: u64 = 13;
+const STUCK_SYNC: u64 = 14;
+const STUCK_LIST: u64 = 15;
+/// What can be found, and never be opened, read (past the pages and into them), written, made durable, listed.
+pub const STUCK: [(&str, u64); 6] = [
+    ("stuck-open", STUCK_OPEN),
+    ("stuck-read", STUCK_READ),
+    ("stuck-pages", STUCK_PAGES),
+    ("stuck-write", STUCK_WRITE),
+    ("stuck-sync", STUCK_SYNC),
+    ("stuck-list", STUCK_LIST),
+];

@@ -84,10 +84,22 @@ fn device() -> Finding {
 fn fusermount(environment: &Environment) -> Finding {
     let name = "fusermount3";
     match (find_program(name), environment.uid) {
+        (Some(program), uid) if uid != 0 && !has_rights(&program) => {
+            let sentence = format!("has not the rights to mount: type `sudo chmod u+s {}`", program.display());
+            Finding { name, state: State::Bad, sentence }
+        }
         (Some(program), _) => Finding { name, state: State::Good, sentence: format!("is {}", program.display()) },
         (None, 0) => Finding { name, state: State::Good, sentence: "missing, and not needed by root".to_owned() },
         (None, _) => Finding { name, state: State::Bad, sentence: "missing: type `sudo apt install fuse3`".to_owned() },
     }
+}
+
+/// Whether a program mounts for others: by its owner, or by capabilities of its own. Where that cannot be seen, it does.
+fn has_rights(program: &Path) -> bool {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let by_owner = |found: std::fs::Metadata| found.uid() == 0 && found.permissions().mode() & 0o4000 != 0;
+    std::fs::metadata(program).map_or(true, by_owner)
+        || rustix::fs::getxattr(program, "security.capability", &mut [0u8; 64][..]).is_ok()
 }
 
 fn allow_other(environment: &Environment) -> Finding {

@@ -10,6 +10,7 @@ use weft_control::{ControlError, Mounts, find_for_path};
 use crate::config::Environment;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::say;
+use crate::users;
 
 /// Takes the mount at `dir` away, by its daemon where that lives and by the system otherwise.
 ///
@@ -38,8 +39,10 @@ pub fn run(dir: &Path, lazy: bool, json: bool) -> Outcome {
 fn clear(mountpoint: &Path, lazy: bool, environment: &Environment) -> Outcome {
     if environment.uid == 0 {
         let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-        return rustix::mount::unmount(mountpoint, flags)
-            .map_err(|error| Failure::failed(format!("{}: {error}", mountpoint.display())));
+        return rustix::mount::unmount(mountpoint, flags).map_err(|error| match error {
+            rustix::io::Errno::BUSY => Failure::failed(users::sentence(mountpoint)),
+            error => Failure::failed(format!("{}: {error}", mountpoint.display())),
+        });
     }
     let mut command = Command::new("fusermount3");
     command.arg("-u");
@@ -53,5 +56,8 @@ fn clear(mountpoint: &Path, lazy: bool, environment: &Environment) -> Outcome {
         return Ok(());
     }
     let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if words.contains("busy") {
+        return Err(Failure::failed(users::sentence(mountpoint)));
+    }
     Err(Failure::new(Exit::Failed, format!("{}: {words}", mountpoint.display())))
 }

@@ -1,18 +1,18 @@
 //! Ctrl-C: a program that waits for a host ends at once, and the host is not asked on for nobody.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Exit, Liar, Mount, Setup, answer};
+use crate::support::{Exit, Liar, Mount, Program, Setup, answer, noise, without};
 
 /// A mount whose deadline is far away: what ends before it does not end by it.
 fn patient() -> Option<Mount> {
@@ -68,12 +68,12 @@ fn wait_for(events: &Receiver<Event>, event: &Event) {
 }
 
 fn start(program: &str, path: &Path) -> Child {
-    Command::new(program).arg(path).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs")
+    Command::new(program).arg(path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs")
 }
 
 /// Ctrl-C at a program that waits; it must end by that.
 #[track_caller]
-fn stop(mut child: Child) {
+pub fn stop(mut child: Child) {
     let pid = Pid::from_child(&child);
     let ended = Exit::of(pid);
     kill_process(pid, Signal::INT).expect("a child of ours");
@@ -92,6 +92,14 @@ fn interrupted(mount: &Mount, operation: &str) -> f64 {
     let text = mount.verb("stats --prometheus", [mount.dir()]);
     assert_eq!(text.code, Some(0), "{text:?}");
     text.out.lines().find_map(|line| line.strip_prefix(&row)?.parse().ok()).unwrap_or(0.0)
+}
+
+/// With what requests of one sort have been answered that failed.
+fn errors(mount: &Mount, operation: &str) -> Vec<String> {
+    let begin = format!("weft_kernel_errors_total{{operation=\"{operation}\",errno=\"");
+    let text = mount.verb("stats --prometheus", [mount.dir()]).out;
+    let rows = text.lines().filter_map(|line| line.strip_prefix(&begin)?.split_once("\"} "));
+    rows.filter(|(_, count)| *count != "0").map(|(errno, _)| errno.to_owned()).collect()
 }
 
 /// The root's page.
@@ -154,6 +162,203 @@ fn a_directory_whose_page_does_not_end_ends_with_its_program() {
     assert_eq!(interrupted(&mount, "opendir"), 1.0);
 }
 
+/// A host whose queue of connections is full: it neither takes one nor refuses one.
+struct Full {
+    address: SocketAddr,
+    _queue: (rustix::fd::OwnedFd, Vec<TcpStream>),
+}
+
+impl Full {
+    fn new() -> Full {
+        use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+        let listener = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+        listen(&listener, 0).expect("it listens");
+        let address = SocketAddr::try_from(getsockname(&listener).expect("bound")).expect("an address");
+        let more = || TcpStream::connect_timeout(&address, Duration::from_millis(300)).ok();
+        let queue: Vec<_> = std::iter::from_fn(more).take(QUEUE_MAX).collect();
+        assert!(queue.len() < QUEUE_MAX, "its queue is never full");
+        Full { address, _queue: (listener, queue) }
+    }
+
+    /// Whether somebody waits for a connection to it (`SYN_SENT` in proc_pid_net(5)).
+    fn is_called(&self) -> bool {
+        let port = format!("0100007F:{:04X} 02", self.address.port());
+        std::fs::read_to_string("/proc/net/tcp").expect("connections").contains(&port)
+    }
+}
+
+/// Asks again and again until it is so.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..LOOKS_MAX {
+        if is_so() {
+            return;
+        }
+        // Only between two looks at what tells nobody when it changes.
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    panic!("{what} is due");
+}
+
+/// Goal: a program that waits for a connection ends at once, and nobody goes on trying.
+#[test]
+fn a_host_that_takes_no_connection_ends_with_its_program() {
+    let host = Full::new();
+    let Some(mount) = patient() else { return };
+    let child = start("cat", &mount.at(format!("web/{}/f", host.address)));
+    wait_until("a call", || host.is_called());
+    stop(child);
+    assert_eq!(interrupted(&mount, "lookup"), 1.0);
+    wait_until("the end of the call", || !host.is_called());
+}
+
+/// A server of `/f`, all but the first bytes of which it holds back until it is told to go on, or is left.
+pub struct Halting {
+    server: Liar,
+    go_on: Arc<AtomicBool>,
+    pub whole: Vec<u8>,
+}
+
+impl Halting {
+    pub fn new() -> Halting {
+        let (whole, go_on) = (noise(2_000_000), Arc::new(AtomicBool::new(false)));
+        let (served, may_go) = (whole.clone(), go_on.clone());
+        let server = Liar::talking(move |asked, stream| {
+            if let Some(page) = root(&asked.path) {
+                let _ = stream.write_all(&page);
+                return;
+            }
+            let whole = answer("200 OK", &["etag: \"1\"", "cache-control: max-age=9999"], &served);
+            let first = whole.len() - served.len() + FIRST_BYTES;
+            let _ = stream.write_all(&whole[..first]);
+            while !may_go.load(Ordering::SeqCst) {
+                if has_left(stream) {
+                    return;
+                }
+            }
+            let _ = stream.write_all(&whole[first..]);
+        });
+        Halting { server, go_on, whole }
+    }
+
+    /// Sends the rest to all who wait for it, and all to those who come.
+    pub fn go_on(&self) {
+        self.go_on.store(true, Ordering::SeqCst);
+    }
+
+    pub fn path(&self, mount: &Mount) -> PathBuf {
+        mount.at(self.server.site()).join("f")
+    }
+}
+
+/// Whether the client has hung up: looked at for a moment.
+pub fn has_left(stream: &mut TcpStream) -> bool {
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(5)));
+    let read = stream.read(&mut [0]);
+    let _ = stream.set_read_timeout(None);
+    !matches!(&read, Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+}
+
+/// Waits until a program waits for pages that are not there, which nothing but a signal that kills disturbs.
+#[track_caller]
+pub fn wait_until_stuck(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    wait_until("a program that waits", || {
+        std::fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tD"))
+    });
+}
+
+/// cat(1), and what it writes.
+pub fn cat(path: &Path) -> (Child, ChildStdout) {
+    let mut child = Command::new("cat").arg(path).stdout(Stdio::piped()).spawn().expect("it runs");
+    let out = child.stdout.take().expect("piped");
+    (child, out)
+}
+
+/// Goal: a program that waits in read(2) for a body that stands still ends at once, and its reads with it: the kernel
+/// tells nobody of signals of those who wait for its pages.
+#[test]
+fn a_read_of_a_body_that_stands_still_ends_with_its_program() {
+    let halting = Halting::new();
+    let Some(mount) = patient() else { return };
+    let (child, _out) = cat(&halting.path(&mount));
+    wait_until_stuck(&child);
+    stop(child);
+    wait_until("the end of its reads", || interrupted(&mount, "read") >= 1.0);
+}
+
+/// Goal: as before, of a program that catches the signal: its read comes back, with what it has or with EINTR.
+#[test]
+fn a_read_comes_back_to_a_program_that_catches_its_signal() {
+    let script = r#"
+use Fcntl; my $caught = 0; $SIG{INT} = sub { $caught = 1 };
+sysopen(my $file, $ARGV[0], O_RDONLY) or die;
+my $bytes;
+while (sysread($file, $bytes, 65536)) { last if $caught; syswrite(STDOUT, $bytes) }
+print "$caught ", $! + 0;"#;
+    let halting = Halting::new();
+    let Some(mount) = patient() else { return };
+    let mut command = Command::new("perl");
+    command.args(["-e", script]).arg(halting.path(&mount)).stdout(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return without("perl does not run") };
+    let mut out = child.stdout.take().expect("piped");
+    wait_until_stuck(&child);
+    kill_process(Pid::from_child(&child), Signal::INT).expect("a child of ours");
+    let mut said = String::new();
+    out.read_to_string(&mut said).expect("text");
+    assert!(child.wait().expect("a child of ours").success());
+    let interrupted = format!("1 {}", rustix::io::Errno::INTR.raw_os_error());
+    assert!(said == "1 0" || said == interrupted, "{said}");
+    // By the signal, and not because the body was given up in the end.
+    assert_eq!(errors(&mount, "read"), ["EINTR"]);
+}
+
+/// Goal: of two that wait for the same pages, one that is stopped does not take the other along.
+#[test]
+fn another_reader_of_the_same_file_gets_its_bytes() {
+    let halting = Halting::new();
+    let Some(mount) = patient() else { return };
+    let path = halting.path(&mount);
+    let (first, _out) = cat(&path);
+    wait_until_stuck(&first);
+    let (mut second, mut out) = cat(&path);
+    wait_until_stuck(&second);
+    stop(first);
+    wait_until("the end of the first one's reads", || interrupted(&mount, "read") >= 1.0);
+    halting.go_on();
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).expect("read");
+    assert!(second.wait().expect("a child of ours").success());
+    assert!(rest == halting.whole, "{} bytes", rest.len());
+    assert_eq!(halting.server.times("/f"), 1, "nobody asked anew");
+}
+
+/// Goal: many that read from a host that stands still do not keep others from reading elsewhere. (The kernel has so many
+/// reads into its pages under way and no more, whoever they are for.)
+#[test]
+fn a_host_that_stands_still_takes_no_reads_from_others() {
+    let halting = Halting::new();
+    let other = Liar::answering(|asked| answer("200 OK", &["content-type: text/plain"], asked.path.repeat(200_000)));
+    let setup = Setup::default().option("deadline=120s").option("no_passthrough");
+    let Some(mount) = Mount::with(setup.config("[web]\nconnections_per_host = 200\n")) else { return };
+    let site = mount.at(halting.server.site());
+    let mut readers: Vec<_> = (0..MANY).map(|nth| cat(&site.join(format!("f{nth}")))).collect();
+    readers.iter().for_each(|(child, _)| wait_until_stuck(child));
+    let elsewhere = mount.at(other.site()).join("f");
+    let read = Program::new("cat").arg(&elsewhere).run();
+    // While nobody has given up: the bodies would be, some time.
+    assert_eq!(errors(&mount, "read"), [""; 0]);
+    halting.go_on();
+    assert_eq!(read.code, Some(0), "{}", read.err);
+    assert!(read.out == "/f".repeat(200_000));
+    for (child, out) in &mut readers {
+        let mut bytes = Vec::new();
+        out.read_to_end(&mut bytes).expect("read");
+        assert!(child.wait().expect("a child of ours").success() && bytes == halting.whole);
+    }
+}
+
 /// Waits until the daemon has answered so many requests of a sort.
 #[track_caller]
 fn wait_until_asked(mount: &Mount, operation: &str, count: u64) {
@@ -170,4 +375,10 @@ fn wait_until_asked(mount: &Mount, operation: &str, count: u64) {
 
 /// How often a figure is looked at before it is given up.
 const LOOKS_MAX: usize = 1000;
+/// Readers of a host that stands still.
+const MANY: usize = 80;
+/// How much of a body comes at first: less than a page, so that whoever reads waits at once.
+const FIRST_BYTES: usize = 1000;
+/// Most connections that a host may hold without taking them.
+const QUEUE_MAX: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(20);

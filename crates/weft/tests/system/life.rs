@@ -1,35 +1,33 @@
 //! Mounts that outlive their daemons.
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
+use crate::interrupts::{cat, has_left, wait_until};
 use crate::support::{
     Exit, Liar, Mount, Program, Server, Setup, answer, compare, find_program, noise, page, supervisor_of, weft_program,
     without, write_aged,
 };
 
 /// A site of small and large files, and a folder of many names.
-struct Site {
+pub struct Site {
     server: Server,
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl Site {
-    fn new() -> Option<Site> {
+    pub fn new() -> Option<Site> {
         let server = Server::nginx("")?;
         let whole = noise(3 << 20);
         let sizes = (0..48).map(|nth| 100 + nth * 3571).chain([300_000, 900_000, 1_500_000, 3 << 20]);
-        let files: Vec<(PathBuf, Vec<u8>)> = sizes
-            .enumerate()
-            .map(|(nth, size)| {
-                (PathBuf::from(format!("d{}/f{nth}.bin", nth % 4)), whole[whole.len() - size..].to_vec())
-            })
-            .collect();
+        let files: Vec<(PathBuf, Vec<u8>)> =
+            Site::paths().zip(sizes).map(|(path, size)| (path, whole[whole.len() - size..].to_vec())).collect();
         for (nth, (path, bytes)) in files.iter().enumerate() {
             write_aged(&server.root().join(path), bytes, nth as u64);
         }
@@ -38,44 +36,31 @@ impl Site {
         }
         Some(Site { server, files })
     }
-}
 
-/// Goal: no reader sees an error or a wrong byte while daemons are killed. Method: eight threads read known files in
-/// several ways (whole, through a handle that stays open, by pieces, and lists of names) while the daemon is killed
-/// twenty times, each time after some more reads, and some files are dropped from the cache in between.
-#[test]
-fn nobody_notices_that_daemons_are_killed() {
-    let Some((site, mount)) = Site::new().zip(Mount::new()) else { return };
-    let top = mount.at(site.server.site());
-    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
-    let (told, progress) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let _stop = Stop(&done);
-        for thread in 0..READERS {
-            let (site, top, done, reads, told) = (&site, &top, &done, &reads, told.clone());
-            scope.spawn(move || {
-                let _stop = Stop(done);
-                let mut round = thread;
-                while !done.load(Ordering::SeqCst) {
-                    read_something(site, top, round);
-                    round += READERS;
-                    reads.fetch_add(1, Ordering::SeqCst);
-                    let _ = told.send(());
-                }
-            });
-        }
-        drop(told);
-        for kill in 0..KILLS {
-            let more = READS / KILLS + kill % 7;
-            assert_eq!(progress.iter().take(more).count(), more, "the readers go on");
-            let dropped = top.join(&site.files[kill % site.files.len()].0);
-            assert!(matches!(mount.verb("rm -w", [&dropped]).code, Some(0 | 4)));
-            mount.kill_daemon();
-        }
-        assert_eq!(progress.iter().take(READS).count(), READS, "and after the last kill");
-    });
-    assert!(reads.load(Ordering::SeqCst) >= 2 * READS as u64);
-    mount.umount();
+    /// Where the files are, from the smallest to the largest.
+    pub fn paths() -> impl Iterator<Item = PathBuf> {
+        (0..52).map(|nth| PathBuf::from(format!("d{}/f{nth}.bin", nth % 4)))
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub fn files(&self) -> &[(PathBuf, Vec<u8>)] {
+        &self.files
+    }
+
+    /// Lists the folder of many names below `top`, which takes several requests of the kernel.
+    #[track_caller]
+    pub fn check_names(top: &Path) {
+        let mut names: Vec<_> = std::fs::read_dir(top.join("many"))
+            .expect("opened")
+            .map(|name| name.expect("a name").file_name().into_string().expect("UTF-8"))
+            .collect();
+        names.sort_unstable();
+        assert!(names.iter().enumerate().all(|(nth, name)| *name == format!("name-{nth:05}.txt")));
+        assert_eq!(names.len(), MANY);
+    }
 }
 
 /// Ends the readers when one of them, or the killer, fails.
@@ -91,16 +76,7 @@ fn read_something(site: &Site, top: &Path, round: usize) {
     let (path, bytes) = &site.files[(round * 5) % site.files.len()];
     let path = top.join(path);
     match round / READERS % 5 {
-        // Names, in several requests of the kernel.
-        4 => {
-            let mut names: Vec<_> = std::fs::read_dir(top.join("many"))
-                .expect("opened")
-                .map(|name| name.expect("a name").file_name().into_string().expect("UTF-8"))
-                .collect();
-            names.sort_unstable();
-            assert!(names.iter().enumerate().all(|(nth, name)| *name == format!("name-{nth:05}.txt")));
-            assert_eq!(names.len(), MANY);
-        }
+        4 => Site::check_names(top),
         // Pieces of a file that is kept open: kills come between them.
         kind @ (2 | 3) => {
             let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -123,9 +99,6 @@ fn read_something(site: &Site, top: &Path, round: usize) {
 }
 
 const READERS: usize = 8;
-const KILLS: usize = 20;
-/// Reads during the kills, and once more after them; 5000 makes it 10,000.
-const READS: usize = 1000;
 /// Names in one folder: more than one request of the kernel brings.
 const MANY: usize = 1500;
 
@@ -202,6 +175,56 @@ fn open_directories_and_backing_files_are_taken_over() {
     assert!(seen == expected, "{} names, each once", seen.len());
     drop((held, other));
     mount.umount();
+}
+
+/// Goal: a daemon that is killed while the kernel is being told to forget a name ends, although the directory is locked by a
+/// lookup that only the next daemon answers. Method: a program looks up a name for which the host has no answer yet;
+/// another name of the directory is found to be gone, and a thread waits for the directory.
+#[test]
+fn a_daemon_ends_while_the_kernel_is_being_told_to_forget() {
+    let (gone, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_gone, may_answer) = (gone.clone(), answers.clone());
+    let liar = Liar::talking(move |asked, stream| {
+        let answer = match asked.path.as_str() {
+            "/" => page("<a href='a.txt'>a</a>"),
+            "/a.txt" if !is_gone.load(Ordering::SeqCst) => answer("200 OK", &["cache-control: max-age=9999"], "text"),
+            "/late.txt" => {
+                while !may_answer.load(Ordering::SeqCst) && !has_left(stream) {}
+                answer("200 OK", &["cache-control: max-age=9999"], "late")
+            }
+            _ => answer("404 Not Found", &[], ""),
+        };
+        let _ = stream.write_all(&answer);
+    });
+    let Some(mount) = Mount::with(Setup::default().option("deadline=60s")) else { return };
+    let top = mount.at(liar.site());
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"text");
+    let (mut child, mut out) = cat(&top.join("late.txt"));
+    wait_until("a lookup", || liar.times("/late.txt") > 0);
+    gone.store(true, Ordering::SeqCst);
+    let reloaded = mount.verb("reload", [top.join("a.txt")]);
+    assert!(reloaded.err.contains("a.txt") || reloaded.code == Some(0), "{reloaded:?}");
+    let daemon = mount.daemon();
+    let supervisor = supervisor_of(daemon).expect("it has one");
+    wait_until("a thread that waits for the directory", || {
+        [daemon, supervisor].into_iter().any(has_a_thread_that_waits)
+    });
+    let ended = Exit::of(daemon);
+    kill_process(daemon, Signal::KILL).expect("killed");
+    assert!(ended.wait(), "nobody survives SIGKILL");
+    answers.store(true, Ordering::SeqCst);
+    let mut bytes = Vec::new();
+    out.read_to_end(&mut bytes).expect("read");
+    assert!(child.wait().expect("a child of ours").success() && bytes == b"late");
+    wait_until("the end of the name", || std::fs::metadata(top.join("a.txt")).is_err());
+    mount.umount();
+}
+
+/// Whether a thread waits for something that no signal disturbs.
+fn has_a_thread_that_waits(process: Pid) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).expect("it lives");
+    let mut states = threads.flatten().map(|thread| std::fs::read_to_string(thread.path().join("status")));
+    states.any(|status| status.is_ok_and(|status| status.contains("State:\tD")))
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! The program as a whole: real mounts, real servers, real clients, made and used as a user would.
 
+mod ends;
 mod faults;
 mod floods;
 mod freshness;
 mod full_disk;
+mod host;
 mod interrupts;
+mod kills;
 mod life;
 mod listings;
 mod log;

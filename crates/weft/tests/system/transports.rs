@@ -1,27 +1,6 @@
 //! Requests over io_uring, where the kernel offers it.
 
-use crate::support::{Liar, Mount, Setup, answer, is_root, page, without};
-
-/// Has the kernel offer FUSE over io_uring, and sets it back as it was found.
-struct Offered(String);
-
-impl Offered {
-    fn now() -> Option<Offered> {
-        let found = std::fs::read_to_string(PARAMETER).ok().filter(|_| is_root());
-        let Some(found) = found else {
-            without("the kernel has no FUSE over io_uring, or this is not root, who may switch it on");
-            return None;
-        };
-        std::fs::write(PARAMETER, "Y").expect("root may");
-        Some(Offered(found))
-    }
-}
-
-impl Drop for Offered {
-    fn drop(&mut self) {
-        let _ = std::fs::write(PARAMETER, self.0.trim());
-    }
-}
+use crate::support::{Liar, Mount, NotOffered, Offered, Setup, answer, page};
 
 /// Goal: what a mount gives over io_uring is what it gives otherwise, by many readers at once, cold, kept and when a host
 /// is silent; and where it cannot be had, the sentence says what to do.
@@ -63,11 +42,9 @@ fn a_mount_over_io_uring_gives_the_same() {
     assert!(mount.figure("requests") <= before + 1, "only the absent name may be asked for again");
     mount.umount();
 
-    std::fs::write(PARAMETER, "N").expect("root may");
+    drop(offered);
+    let Some(_off) = NotOffered::now() else { return };
     let refused = mount.try_mount();
     assert!(refused.code != Some(0) && refused.err.contains("enable_uring"), "{refused:?}");
     assert!(!mount.is_mounted());
-    drop(offered);
 }
-
-const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";

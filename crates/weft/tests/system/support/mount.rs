@@ -8,6 +8,7 @@ use rustix::fs::Timespec;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 
+use super::Running;
 use super::process::{Outcome, Program};
 
 /// What a mount is to be like.
@@ -184,12 +185,25 @@ impl Mount {
 
     /// Tries to mount.
     pub fn try_mount(&self) -> Outcome {
-        let mut program =
-            self.weft().arg("mount").arg("--cache").arg(self.cache()).arg("--config").arg(self.beside("weft.toml"));
+        self.mounting(&[]).run()
+    }
+
+    /// Mounts by a process that stays, and waits until it serves: the supervisor, which ends with the mount.
+    #[track_caller]
+    pub fn stay(&self) -> Running {
+        let mut supervisor = self.mounting(&["--foreground", "--ready", "stdout"]).start();
+        let line = supervisor.line();
+        assert!(line.contains("\"ready\":true"), "{line}");
+        supervisor
+    }
+
+    fn mounting(&self, words: &[&str]) -> Program {
+        let program = self.weft().arg("mount").args(words).arg("--cache").arg(self.cache());
+        let mut program = program.arg("--config").arg(self.beside("weft.toml"));
         if !self.setup.options.is_empty() {
             program = program.arg("-o").arg(self.setup.options.join(","));
         }
-        program.arg("--").arg(self.setup.source).arg(self.dir()).run()
+        program.arg("--").arg(self.setup.source).arg(self.dir())
     }
 
     /// Mounts.
@@ -239,6 +253,22 @@ impl Mount {
         // Answered by a daemon alone.
         rustix::fs::statvfs(self.dir()).expect("another daemon answers");
         assert_ne!(self.daemon(), pid);
+    }
+
+    /// Aborts the connection to the kernel through the control file system, which root alone may write.
+    #[track_caller]
+    pub fn abort(&self) {
+        let table = std::fs::read_to_string("/proc/self/mountinfo").expect("the kernel's table of mounts");
+        let dir = self.dir().canonicalize().expect("what is above it is there");
+        let words = table.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let ours = words.into_iter().find(|words| Path::new(words[4]) == dir).expect("it is mounted");
+        let minor = ours[2].split_once(':').expect("two numbers").1;
+        let control = self.beside("control");
+        std::fs::create_dir(&control).expect("made");
+        Program::new("mount").args(["-t", "fusectl", "none"]).arg(&control).good();
+        let aborted = std::fs::write(control.join(minor).join("abort"), "1");
+        Program::new("umount").arg(&control).good();
+        aborted.expect("root may");
     }
 
     /// Whether the kernel shows a mount here.
