@@ -1,8 +1,8 @@
 //! Small contents: in segments on volumes of this cache, not in files of their own.
 //!
-//! A volume is a file in `segments/` whose room is reserved when it is made; the first is small, each further one twice
-//! as large as the one before. Where the disk has little room left none is made, and small contents are files like any
-//! others.
+//! A volume is a file in `segments/` whose room is reserved when it is made, before it is needed; the first is small, each
+//! further one twice as large as the one before. Where the disk has little room left none is made. What finds no room in a
+//! volume is a file like any other.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Small {
     troubles: Arc<Troubles>,
     /// Oldest first. Held for a look or to add one; for no I/O.
     volumes: RwLock<Vec<Arc<Volume>>>,
-    /// Held while a volume is made, which is I/O: whoever else needs a new one waits for it anyway.
+    /// Held while a volume is made, by those who make one alone.
     making: Mutex<Making>,
     staging: Staging,
     /// When what is staged was last brought to the volumes.
@@ -91,7 +91,7 @@ impl Small {
                 }
             }
         }
-        Ok(Small {
+        let small = Small {
             dir,
             disk,
             troubles,
@@ -99,7 +99,9 @@ impl Small {
             making: Mutex::new(Making { next, not_before: None }),
             staging,
             settled: Mutex::new(Instant::now()),
-        })
+        };
+        small.make_room();
+        Ok(small)
     }
 
     /// Brings what a former life had staged to the volumes, as far as `wanted` says so.
@@ -164,8 +166,18 @@ impl Small {
         volumes.iter().any(|volume| volume.remove(&key.bytes(), Class::Cache).unwrap_or(false))
     }
 
-    /// Brings what is staged to the volumes when it is much or old.
+    /// Sees to it that there is a volume with room.
+    fn make_room(&self) {
+        let last = self.volumes.read().last().cloned();
+        let stats = last.map(|volume| volume.stats());
+        if stats.is_none_or(|stats| stats.free_segments < stats.segments / SPARE_SHARE) {
+            self.make();
+        }
+    }
+
+    /// Brings what is staged to the volumes when it is much or old, and makes room for more.
     pub(crate) fn settle(&self) {
+        self.make_room();
         let due = {
             let settled = self.settled.lock();
             let waiting = self.staging.waiting();
@@ -222,10 +234,7 @@ impl Small {
 
     fn put_in_volume(&self, key: SmallKey, content: &Bytes, directory: u64) -> bool {
         let volumes = self.volumes.read().clone();
-        if volumes.iter().rev().any(|volume| self.put_there(volume, key, content, directory)) {
-            return true;
-        }
-        self.make(volumes.len()).is_some_and(|volume| self.put_there(&volume, key, content, directory))
+        volumes.iter().rev().any(|volume| self.put_there(volume, key, content, directory))
     }
 
     fn put_there(&self, volume: &Volume, key: SmallKey, content: &Bytes, directory: u64) -> bool {
@@ -240,37 +249,28 @@ impl Small {
         }
     }
 
-    /// One more volume than there were; `None` where there is no room for one.
-    fn make(&self, seen: usize) -> Option<Arc<Volume>> {
+    /// Makes one more volume, if the disk has room for one.
+    fn make(&self) {
         let mut making = self.making.lock();
-        let count = self.volumes.read().len();
-        if count > seen {
-            return self.volumes.read().last().cloned();
-        }
-        let now = Instant::now();
+        let (now, count) = (Instant::now(), self.volumes.read().len());
         if making.not_before.is_some_and(|time| now < time) || count >= VOLUMES_MAX {
-            return None;
+            return;
         }
-        let (free, _) = self.disk.space(&self.dir).ok()?;
+        making.not_before = Some(now + TRY_AGAIN);
+        let (free, _) = self.disk.space(&self.dir).unwrap_or_default();
         let wanted = VOLUME_BYTES_FIRST << count.min(DOUBLINGS_MAX);
         let length = wanted.min(free / FREE_SHARE) / LENGTH_STEP * LENGTH_STEP;
-        making.not_before = Some(now + TRY_AGAIN);
         if length < VOLUME_BYTES_MIN {
-            return None;
+            return;
         }
         let shape = Shape { segment_bytes: SEGMENT_BYTES, ..Shape::default() };
         let path = self.dir.join(name_of(making.next));
         match Volume::create(&path, length, Prepare::Allocated, &shape, options()) {
             Ok(volume) => {
                 *making = Making { next: making.next + 1, not_before: None };
-                let volume = Arc::new(volume);
-                self.volumes.write().push(volume.clone());
-                Some(volume)
+                self.volumes.write().push(Arc::new(volume));
             }
-            Err(error) => {
-                self.troubles.tell(format!("{error}; small contents are kept in files"));
-                None
-            }
+            Err(error) => self.troubles.tell(format!("{error}; small contents are kept in files")),
         }
     }
 }
@@ -312,6 +312,8 @@ const DOUBLINGS_MAX: usize = 4;
 /// What is less is not worth it.
 const VOLUME_BYTES_MIN: u64 = 16 << 20;
 const LENGTH_STEP: u64 = 1 << 20;
+/// A further volume is made when the last one has less than this part free.
+const SPARE_SHARE: u32 = 8;
 /// A new volume takes at most this part of what is free on the disk.
 const FREE_SHARE: u64 = 8;
 const VOLUMES_MAX: usize = 1024;

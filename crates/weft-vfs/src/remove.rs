@@ -49,8 +49,8 @@ impl Vfs {
                 self.forget_listing(node)?;
                 continue;
             }
-            let Some(object) = self.store.object_record(node)? else { continue };
-            if uid != 0 && object.owner_uid != uid {
+            let Some(owner_uid) = self.owner_of_content(node)? else { continue };
+            if uid != 0 && owner_uid != uid {
                 denied = true;
                 continue;
             }
@@ -66,6 +66,15 @@ impl Vfs {
             (false, true) => Err(VfsError::Pinned),
             (false, false) => Ok(removed),
         }
+    }
+
+    /// Whose read brought a file's content, or is bringing it; `None` where there is none.
+    fn owner_of_content(&self, node: NodeId) -> Result<Option<u32>> {
+        if let Some(record) = self.store.object_record(node)? {
+            return Ok(Some(record.owner_uid));
+        }
+        let inode = self.inodes.get(node);
+        Ok(inode.and_then(|inode| inode.content.lock().current.as_ref().map(|current| current.object.owner_uid())))
     }
 
     /// Has the next use of a directory list it anew; its names stay known.
