@@ -57,6 +57,12 @@ pub enum Unit {
     Megabytes,
     /// A number of things.
     Count,
+    /// Things in a second.
+    PerSecond,
+    /// Things for each other thing.
+    Each,
+    /// Bytes for each thing.
+    BytesEach,
 }
 
 /// A target.
@@ -92,6 +98,9 @@ impl Unit {
             Unit::MibPerSecond => format!("{value:.0} MiB/s"),
             Unit::Megabytes => format!("{value:.1} MB"),
             Unit::Count => format!("{value:.0}"),
+            Unit::PerSecond => format!("{value:.0}/s"),
+            Unit::Each => format!("{value:.2}"),
+            Unit::BytesEach => format!("{value:.1} B"),
         }
     }
 }

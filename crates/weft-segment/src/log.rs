@@ -44,8 +44,6 @@ pub(crate) struct Tail {
     batches: VecDeque<(u64, Position)>,
     /// The last record that was written.
     written: u64,
-    /// Records up to this one are durable.
-    pub(crate) durable: u64,
 }
 
 impl Ring {
@@ -127,7 +125,7 @@ impl Tail {
         let distance = (at.offset + ring.bytes - begin.offset) % ring.bytes;
         let used = if distance == 0 && at.number != begin.number { ring.bytes } else { distance };
         let batches = if at == begin { VecDeque::new() } else { VecDeque::from([(0, begin)]) };
-        Tail { ring, at, used, batches, written: 0, durable: 0 }
+        Tail { ring, at, used, batches, written: 0 }
     }
 
     /// Where the next batch goes.
