@@ -71,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) latest_checkpoint: Option<u64>,
     /// Bytes of the log in use, with what is still in the queue.
     pub(crate) log_used: u64,
+    /// A checkpoint has not made the log shorter; until something is packed.
+    pub(crate) log_stays_long: bool,
     /// Calls of flush and checkpoint so far, and up to which they are done.
     pub(crate) wanted: Wanted,
     pub(crate) served: Wanted,

@@ -116,9 +116,12 @@ impl Shared {
                 self.core.lock().served.flush = wanted.flush;
             }
         }
-        if self.core.lock().scan.is_none()
-            && (wanted.checkpoint != self.core.lock().served.checkpoint || self.log_is_long()?)
-        {
+        let (is_scanning, is_asked) = {
+            let core = self.core.lock();
+            (core.scan.is_some(), wanted.checkpoint != core.served.checkpoint)
+        };
+        // Without all of the index there is nothing to write down.
+        if !is_scanning && (is_asked || self.log_is_long()?) {
             let written = self.checkpoint_with(scratch);
             self.core.lock().served.checkpoint = wanted.checkpoint;
             outcome = outcome.and(written);
@@ -279,7 +282,7 @@ impl Shared {
         let ticket = core.next_ticket();
         self.sequences.set(segment, sequence);
         core.table.set_record(segment, UseRecord::new(friends));
-        let mut dead = Vec::new();
+        let (mut dead, mut pinned) = (Vec::new(), Vec::new());
         for ((object, place), row) in objects.into_iter().zip(places).zip(0u16..) {
             let hash = short(object.hash);
             let Some(now) = core.group.get(hash).filter(|now| now.arrival == object.arrival) else {
@@ -287,17 +290,24 @@ impl Shared {
                 continue;
             };
             let place = place.with_pin(now.pinned);
+            if now.pinned {
+                pinned.push(hash);
+            }
             core.group.remove(hash);
             core.table.enter(place);
             if let Some(former) = self.index.insert(hash, place) {
                 core.table.leave(former, ticket);
             }
-            self.index.change(hash, |place| place.with_pin(place.is_pinned() || object.pinned));
             let Waiting { key, attributes, content, .. } = object;
             self.buffer.lock().insert(hash, Cached { key, attributes, content }, None);
         }
         core.table.written(segment, ticket);
         core.log(|log| record::written(log, segment, sequence, friends, &dead));
+        // A replay may not have met the object when it met the pin.
+        if !pinned.is_empty() {
+            core.log(|log| record::pinned(log, true, &pinned));
+        }
+        core.log_stays_long = false;
     }
 
     /// A segment to write. Those whose end is not durable yet are made free by a sync.
@@ -335,16 +345,18 @@ impl Shared {
             .map_err(|error| self.fail(&mut self.core.lock(), &error))?;
         self.counters.checkpoints.add(1);
         let mut tail = self.tail.lock();
-        tail.trim(begin);
+        let is_shorter = tail.trim(begin);
         let mut core = self.core.lock();
         core.log_used = tail.used() + core.queue.charge();
         core.latest_checkpoint = Some(number);
+        // Objects that cannot be packed hold the log where it is: another checkpoint would change nothing.
+        core.log_stays_long = !is_shorter;
         drop(core);
         packed
     }
 
     fn is_log_long(&self, core: &Core) -> bool {
-        core.log_used > self.block.log_bytes / 2
+        !core.log_stays_long && core.log_used > self.block.log_bytes / 2
     }
 
     /// Whether the log is long even when many small records have been written as one.

@@ -15,7 +15,7 @@ use crate::cost::{Costs, UseRecord};
 use crate::device::{Aligned, BLOCK_BYTES, Device};
 use crate::group::{Group, Waiting, short};
 use crate::index::{Index, Place};
-use crate::log::{Position, Ring, Tail};
+use crate::log::{Ring, Tail};
 use crate::options::{Options, Packer};
 use crate::packer::AT_ONCE;
 use crate::record::{self, Record};
@@ -100,6 +100,7 @@ fn core_of(block: &Superblock, found: &Found) -> Core {
         checkpoint: found.checkpoint,
         latest_checkpoint: found.used,
         log_used: found.tail.used(),
+        log_stays_long: false,
         wanted: Wanted::default(),
         served: Wanted::default(),
         stuck: None,
@@ -386,13 +387,6 @@ impl Shared {
         let (object_bytes, all) = (object_bytes.expect("short"), all.expect("short"));
         self.costs.lock().begin((object_bytes, object), (all, segment.max(object)));
         Ok(())
-    }
-}
-
-impl Ring {
-    /// Whether any batch in the ring is newer than the one before `position`.
-    fn has_later(&self, device: &dyn Device, position: Position) -> io::Result<bool> {
-        Ok(self.newest_chain(device)?.1.number > position.number)
     }
 }
 

@@ -79,6 +79,7 @@ impl Shared {
         let waited = core.group.get(hash).is_some_and(|object| object.key == key);
         let waiting = if waited { core.group.remove(hash) } else { None };
         let placed = self.take_out(&mut core, hash).is_some();
+        core.log_stays_long &= waiting.is_none();
         self.buffer.lock().remove(hash);
         if let Some(scan) = &mut core.scan {
             scan.forget(hash);
