@@ -5,7 +5,7 @@ use crate::group::short;
 use crate::index::Place;
 use crate::segment::Extent;
 use crate::table::Standing;
-use crate::{Result, SegmentError, checkpoint};
+use crate::{Result, checkpoint};
 
 /// What a check has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -151,13 +151,6 @@ impl Shared {
             findings.note(format!("{}: the latest checkpoint is damaged", self.name));
         }
         Ok(())
-    }
-}
-
-impl SegmentError {
-    /// Whether there is no room.
-    pub fn is_full(&self) -> bool {
-        matches!(self, SegmentError::Full { .. })
     }
 }
 

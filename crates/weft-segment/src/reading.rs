@@ -98,7 +98,9 @@ impl Shared {
         let extent = place.extent();
         let length = usize::try_from(extent.length).expect("short");
         let record = self.core.lock().table.record(place.segment());
-        let take = self.costs.lock().choose(record, length);
+        // Neighbours are of no use where there is no memory to keep them in.
+        let keeps = self.options.buffer_bytes >= usize::try_from(self.block.segment_bytes).expect("short");
+        let take = if keeps { self.costs.lock().choose(record, length) } else { Take::Object };
         match take {
             Take::Object => self.read_object(hash, key, place, sequence),
             Take::Segment => self.read_segment(hash, key, place, sequence),

@@ -163,6 +163,17 @@ fn many_threads_read_and_write_at_once() {
     assert!(volume.check().unwrap().is_sound());
 }
 
+/// What nobody asks to be durable is on the disk all the same when it has waited long enough.
+#[test]
+fn what_has_waited_is_written_unasked() {
+    let (device, volume) = new_volume(Options { age: Duration::ZERO, ..options() });
+    (0..20).for_each(|number| put(&volume, number, content(number, 3000), Class::Cache));
+    let after = Arc::new(MemoryDevice::of(device.image()));
+    let after = open(&after, options());
+    (0..20).for_each(|number| assert_eq!(get(&after, number), Some(content(number, 3000))));
+    drop(volume);
+}
+
 /// Far more goes through the log than it holds, while everything is replaced over and over.
 #[test]
 fn many_durable_writers_never_run_out_of_log_or_segments() {
