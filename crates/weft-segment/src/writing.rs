@@ -88,9 +88,13 @@ impl Shared {
         let is_on_disk =
             placed || core.scan.is_some() || waiting.as_ref().is_some_and(|object| object.first_ticket().is_some());
         let sequence = core.sequence;
-        let ticket = is_on_disk.then(|| core.log(|log| record::removed(log, sequence, &[hash])));
+        if is_on_disk {
+            core.log(|log| record::removed(log, sequence, &[hash]));
+        }
+        // It may have been removed before, by a record that is not durable yet.
+        let ticket = core.queue.last;
         drop(core);
-        if let Some(ticket) = ticket.filter(|_| class == Class::Durable) {
+        if class == Class::Durable {
             self.commit(ticket)?;
         }
         Ok(waiting.is_some() || placed)

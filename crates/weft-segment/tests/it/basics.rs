@@ -174,6 +174,19 @@ fn what_has_waited_is_written_unasked() {
     drop(volume);
 }
 
+/// An object that is removed a second time, durably now, is gone for good: the first time it was not durable.
+#[test]
+fn a_durable_removal_covers_one_before_that_was_not() {
+    let (device, volume) = new_volume(options());
+    put(&volume, 1, content(1, 3000), Class::Durable);
+    assert!(volume.remove(&key(1), Class::Cache).unwrap());
+    let undone = open(&Arc::new(MemoryDevice::of(device.image())), options());
+    assert!(get(&undone, 1).is_some(), "nothing has asked for it to be durable");
+    assert!(!volume.remove(&key(1), Class::Durable).unwrap());
+    let done = open(&Arc::new(MemoryDevice::of(device.image())), options());
+    assert_eq!(get(&done, 1), None);
+}
+
 /// Far more goes through the log than it holds, while everything is replaced over and over.
 #[test]
 fn many_durable_writers_never_run_out_of_log_or_segments() {
