@@ -114,17 +114,6 @@ impl Shared {
         Ok(waits || placed)
     }
 
-    /// Drops an object that turned out to be damaged, unless another state of it came meanwhile.
-    pub(crate) fn give_up(&self, hash: u64, place: crate::index::Place) {
-        let mut core = self.core.lock();
-        if self.index.get(hash).is_some_and(|now| now.is_same_place(place)) {
-            self.take_out(&mut core, hash);
-            let sequence = core.sequence;
-            core.log(|log| record::removed(log, sequence, &[hash]));
-            self.counters.damaged.add(1);
-        }
-    }
-
     /// What packing begins at.
     pub(crate) fn pack_at(&self) -> usize {
         self.group_max() / 2
