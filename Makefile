@@ -8,7 +8,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 FUZZ_SECONDS ?= 60
 
-.PHONY: help run build test faults fuzz check bench bench-quick install uninstall
+.PHONY: help run build test faults fuzz check bench bench-quick bench-store install uninstall
 
 help:
 	@echo "make run      install what is missing, build, mount at ~/weft, say what to try"
@@ -18,6 +18,7 @@ help:
 	@echo "make check    formatting, lints, documentation, dependency directions, licences"
 	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
 	@echo "make bench-quick   the same, one round, printed only"
+	@echo "make bench-store   measure the store's segments against ext4, write docs/figures-store.md (as root)"
 	@echo "make install  install into PREFIX ($(PREFIX)); build first"
 
 run:
@@ -56,6 +57,10 @@ bench:
 bench-quick:
 	@scripts/install-build-deps.sh
 	@scripts/bench.sh --quick
+
+bench-store:
+	@scripts/install-build-deps.sh
+	@scripts/bench-store.sh
 
 install:
 	@test -x target/release/weft || { echo "build first: make build" >&2; exit 1; }

@@ -4,21 +4,25 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-const BEGIN: &str = "<!-- bench:begin: written by `make bench`, do not edit -->";
 const END: &str = "<!-- bench:end -->";
 
-/// Puts the text between the markers of a file.
-pub fn write(file: &Path, text: &str) -> Result<()> {
+/// Puts the text between the markers of a file, which name the command that writes it.
+pub fn write(file: &Path, command: &str, text: &str) -> Result<()> {
     let shown = file.display();
     let document = std::fs::read_to_string(file).with_context(|| format!("{shown}"))?;
-    let document = replaced(&document, text).with_context(|| format!("{shown}: the markers are missing"))?;
+    let document = replaced(&document, command, text).with_context(|| format!("{shown}: the markers are missing"))?;
     std::fs::write(file, document).with_context(|| format!("{shown}"))
 }
 
-fn replaced(document: &str, text: &str) -> Option<String> {
-    let (before, rest) = document.split_once(BEGIN)?;
+fn replaced(document: &str, command: &str, text: &str) -> Option<String> {
+    let begin = begin(command);
+    let (before, rest) = document.split_once(&begin)?;
     let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", text.trim()))
+    Some(format!("{before}{begin}\n\n{}\n\n{END}{after}", text.trim()))
+}
+
+fn begin(command: &str) -> String {
+    format!("<!-- bench:begin: written by `{command}`, do not edit -->")
 }
 
 #[cfg(test)]
@@ -27,10 +31,12 @@ mod tests {
 
     #[test]
     fn what_stands_around_the_markers_stays() {
-        let old = format!("# A\n\n{BEGIN}\nold\n{END}\n\nB\n");
-        let new = replaced(&old, "new\n").unwrap();
-        assert_eq!(new, format!("# A\n\n{BEGIN}\n\nnew\n\n{END}\n\nB\n"));
-        assert_eq!(replaced(&new, "new").unwrap(), new);
-        assert_eq!(replaced("no markers", "new"), None);
+        let begin = begin("make bench");
+        let old = format!("# A\n\n{begin}\nold\n{END}\n\nB\n");
+        let new = replaced(&old, "make bench", "new\n").unwrap();
+        assert_eq!(new, format!("# A\n\n{begin}\n\nnew\n\n{END}\n\nB\n"));
+        assert_eq!(replaced(&new, "make bench", "new").unwrap(), new);
+        assert_eq!(replaced(&new, "make other", "new"), None);
+        assert_eq!(replaced("no markers", "make bench", "new"), None);
     }
 }

@@ -1,6 +1,7 @@
 //! `weft-bench`: what weft costs, beside what others cost, measured in the same run.
 //!
-//! The program depends on no room: it drives the built `weft` as a user would, and its rivals the same way. A real
+//! The program drives the built `weft` as a user would, and its rivals the same way; of the rooms it knows only the
+//! segments, which `weft-bench store` measures alone. A real
 //! nginx on 127.0.0.1 serves generated trees. Every figure is taken in interleaved rounds, the order of the
 //! contenders changing from round to round; what is compared is the ratio within one round, and its median and spread
 //! are shown. Nothing is asserted: the targets are a column.
@@ -19,6 +20,7 @@ mod relay;
 mod report;
 mod sample;
 mod server;
+mod store;
 mod tables;
 mod workshop;
 
@@ -42,6 +44,10 @@ struct Cli {
 enum Verb {
     /// Measure and print
     Run(RunArgs),
+    /// Measure the store of small objects alone, beside ext4, and print
+    Store(store::StoreArgs),
+    /// Open a volume and print `open_ns first_ns memory_bytes objects` (started by `store`)
+    StoreOpen(store::OpenArgs),
     /// Read files as a program of a user would, and print `wall_ns cpu_ns bytes` (started by `run`)
     Read(reader::ReadArgs),
     /// Read many files at once, a thread for each (started by `run`)
@@ -84,6 +90,8 @@ fn main() -> Result<()> {
         Verb::Knock(args) => knock::run(&args),
         Verb::Relay(args) => relay::run(&args),
         Verb::Run(args) => run(&args),
+        Verb::Store(args) => store::run(&args),
+        Verb::StoreOpen(args) => store::open_and_tell(&args),
     }
 }
 
@@ -98,7 +106,7 @@ fn run(args: &RunArgs) -> Result<()> {
     let text = report.markdown();
     println!("{text}");
     if let Some(file) = &args.figures {
-        figures::write(file, &text)?;
+        figures::write(file, "make bench", &text)?;
         eprintln!("written to {}", file.display());
     }
     Ok(())

@@ -59,6 +59,12 @@ pub enum Unit {
     PerSecond,
     /// A number of things.
     Count,
+    /// Things in a second.
+    PerSecond,
+    /// Things for each other thing.
+    Each,
+    /// Bytes for each thing.
+    BytesEach,
 }
 
 /// A target.
@@ -95,6 +101,9 @@ impl Unit {
             Unit::Megabytes => format!("{value:.1} MB"),
             Unit::PerSecond => format!("{:.1} k/s", value / 1000.0),
             Unit::Count => format!("{value:.0}"),
+            Unit::PerSecond => format!("{value:.0}/s"),
+            Unit::Each => format!("{value:.2}"),
+            Unit::BytesEach => format!("{value:.1} B"),
         }
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) work: Condvar,
     /// The packer has done something that callers wait for.
     pub(crate) done: Condvar,
+    /// Records have become durable, or somebody else may make them so.
+    pub(crate) committed: Condvar,
     pub(crate) counters: Counters,
 }
 
@@ -57,6 +59,10 @@ pub(crate) struct Core {
     pub(crate) group: Group,
     pub(crate) table: Table,
     pub(crate) queue: Queue,
+    /// Records up to this one are durable.
+    pub(crate) durable: u64,
+    /// Somebody makes records durable for all who wait.
+    pub(crate) is_committing: bool,
     /// The latest that was given out.
     pub(crate) sequence: u64,
     /// The number that was last given to a checkpoint.
@@ -65,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) latest_checkpoint: Option<u64>,
     /// Bytes of the log in use, with what is still in the queue.
     pub(crate) log_used: u64,
+    /// A checkpoint has not made the log shorter; until something is packed.
+    pub(crate) log_stays_long: bool,
     /// Calls of flush and checkpoint so far, and up to which they are done.
     pub(crate) wanted: Wanted,
     pub(crate) served: Wanted,
@@ -156,8 +164,25 @@ impl Shared {
 
     /// Makes every record up to `ticket` durable. Those who call at the same time share one sync.
     pub(crate) fn commit(&self, ticket: u64) -> Result<()> {
-        let mut tail = self.tail.lock();
-        if tail.durable >= ticket { Ok(()) } else { self.commit_all(&mut tail) }
+        let mut core = self.core.lock();
+        while core.durable < ticket {
+            if let Some(cause) = &core.failed {
+                return Err(SegmentError::Failed { volume: self.name.clone(), cause: cause.clone() });
+            }
+            // One writes and syncs for all whose records have come meanwhile; the others wait for it.
+            if core.is_committing {
+                self.committed.wait(&mut core);
+                continue;
+            }
+            core.is_committing = true;
+            drop(core);
+            let outcome = self.commit_all(&mut self.tail.lock());
+            core = self.core.lock();
+            core.is_committing = false;
+            self.committed.notify_all();
+            outcome?;
+        }
+        Ok(())
     }
 
     /// Makes every record so far durable.
@@ -177,7 +202,8 @@ impl Shared {
         let mut core = self.core.lock();
         match written {
             Ok(()) => {
-                tail.durable = last;
+                core.durable = last;
+                self.committed.notify_all();
                 core.table.settle(last);
                 core.log_used = tail.used() + core.queue.charge();
                 Ok(())
@@ -208,6 +234,7 @@ impl Shared {
     pub(crate) fn fail(&self, core: &mut Core, error: &io::Error) -> SegmentError {
         let cause = core.failed.get_or_insert_with(|| error.to_string()).clone();
         self.done.notify_all();
+        self.committed.notify_all();
         SegmentError::Failed { volume: self.name.clone(), cause }
     }
 

@@ -89,6 +89,11 @@ pub enum SegmentError {
 }
 
 impl SegmentError {
+    /// Whether there is no room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, SegmentError::Full { .. })
+    }
+
     /// Whether asking again later may help.
     pub fn may_pass(&self) -> bool {
         match self {

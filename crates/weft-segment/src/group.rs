@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::frame::Parts;
 use crate::packing::Item;
-use crate::segment;
+use crate::segment::{self, Entry};
 
 /// An object that is in no segment yet.
 #[derive(Clone, Debug)]
@@ -38,6 +39,12 @@ pub(crate) struct Group {
 }
 
 impl Waiting {
+    /// How it goes into a segment.
+    pub(crate) fn entry(&self) -> Entry<'_> {
+        let Waiting { hash, key, attributes, content, .. } = self;
+        Entry { hash: *hash, parts: Parts { key, attributes, content } }
+    }
+
     /// The first record of the log that holds a state of it.
     pub(crate) fn first_ticket(&self) -> Option<u64> {
         self.former_ticket.or(self.ticket)

@@ -5,7 +5,7 @@ use crate::group::short;
 use crate::index::Place;
 use crate::segment::Extent;
 use crate::table::Standing;
-use crate::{Result, SegmentError, checkpoint};
+use crate::{Result, checkpoint};
 
 /// What a check has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,9 @@ impl Shared {
     /// See [`crate::Volume::repair`].
     pub(crate) fn repair(&self) -> Result<Findings> {
         let mut findings = Findings::default();
-        self.look(&mut findings, &mut |_, _| {}, &mut |hash, place| self.give_up(hash, place))?;
+        self.look(&mut findings, &mut |_, _| {}, &mut |hash, read| {
+            self.give_up(hash, read);
+        })?;
         self.check_checkpoint(&mut findings)?;
         // Twice, so that both slots are sound.
         self.checkpoint()?;
@@ -68,7 +70,7 @@ impl Shared {
         &self,
         findings: &mut Findings,
         tell: &mut dyn FnMut(&[u8], &[u8]),
-        damaged: &mut dyn FnMut(u64, Place),
+        damaged: &mut dyn FnMut(u64, (Place, u64)),
     ) -> Result<()> {
         let mut bytes = self.borrow_memory(self.block.segment_bytes);
         // A part at a time, so that the list of places stays small beside the index.
@@ -88,12 +90,12 @@ impl Shared {
         bytes: &mut [u8],
         findings: &mut Findings,
         tell: &mut dyn FnMut(&[u8], &[u8]),
-        damaged: &mut dyn FnMut(u64, Place),
+        damaged: &mut dyn FnMut(u64, (Place, u64)),
     ) -> Result<()> {
         let sequence = self.sequences.get(segment);
         findings.segments += 1;
         let whole = self.whole_segment(segment, bytes)?;
-        if whole.is_none_or(|(head, _)| head.sequence != sequence) && self.is_still(segment, sequence) {
+        if whole.is_none_or(|(head, _)| head.sequence != sequence) && self.is_as_it_was(segment, sequence) {
             findings.note(format!("{}: segment {segment} is not what was written", self.name));
         }
         for (hash, place) in places {
@@ -105,12 +107,12 @@ impl Shared {
                     findings.objects += 1;
                     tell(&object.key, &object.attributes);
                 }
-                None if self.is_still(segment, sequence)
+                None if self.is_as_it_was(segment, sequence)
                     && self.index.get(*hash).is_some_and(|now| now.is_same_place(*place)) =>
                 {
                     findings.damaged_objects += 1;
                     findings.note(format!("{}: an object at {offset} of segment {segment} is damaged", self.name));
-                    damaged(*hash, *place);
+                    damaged(*hash, (*place, sequence));
                 }
                 // It moved, or was removed, while it was looked at.
                 None => {}
@@ -119,7 +121,7 @@ impl Shared {
         Ok(())
     }
 
-    fn is_still(&self, segment: u32, sequence: u64) -> bool {
+    fn is_as_it_was(&self, segment: u32, sequence: u64) -> bool {
         self.sequences.get(segment) == sequence && self.core.lock().table.standing(segment) == Standing::Live
     }
 
@@ -151,13 +153,6 @@ impl Shared {
             findings.note(format!("{}: the latest checkpoint is damaged", self.name));
         }
         Ok(())
-    }
-}
-
-impl SegmentError {
-    /// Whether there is no room.
-    pub fn is_full(&self) -> bool {
-        matches!(self, SegmentError::Full { .. })
     }
 }
 

@@ -38,14 +38,14 @@ pub(crate) struct Ring {
 pub(crate) struct Tail {
     ring: Ring,
     at: Position,
+    /// Where a replay would begin.
+    begin: Position,
     /// Bytes since the place from which a replay would begin.
     used: u64,
     /// Every batch since then: the first record of it, and the position before it.
     batches: VecDeque<(u64, Position)>,
     /// The last record that was written.
     written: u64,
-    /// Records up to this one are durable.
-    pub(crate) durable: u64,
 }
 
 impl Ring {
@@ -81,12 +81,9 @@ impl Ring {
     /// begin.
     pub(crate) fn newest_chain(&self, device: &dyn Device) -> io::Result<(Vec<Vec<u8>>, Position)> {
         let mut found: HashMap<u64, (Head, u64, Vec<u8>)> = HashMap::new();
-        for block in 0..self.bytes / BLOCK_BYTES as u64 {
-            let offset = block * BLOCK_BYTES as u64;
-            if let Some((head, records)) = self.read(device, offset)? {
-                found.insert(head.check, (head, offset, records));
-            }
-        }
+        self.for_each(device, &mut |head, offset, records| {
+            found.insert(head.check, (head, offset, records));
+        })?;
         let newest = found.values().max_by_key(|(head, ..)| head.number);
         let Some((last, offset, records)) = newest else { return Ok((Vec::new(), Position::default())) };
         let end = (offset + batch_bytes(records.len())) % self.bytes;
@@ -99,6 +96,32 @@ impl Ring {
         }
         chain.reverse();
         Ok((chain, position))
+    }
+
+    /// Whether any batch in the ring is newer than the one before `position`.
+    pub(crate) fn has_later(&self, device: &dyn Device, position: Position) -> io::Result<bool> {
+        let mut newest = 0;
+        self.for_each(device, &mut |head, _, _| newest = newest.max(head.number))?;
+        Ok(newest > position.number)
+    }
+
+    /// Tells every batch that is whole, wherever it lies.
+    fn for_each(&self, device: &dyn Device, tell: &mut dyn FnMut(Head, u64, Vec<u8>)) -> io::Result<()> {
+        let mut chunk = Aligned::zeroed(CHUNK_BYTES);
+        for start in (0..self.bytes).step_by(CHUNK_BYTES) {
+            let length = usize::try_from(self.bytes - start).unwrap_or(usize::MAX).min(CHUNK_BYTES);
+            chunk.set_length(length);
+            device.read_at(&mut chunk, self.start + start)?;
+            for (block, bytes) in (0u64..).zip(chunk.chunks(BLOCK_BYTES)) {
+                let offset = start + block * BLOCK_BYTES as u64;
+                if bytes.starts_with(MAGIC)
+                    && let Some((head, records)) = self.read(device, offset)?
+                {
+                    tell(head, offset, records);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn read(&self, device: &dyn Device, offset: u64) -> io::Result<Option<(Head, Vec<u8>)>> {
@@ -127,7 +150,7 @@ impl Tail {
         let distance = (at.offset + ring.bytes - begin.offset) % ring.bytes;
         let used = if distance == 0 && at.number != begin.number { ring.bytes } else { distance };
         let batches = if at == begin { VecDeque::new() } else { VecDeque::from([(0, begin)]) };
-        Tail { ring, at, used, batches, written: 0, durable: 0 }
+        Tail { ring, at, begin, used, batches, written: 0 }
     }
 
     /// Where the next batch goes.
@@ -186,14 +209,17 @@ impl Tail {
         after.checked_sub(1).map_or(self.at, |at| self.batches[at].1)
     }
 
-    /// A checkpoint holds what came before `begin`: its room is free.
-    pub(crate) fn trim(&mut self, begin: Position) {
+    /// A checkpoint holds what came before `begin`: its room is free. Tells whether that is any.
+    pub(crate) fn trim(&mut self, begin: Position) -> bool {
+        let is_shorter = begin != self.begin;
+        self.begin = begin;
         while self.batches.front().is_some_and(|(_, position)| position.number < begin.number) {
             self.batches.pop_front();
         }
         let distance = (self.at.offset + self.ring.bytes - begin.offset) % self.ring.bytes;
         let is_lap = distance == 0 && self.at.number != begin.number;
         self.used = if is_lap { self.ring.bytes } else { distance };
+        is_shorter
     }
 }
 
@@ -237,6 +263,7 @@ pub(crate) fn batch_bytes(records: usize) -> u64 {
 
 const MAGIC: &[u8; 8] = b"weftlog\n";
 const HEAD_BYTES: usize = 64;
+const CHUNK_BYTES: usize = 1 << 20;
 /// A batch is at most this part of the ring.
 const BATCHES_MIN: u64 = 8;
 

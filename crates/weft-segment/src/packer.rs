@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
+
 use crate::buffer::Cached;
 use crate::checkpoint::{self, SegmentRow};
 use crate::core::{Core, Shared};
 use crate::cost::UseRecord;
 use crate::device::Aligned;
-use crate::frame::Parts;
 use crate::group::{Waiting, short};
 use crate::index::Place;
 use crate::options::Packer;
@@ -45,6 +46,16 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     })
 }
 
+/// A segment that is being written.
+struct Outgoing {
+    segment: u32,
+    sequence: u64,
+    friends: bool,
+    objects: Vec<Waiting>,
+    /// Where the objects lie, once it is put together.
+    places: Vec<Place>,
+}
+
 impl Shared {
     /// Whether the packer has something to do.
     pub(crate) fn is_due(&self, core: &Core) -> bool {
@@ -62,8 +73,12 @@ impl Shared {
         if !self.is_due(&self.core.lock()) {
             return Ok(());
         }
-        let mut scratch = self.packing.lock();
+        self.step_with(self.packing.lock())
+    }
+
+    fn step_with(&self, mut scratch: MutexGuard<'_, Aligned>) -> Result<()> {
         let outcome = self.work_through(&mut scratch);
+        drop(scratch);
         let mut core = self.core.lock();
         core.stuck = match outcome {
             Ok(()) => None,
@@ -84,10 +99,10 @@ impl Shared {
             (core.wanted, core.group.cost() >= self.pack_at(), settles)
         };
         if self.core.lock().scan.is_some() {
-            self.scan_some(scratch);
+            self.scan_some();
         }
         if self.needs_room(&self.core.lock()) {
-            self.make_room(scratch);
+            self.make_room();
         }
         let mut outcome = Ok(());
         if packs {
@@ -101,9 +116,12 @@ impl Shared {
                 self.core.lock().served.flush = wanted.flush;
             }
         }
-        if self.core.lock().scan.is_none()
-            && (wanted.checkpoint != self.core.lock().served.checkpoint || self.log_is_long()?)
-        {
+        let (is_scanning, is_asked) = {
+            let core = self.core.lock();
+            (core.scan.is_some(), wanted.checkpoint != core.served.checkpoint)
+        };
+        // Without all of the index there is nothing to write down.
+        if !is_scanning && (is_asked || self.log_is_long()?) {
             let written = self.checkpoint_with(scratch);
             self.core.lock().served.checkpoint = wanted.checkpoint;
             outcome = outcome.and(written);
@@ -137,12 +155,18 @@ impl Shared {
         let mine = *which(&mut core.wanted);
         while *which(&mut core.served) < mine {
             self.check_failed(&core)?;
-            match self.options.packer {
-                Packer::Thread => {
+            // While nobody packs the caller may as well do it: that saves waking another thread.
+            match self.packing.try_lock() {
+                Some(scratch) => {
+                    drop(core);
+                    self.step_with(scratch)?;
+                    core = self.core.lock();
+                }
+                None if self.options.packer == Packer::Thread => {
                     self.work.notify_one();
                     self.done.wait(&mut core);
                 }
-                Packer::Caller => {
+                None => {
                     drop(core);
                     self.step()?;
                     core = self.core.lock();
@@ -186,69 +210,104 @@ impl Shared {
         let items = self.core.lock().group.items();
         let room = segment::room(self.block.segment_bytes);
         let plans = packing::plan(&items, &self.groups.lock(), room, least);
-        plans.iter().try_for_each(|plan| self.write_segment(scratch, plan))
+        plans.chunks(AT_ONCE).try_for_each(|plans| self.write_segments(scratch, plans))
     }
 
-    fn write_segment(&self, scratch: &mut Aligned, plan: &Plan) -> Result<()> {
-        let (objects, segment, sequence) = {
-            let mut core = self.core.lock();
-            let objects: Vec<Waiting> = plan.hashes.iter().filter_map(|hash| core.group.get(*hash).cloned()).collect();
-            if objects.is_empty() {
-                return Ok(());
+    /// Writes a few segments; those that lie one after another with one write.
+    fn write_segments(&self, scratch: &mut Aligned, plans: &[Plan]) -> Result<()> {
+        let mut packed = Vec::with_capacity(plans.len());
+        let mut outcome = Ok(());
+        for plan in plans {
+            match self.prepare(plan) {
+                Ok(segment) => packed.extend(segment),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
             }
-            drop(core);
-            let segment = self.free_segment()?;
-            core = self.core.lock();
-            core.sequence += 1;
-            (objects, segment, core.sequence)
-        };
-        let entries: Vec<Entry<'_>> = objects
-            .iter()
-            .map(|Waiting { hash, key, attributes, content, .. }| Entry {
-                hash: *hash,
-                parts: Parts { key, attributes, content },
-            })
-            .collect();
-        let (head, extents) = segment::encode(segment, sequence, self.block.seed, &entries, scratch);
-        let length = usize::try_from(head.length).expect("short");
-        if let Err(error) = self.device.write_at(&scratch[..length], self.block.segment_start(segment)) {
+        }
+        for run in packed.chunk_by_mut(|before, after| before.segment + 1 == after.segment) {
+            self.write_run(scratch, run)?;
+        }
+        for segment in packed {
+            self.enter(segment);
+        }
+        outcome
+    }
+
+    /// Finds a place for a segment; `None` when all of its objects have gone since it was planned.
+    fn prepare(&self, plan: &Plan) -> Result<Option<Outgoing>> {
+        let core = self.core.lock();
+        let objects: Vec<Waiting> = plan.hashes.iter().filter_map(|hash| core.group.get(*hash).cloned()).collect();
+        drop(core);
+        if objects.is_empty() {
+            return Ok(None);
+        }
+        let segment = self.free_segment()?;
+        let mut core = self.core.lock();
+        core.sequence += 1;
+        let (sequence, friends) = (core.sequence, plan.is_of_friends());
+        Ok(Some(Outgoing { segment, sequence, friends, objects, places: Vec::new() }))
+    }
+
+    /// Writes segments that lie one after another.
+    fn write_run(&self, scratch: &mut Aligned, run: &mut [Outgoing]) -> Result<()> {
+        let Some(first) = run.first().map(|outgoing| outgoing.segment) else { return Ok(()) };
+        let segment_bytes = usize::try_from(self.block.segment_bytes).expect("short");
+        let mut end = 0;
+        for (outgoing, place) in run.iter_mut().zip(scratch.chunks_exact_mut(segment_bytes)) {
+            let entries: Vec<Entry<'_>> = outgoing.objects.iter().map(Waiting::entry).collect();
+            let Outgoing { segment, sequence, .. } = *outgoing;
+            let (head, extents) = segment::encode(segment, sequence, self.block.seed, &entries, place);
+            outgoing.places = extents.into_iter().map(|extent| Place::new(segment, extent)).collect();
+            let length = usize::try_from(head.length).expect("short");
+            place[length..].fill(0);
+            end = segment_bytes * usize::try_from(segment - first).expect("few") + length;
+        }
+        if let Err(error) = self.device.write_at(&scratch[..end], self.block.segment_start(first)) {
             let mut core = self.core.lock();
-            core.table.set(segment, Standing::Bad);
+            run.iter().for_each(|outgoing| core.table.set(outgoing.segment, Standing::Bad));
             return Err(self.fail(&mut core, &error));
         }
-        self.counters.segments_written.add(1);
-        self.counters.bytes_written.add(length as u64);
-        let places = extents.into_iter().map(|extent| Place::new(segment, extent));
-        self.enter(segment, sequence, plan.is_of_friends(), objects.into_iter().zip(places));
+        self.counters.segments_written.add(run.len() as u64);
+        self.counters.bytes_written.add(end as u64);
         Ok(())
     }
 
     /// A segment was written: its objects are found there from now on, but for those that changed meanwhile.
-    fn enter(&self, segment: u32, sequence: u64, friends: bool, objects: impl Iterator<Item = (Waiting, Place)>) {
+    fn enter(&self, outgoing: Outgoing) {
+        let Outgoing { segment, sequence, friends, objects, places } = outgoing;
         let mut core = self.core.lock();
         let core = &mut *core;
         let ticket = core.next_ticket();
         self.sequences.set(segment, sequence);
         core.table.set_record(segment, UseRecord::new(friends));
-        let mut dead = Vec::new();
-        for ((object, place), row) in objects.zip(0u16..) {
+        let (mut dead, mut pinned) = (Vec::new(), Vec::new());
+        for ((object, place), row) in objects.into_iter().zip(places).zip(0u16..) {
             let hash = short(object.hash);
             let Some(now) = core.group.get(hash).filter(|now| now.arrival == object.arrival) else {
                 dead.push(row);
                 continue;
             };
             let place = place.with_pin(now.pinned);
+            if now.pinned {
+                pinned.push(hash);
+            }
             core.group.remove(hash);
             core.table.enter(place);
             if let Some(former) = self.index.insert(hash, place) {
                 core.table.leave(former, ticket);
             }
-            self.index.change(hash, |place| place.with_pin(place.is_pinned() || object.pinned));
             let Waiting { key, attributes, content, .. } = object;
             self.buffer.lock().insert(hash, Cached { key, attributes, content }, None);
         }
         core.table.written(segment, ticket);
         core.log(|log| record::written(log, segment, sequence, friends, &dead));
+        // A replay may not have met the object when it met the pin.
+        if !pinned.is_empty() {
+            core.log(|log| record::pinned(log, true, &pinned));
+        }
+        core.log_stays_long = false;
     }
 
     /// A segment to write. Those whose end is not durable yet are made free by a sync.
@@ -286,16 +345,18 @@ impl Shared {
             .map_err(|error| self.fail(&mut self.core.lock(), &error))?;
         self.counters.checkpoints.add(1);
         let mut tail = self.tail.lock();
-        tail.trim(begin);
+        let is_shorter = tail.trim(begin);
         let mut core = self.core.lock();
         core.log_used = tail.used() + core.queue.charge();
         core.latest_checkpoint = Some(number);
+        // Objects that cannot be packed hold the log where it is: another checkpoint would change nothing.
+        core.log_stays_long = !is_shorter;
         drop(core);
         packed
     }
 
     fn is_log_long(&self, core: &Core) -> bool {
-        core.log_used > self.block.log_bytes / 2
+        !core.log_stays_long && core.log_used > self.block.log_bytes / 2
     }
 
     /// Whether the log is long even when many small records have been written as one.
@@ -321,5 +382,7 @@ impl Shared {
     }
 }
 
+/// Segments that are put together in memory at once.
+pub(crate) const AT_ONCE: usize = 8;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);

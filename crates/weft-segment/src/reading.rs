@@ -12,6 +12,7 @@ use crate::device::{Aligned, BLOCK_BYTES};
 use crate::frame::Frame;
 use crate::group::short;
 use crate::index::Place;
+use crate::record;
 use crate::segment::{Extent, SegmentHead};
 use crate::volume::Held;
 
@@ -83,10 +84,7 @@ impl Shared {
                 Outcome::Collision => return Ok(None),
                 Outcome::Wrong => {}
             }
-            let is_as_before = self.index.get(hash).is_some_and(|now| now.is_same_place(place))
-                && self.sequences.get(place.segment()) == sequence;
-            if is_as_before {
-                self.give_up(hash, place);
+            if self.give_up(hash, (place, sequence)) {
                 return Ok(None);
             }
             // The segment was written anew meanwhile: the object is elsewhere, or gone.
@@ -98,7 +96,9 @@ impl Shared {
         let extent = place.extent();
         let length = usize::try_from(extent.length).expect("short");
         let record = self.core.lock().table.record(place.segment());
-        let take = self.costs.lock().choose(record, length);
+        // Neighbours are of no use where there is no memory to keep them in.
+        let keeps = self.options.buffer_bytes >= usize::try_from(self.block.segment_bytes).expect("short");
+        let take = if keeps { self.costs.lock().choose(record, length) } else { Take::Object };
         match take {
             Take::Object => self.read_object(hash, key, place, sequence),
             Take::Segment => self.read_segment(hash, key, place, sequence),
@@ -118,7 +118,7 @@ impl Shared {
         let outcome = self.judge(&bytes[from..], key, extent, sequence);
         self.return_memory(bytes);
         if let Outcome::Found(object) = &outcome {
-            self.remember(hash, place, object, None);
+            self.remember(hash, (place, sequence), object, None);
         }
         Ok(outcome)
     }
@@ -141,7 +141,7 @@ impl Shared {
         let from = usize::try_from(extent.offset).expect("short");
         let outcome = self.judge(&bytes[from..], key, extent, sequence);
         if let Outcome::Found(object) = &outcome {
-            self.remember(hash, place, object, None);
+            self.remember(hash, (place, sequence), object, None);
             self.remember_neighbours(&bytes, hash, segment, sequence);
         }
         self.return_memory(bytes);
@@ -162,18 +162,37 @@ impl Shared {
             let frame = &bytes[usize::try_from(row.offset).expect("short")..];
             // One that is damaged is found when it is asked for.
             if let Some(object) = self.cut(frame, row.extent(), sequence) {
-                self.remember(hash, place, &object, Some(segment));
+                self.remember(hash, (place, sequence), &object, Some(segment));
             }
         }
     }
 
-    /// Puts an object into the buffer, unless there is a newer state of it.
-    fn remember(&self, hash: u64, place: Place, object: &Cached, neighbour_of: Option<u32>) {
+    /// Puts an object into the buffer that was read from a place, unless there is a newer state of it.
+    fn remember(&self, hash: u64, read: (Place, u64), object: &Cached, neighbour_of: Option<u32>) {
         let core = self.core.lock();
-        let is_live = self.index.get(hash).is_some_and(|now| now.is_same_place(place));
-        if is_live && core.group.get(hash).is_none() {
+        if self.is_still(hash, read) && core.group.get(hash).is_none() {
             self.buffer.lock().insert(hash, object.clone(), neighbour_of);
         }
+    }
+
+    /// Whether an object lies at a place of a segment that was not written again meanwhile. The place alone would not
+    /// tell: the object may have come to the same one anew.
+    fn is_still(&self, hash: u64, (place, sequence): (Place, u64)) -> bool {
+        self.index.get(hash).is_some_and(|now| now.is_same_place(place))
+            && self.sequences.get(place.segment()) == sequence
+    }
+
+    /// Drops an object that turned out to be damaged, unless another state of it came meanwhile; whether it was.
+    pub(crate) fn give_up(&self, hash: u64, read: (Place, u64)) -> bool {
+        let mut core = self.core.lock();
+        let is_damaged = self.is_still(hash, read);
+        if is_damaged {
+            self.take_out(&mut core, hash);
+            let sequence = core.sequence;
+            core.log(|log| record::removed(log, sequence, &[hash]));
+            self.counters.damaged.add(1);
+        }
+        is_damaged
     }
 
     /// Checks the frame that `bytes` begin with.

@@ -15,8 +15,9 @@ use crate::cost::{Costs, UseRecord};
 use crate::device::{Aligned, BLOCK_BYTES, Device};
 use crate::group::{Group, Waiting, short};
 use crate::index::{Index, Place};
-use crate::log::{Position, Ring, Tail};
+use crate::log::{Ring, Tail};
 use crate::options::{Options, Packer};
+use crate::packer::AT_ONCE;
 use crate::record::{self, Record};
 use crate::segment::{SegmentHead, decode_whole};
 use crate::superblock::Superblock;
@@ -50,7 +51,7 @@ pub(crate) fn open(device: Arc<dyn Device>, options: Options) -> Result<Shared> 
     block.write(&*device, lies_at).map_err(named)?;
     let found = find(&*device, &block).map_err(named)?;
     let core = core_of(&block, &found);
-    let scratch = Aligned::zeroed(usize::try_from(block.segment_bytes).expect("short"));
+    let scratch = Aligned::zeroed(usize::try_from(block.segment_bytes).expect("short") * AT_ONCE);
     let shared = Shared {
         name: name.clone(),
         options,
@@ -65,6 +66,7 @@ pub(crate) fn open(device: Arc<dyn Device>, options: Options) -> Result<Shared> 
         spare: Mutex::default(),
         work: Condvar::new(),
         done: Condvar::new(),
+        committed: Condvar::new(),
         counters: Counters::default(),
         device,
         block,
@@ -92,10 +94,13 @@ fn core_of(block: &Superblock, found: &Found) -> Core {
         group: Group::default(),
         table,
         queue: Queue::default(),
+        durable: 0,
+        is_committing: false,
         sequence: block.epoch << 32,
         checkpoint: found.checkpoint,
         latest_checkpoint: found.used,
         log_used: found.tail.used(),
+        log_stays_long: false,
         wanted: Wanted::default(),
         served: Wanted::default(),
         stuck: None,
@@ -282,25 +287,27 @@ fn scan_later(device: &dyn Device, block: &Superblock, newest: u64) -> io::Resul
 
 impl Shared {
     /// Looks at some segments that nobody has looked at since both checkpoints were lost.
-    pub(crate) fn scan_some(&self, bytes: &mut Aligned) {
+    pub(crate) fn scan_some(&self) {
+        let mut bytes = self.borrow_memory(self.block.segment_bytes);
         for _ in 0..SCAN_AT_ONCE {
             let next = {
                 let mut core = self.core.lock();
-                let Some(scan) = &mut core.scan else { return };
+                let Some(scan) = &mut core.scan else { break };
                 let next = scan.next;
                 if next == self.block.segments {
                     core.scan = None;
                     core.wanted.checkpoint += 1;
-                    return;
+                    break;
                 }
                 scan.next += 1;
                 if scan.gives_up { Err(next) } else { Ok(next) }
             };
             match next {
-                Ok(segment) => self.scan_one(segment, bytes),
+                Ok(segment) => self.scan_one(segment, &mut bytes),
                 Err(segment) => self.core.lock().table.set(segment, Standing::Free),
             }
         }
+        self.return_memory(bytes);
     }
 
     fn scan_one(&self, segment: u32, bytes: &mut Aligned) {
@@ -380,13 +387,6 @@ impl Shared {
         let (object_bytes, all) = (object_bytes.expect("short"), all.expect("short"));
         self.costs.lock().begin((object_bytes, object), (all, segment.max(object)));
         Ok(())
-    }
-}
-
-impl Ring {
-    /// Whether any batch in the ring is newer than the one before `position`.
-    fn has_later(&self, device: &dyn Device, position: Position) -> io::Result<bool> {
-        Ok(self.newest_chain(device)?.1.number > position.number)
     }
 }
 

@@ -24,14 +24,15 @@ impl Shared {
     }
 
     /// Lets segments go until there is room again, or nothing is left that may go.
-    pub(crate) fn make_room(&self, bytes: &mut Aligned) {
+    pub(crate) fn make_room(&self) {
+        let mut bytes = self.borrow_memory(self.block.segment_bytes);
         // A hand passes over each segment at most twice: the second time nothing counts as used any more.
         for _ in 0..2 {
             for segment in self.oldest() {
                 if !self.is_short(&self.core.lock()) {
                     return;
                 }
-                self.let_go(segment, bytes);
+                self.let_go(segment, &mut bytes);
             }
             self.core.lock().hand = 0;
         }

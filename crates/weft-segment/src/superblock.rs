@@ -218,7 +218,7 @@ const SEGMENTS_MIN: u32 = 64;
 const SEGMENTS_MAX: u32 = 1 << 26;
 const OBJECTS_MAX: u64 = 1 << 32;
 /// The log is this part of the device.
-const LOG_SHARE: u64 = 128;
+const LOG_SHARE: u64 = 64;
 const LOG_SEGMENTS_MIN: u64 = 16;
 const LOG_BYTES_MAX: u64 = 256 << 20;
 /// One object for that many bytes, unless said otherwise.

@@ -79,6 +79,7 @@ impl Shared {
         let waited = core.group.get(hash).is_some_and(|object| object.key == key);
         let waiting = if waited { core.group.remove(hash) } else { None };
         let placed = self.take_out(&mut core, hash).is_some();
+        core.log_stays_long &= waiting.is_none();
         self.buffer.lock().remove(hash);
         if let Some(scan) = &mut core.scan {
             scan.forget(hash);
@@ -87,9 +88,13 @@ impl Shared {
         let is_on_disk =
             placed || core.scan.is_some() || waiting.as_ref().is_some_and(|object| object.first_ticket().is_some());
         let sequence = core.sequence;
-        let ticket = is_on_disk.then(|| core.log(|log| record::removed(log, sequence, &[hash])));
+        if is_on_disk {
+            core.log(|log| record::removed(log, sequence, &[hash]));
+        }
+        // It may have been removed before, by a record that is not durable yet.
+        let ticket = core.queue.last;
         drop(core);
-        if let Some(ticket) = ticket.filter(|_| class == Class::Durable) {
+        if class == Class::Durable {
             self.commit(ticket)?;
         }
         Ok(waiting.is_some() || placed)
@@ -107,17 +112,6 @@ impl Shared {
             core.nothing_may_go &= pinned;
         }
         Ok(waits || placed)
-    }
-
-    /// Drops an object that turned out to be damaged, unless another state of it came meanwhile.
-    pub(crate) fn give_up(&self, hash: u64, place: crate::index::Place) {
-        let mut core = self.core.lock();
-        if self.index.get(hash).is_some_and(|now| now.is_same_place(place)) {
-            self.take_out(&mut core, hash);
-            let sequence = core.sequence;
-            core.log(|log| record::removed(log, sequence, &[hash]));
-            self.counters.damaged.add(1);
-        }
     }
 
     /// What packing begins at.

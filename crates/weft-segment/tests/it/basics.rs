@@ -163,6 +163,59 @@ fn many_threads_read_and_write_at_once() {
     assert!(volume.check().unwrap().is_sound());
 }
 
+/// What nobody asks to be durable is on the disk all the same when it has waited long enough.
+#[test]
+fn what_has_waited_is_written_unasked() {
+    let (device, volume) = new_volume(Options { age: Duration::ZERO, ..options() });
+    (0..20).for_each(|number| put(&volume, number, content(number, 3000), Class::Cache));
+    let after = Arc::new(MemoryDevice::of(device.image()));
+    let after = open(&after, options());
+    (0..20).for_each(|number| assert_eq!(get(&after, number), Some(content(number, 3000))));
+    drop(volume);
+}
+
+/// An object that is removed a second time, durably now, is gone for good: the first time it was not durable.
+#[test]
+fn a_durable_removal_covers_one_before_that_was_not() {
+    let (device, volume) = new_volume(options());
+    put(&volume, 1, content(1, 3000), Class::Durable);
+    assert!(volume.remove(&key(1), Class::Cache).unwrap());
+    let undone = open(&Arc::new(MemoryDevice::of(device.image())), options());
+    assert!(get(&undone, 1).is_some(), "nothing has asked for it to be durable");
+    assert!(!volume.remove(&key(1), Class::Durable).unwrap());
+    let done = open(&Arc::new(MemoryDevice::of(device.image())), options());
+    assert_eq!(get(&done, 1), None);
+}
+
+/// Far more goes through the log than it holds, while everything is replaced over and over.
+#[test]
+fn many_durable_writers_never_run_out_of_log_or_segments() {
+    let options = Options { packer: Packer::Thread, ..options() };
+    let (device, volume) = new_volume(options);
+    let last = |number: u64| content(number * 1000 + 59, 9000);
+    std::thread::scope(|scope| {
+        for writer in 0..8u64 {
+            let volume = &volume;
+            scope.spawn(move || {
+                for round in 0..60 {
+                    for number in (0..8).map(|number| writer * 100 + number) {
+                        put(volume, number, content(number * 1000 + round, 9000), Class::Durable);
+                    }
+                }
+            });
+        }
+    });
+    assert!(volume.stats().checkpoints > 3, "the log was filled: {:?}", volume.stats());
+    // As if the power went.
+    let after = Arc::new(MemoryDevice::of(device.image()));
+    for volume in [volume, open(&after, options)] {
+        for number in (0..8u64).flat_map(|writer| (0..8).map(move |number| writer * 100 + number)) {
+            assert_eq!(get(&volume, number), Some(last(number)));
+        }
+        assert!(volume.check().unwrap().is_sound());
+    }
+}
+
 #[test]
 fn every_key_is_told_with_its_attributes() {
     let (_device, volume) = new_volume(options());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weft_segment::device::{Device, MemoryDevice};
-use weft_segment::{Class, Volume};
+use weft_segment::{Class, Options, Volume};
 
 use crate::sample::{VOLUME_BYTES, content, get, key, new_volume, open, options, put};
 
@@ -111,6 +111,79 @@ fn without_checkpoints_the_segments_tell_what_there_is() {
     let volume = open(&device, options());
     assert!(!volume.stats().scanning, "the scan ended with a checkpoint");
     expect(&volume);
+}
+
+/// A device that does something once, after it has read and before it says so.
+struct Meddling {
+    inner: MemoryDevice,
+    meddle: parking_lot::Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Meddling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Device for Meddling {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.inner.read_at(buffer, offset)?;
+        let meddle = self.meddle.lock().take();
+        if let Some(meddle) = meddle {
+            meddle();
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn length(&self) -> std::io::Result<u64> {
+        self.inner.length()
+    }
+
+    fn name(&self) -> String {
+        "meddling".to_owned()
+    }
+}
+
+/// A read is so slow that meanwhile the object is replaced and its segment used again, for the same key at the same
+/// place: what the read brings is told to nobody else.
+#[test]
+fn a_read_that_was_overtaken_leaves_nothing_old_behind() {
+    let options = Options { buffer_bytes: 1 << 20, ..options() };
+    let (filled, volume) = new_volume(options);
+    (0..12).for_each(|number| put(&volume, number, content(number, 5000), Class::Cache));
+    drop(volume);
+    let image = filled.image();
+    let segment = (0..image.len()).step_by(4096).find(|at| image[*at..].starts_with(b"weftseg\n")).unwrap();
+    let device = Arc::new(Meddling { inner: MemoryDevice::of(image.clone()), meddle: parking_lot::Mutex::default() });
+    let volume = Arc::new(open(&device, options));
+    let (meddler, disk) = (Arc::downgrade(&volume), Arc::downgrade(&device));
+    *device.meddle.lock() = Some(Box::new(move || {
+        let (volume, disk) = (meddler.upgrade().unwrap(), disk.upgrade().unwrap());
+        for round in 1.. {
+            (0..12).for_each(|number| put(&volume, number, content(number + 100, 5000), Class::Cache));
+            volume.checkpoint().unwrap();
+            if disk.inner.image()[segment..segment + 64] != image[segment..segment + 64] {
+                break;
+            }
+            assert!(round < 1000, "segments are used in turn");
+        }
+        // Nothing of it stays in memory.
+        (1000..1200).for_each(|number| put(&volume, number, content(number, 9000), Class::Cache));
+        volume.checkpoint().unwrap();
+    }));
+    let overtaken = get(&volume, 3);
+    assert!(overtaken == Some(content(3, 5000)) || overtaken == Some(content(103, 5000)));
+    for number in 0..12 {
+        assert_eq!(get(&volume, number), Some(content(number + 100, 5000)), "key {number}");
+    }
 }
 
 /// What a disk returns that lost a write: an older state of the same place.

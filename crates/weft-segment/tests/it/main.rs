@@ -3,6 +3,7 @@
 mod basics;
 mod crash;
 mod damage;
+mod killed;
 mod model;
 mod refusals;
 mod room;

@@ -119,3 +119,27 @@ fn little_is_lost_to_packing() {
     let overhead = taken as f64 / bytes as f64 - 1.0;
     assert!(overhead < 0.04, "{overhead}: {stats:?}");
 }
+
+/// A pin that was set before the object lay in a segment holds after a crash as well.
+#[test]
+fn a_pin_outlives_a_crash() {
+    let device = Arc::new(MemoryDevice::of(crate::sample::formatted()));
+    let volume = open(&device, options());
+    for number in 0..20 {
+        try_put(&volume, number).unwrap();
+        volume.pin(&key(number), number % 2 == 0).unwrap();
+    }
+    volume.pin(&key(4), false).unwrap();
+    // Pins of objects that wait, and of those that lie in a segment.
+    volume.flush().unwrap();
+    volume.pin(&key(5), true).unwrap();
+    volume.flush().unwrap();
+    let after = Arc::new(MemoryDevice::of(device.image()));
+    let volume = open(&after, Options { policy: Policy::Fifo, ..options() });
+    (100..1500).for_each(|number| try_put(&volume, number).unwrap());
+    for number in 0..20 {
+        let pinned = (number % 2 == 0 && number != 4) || number == 5;
+        assert!(!pinned || get(&volume, number).is_some(), "key {number} was pinned");
+    }
+    assert!((0..20).filter(|number| get(&volume, *number).is_some()).count() < 20, "the others went");
+}

@@ -61,7 +61,7 @@ fn pages_that_were_told_of_take_few_requests_and_little_time_on_a_disk_that_turn
 fn without_locality_each_object_takes_one_read() {
     let image = filled(false);
     let device = Arc::new(MemoryDevice::of(image));
-    let volume = open(&device, Options { buffer_bytes: 200_000, ..options() });
+    let volume = open(&device, Options { buffer_bytes: 400_000, ..options() });
     let all = PAGES * OBJECTS;
     for step in 0..all {
         let at = step * 541 % all;

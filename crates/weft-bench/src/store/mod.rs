@@ -1,0 +1,105 @@
+//! The store of small objects alone, beside files of ext4: as a tree with a folder for each page, in the order of the
+//! pages (the best that ext4 can have), and as a cache has them, in folders named by a hash.
+
+mod cold;
+mod disk;
+mod fill;
+mod pages;
+mod start;
+mod turning;
+
+use std::path::PathBuf;
+
+pub use start::{OpenArgs, open_and_tell};
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+use crate::report::{Report, Section};
+use crate::{figures, machine};
+
+/// What `store` takes.
+#[derive(clap::Args, Debug)]
+pub struct StoreArgs {
+    /// An empty folder on a disk with 12 GB free; what is made there is left for the caller to remove
+    #[arg(long)]
+    dir: PathBuf,
+    /// Write the result between the markers of this file
+    #[arg(long)]
+    figures: Option<PathBuf>,
+    /// One round of everything, with few objects
+    #[arg(long)]
+    quick: bool,
+    /// Only these tables
+    #[arg(long, value_enum)]
+    only: Vec<Table>,
+}
+
+/// A table that can be asked for by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Table {
+    /// Storing many objects, and storing them durably
+    Fill,
+    /// Reading pages and single objects that no memory holds
+    Cold,
+    /// The same on a model of a disk that turns
+    Turning,
+    /// Memory for each object, and how long a start takes
+    Start,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    rounds: usize,
+    /// Pages of 16.5 objects in the mean.
+    pages: usize,
+    /// Pages that a round reads.
+    pages_read: usize,
+    /// Objects that a round reads one by one.
+    objects_read: usize,
+    /// Objects that are stored durably in a round.
+    durable: usize,
+    /// Objects of the table of starts.
+    held: u64,
+}
+
+const FULL: Scale =
+    Scale { rounds: 5, pages: 2400, pages_read: 400, objects_read: 3000, durable: 1500, held: 10_000_000 };
+const QUICK: Scale = Scale { rounds: 1, pages: 300, pages_read: 100, objects_read: 800, durable: 300, held: 500_000 };
+
+/// Measures and prints.
+pub fn run(args: &StoreArgs) -> Result<()> {
+    let dir = args.dir.canonicalize().with_context(|| args.dir.display().to_string())?;
+    ensure!(dir.read_dir()?.next().is_none(), "{}: not empty", dir.display());
+    let scale = if args.quick { QUICK } else { FULL };
+    let mut report = Report::new(machine::describe(&dir, &["weft-segment, release build".to_owned()]), scale.rounds);
+    let wanted = |table| args.only.is_empty() || args.only.contains(&table);
+    let mut add = |section: Result<Section>| section.map(|section| report.sections.push(section));
+    if wanted(Table::Fill) || wanted(Table::Cold) {
+        eprintln!("measuring: storing");
+        let (section, filled) = fill::measure(&dir, scale)?;
+        if wanted(Table::Fill) {
+            add(Ok(section))?;
+        }
+        if wanted(Table::Cold) {
+            eprintln!("measuring: cold reads");
+            add(cold::measure(&filled, scale))?;
+        }
+    }
+    if wanted(Table::Turning) {
+        eprintln!("measuring: a disk that turns");
+        add(turning::measure(scale))?;
+    }
+    if wanted(Table::Start) {
+        eprintln!("measuring: starts");
+        add(start::measure(&dir, scale))?;
+    }
+    let text = report.markdown();
+    println!("{text}");
+    if let Some(file) = &args.figures {
+        figures::write(file, "make bench-store", &text)?;
+        eprintln!("written to {}", file.display());
+    }
+    Ok(())
+}
