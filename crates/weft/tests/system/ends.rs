@@ -25,7 +25,7 @@ fn each(end: impl Fn(&Case)) {
             assert_eq!(mount.status()["transport"], transport);
             let (daemon, halting) = (mount.daemon(), Halting::new());
             let waiter = waits.then(|| cat(&halting.path(&mount)));
-            waiter.iter().for_each(|(child, _)| wait_until_stuck(child));
+            waiter.iter().for_each(|(child, _)| wait_until_stuck(child, &halting.path(&mount)));
             end(&Case { mount: &mount, halting: &halting, waiter: std::cell::Cell::new(waiter) });
             is_gone(&mount, supervisor, daemon, &before);
         }

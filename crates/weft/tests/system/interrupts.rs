@@ -260,13 +260,17 @@ pub fn has_left(stream: &mut TcpStream) -> bool {
     !matches!(&read, Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
-/// Waits until a program waits for pages that are not there, which nothing but a signal that kills disturbs.
+/// Waits until a program that has a file open waits in a system call for pages that are not there, which nothing but a
+/// signal that kills disturbs. (Before that it may wait for pages of its own program.)
 #[track_caller]
-pub fn wait_until_stuck(child: &Child) {
-    let status = format!("/proc/{}/status", child.id());
-    wait_until("a program that waits", || {
-        std::fs::read_to_string(&status).is_ok_and(|text| text.contains("State:\tD"))
-    });
+pub fn wait_until_stuck(child: &Child, path: &Path) {
+    let of = |name: &str| PathBuf::from(format!("/proc/{}/{name}", child.id()));
+    let has = |name: &str, words: &str| std::fs::read_to_string(of(name)).is_ok_and(|text| text.contains(words));
+    let has_opened = || {
+        let mut files = std::fs::read_dir(of("fd")).into_iter().flatten().flatten();
+        files.any(|file| std::fs::read_link(file.path()).is_ok_and(|target| target == path))
+    };
+    wait_until("a program that waits", || has_opened() && !has("syscall", "-1 ") && has("status", "State:\tD"));
 }
 
 /// cat(1), and what it writes.
@@ -282,8 +286,9 @@ pub fn cat(path: &Path) -> (Child, ChildStdout) {
 fn a_read_of_a_body_that_stands_still_ends_with_its_program() {
     let halting = Halting::new();
     let Some(mount) = patient() else { return };
-    let (child, _out) = cat(&halting.path(&mount));
-    wait_until_stuck(&child);
+    let path = halting.path(&mount);
+    let (child, _out) = cat(&path);
+    wait_until_stuck(&child, &path);
     stop(child);
     wait_until("the end of its reads", || interrupted(&mount, "read") >= 1.0);
 }
@@ -303,7 +308,7 @@ print "$caught ", $! + 0;"#;
     command.args(["-e", script]).arg(halting.path(&mount)).stdout(Stdio::piped());
     let Ok(mut child) = command.spawn() else { return without("perl does not run") };
     let mut out = child.stdout.take().expect("piped");
-    wait_until_stuck(&child);
+    wait_until_stuck(&child, &halting.path(&mount));
     kill_process(Pid::from_child(&child), Signal::INT).expect("a child of ours");
     let mut said = String::new();
     out.read_to_string(&mut said).expect("text");
@@ -321,9 +326,9 @@ fn another_reader_of_the_same_file_gets_its_bytes() {
     let Some(mount) = patient() else { return };
     let path = halting.path(&mount);
     let (first, _out) = cat(&path);
-    wait_until_stuck(&first);
+    wait_until_stuck(&first, &path);
     let (mut second, mut out) = cat(&path);
-    wait_until_stuck(&second);
+    wait_until_stuck(&second, &path);
     stop(first);
     wait_until("the end of the first one's reads", || interrupted(&mount, "read") >= 1.0);
     halting.go_on();
@@ -343,8 +348,9 @@ fn a_host_that_stands_still_takes_no_reads_from_others() {
     let setup = Setup::default().option("deadline=120s").option("no_passthrough");
     let Some(mount) = Mount::with(setup.config("[web]\nconnections_per_host = 200\n")) else { return };
     let site = mount.at(halting.server.site());
-    let mut readers: Vec<_> = (0..MANY).map(|nth| cat(&site.join(format!("f{nth}")))).collect();
-    readers.iter().for_each(|(child, _)| wait_until_stuck(child));
+    let paths: Vec<_> = (0..MANY).map(|nth| site.join(format!("f{nth}"))).collect();
+    let mut readers: Vec<_> = paths.iter().map(|path| cat(path)).collect();
+    readers.iter().zip(&paths).for_each(|((child, _), path)| wait_until_stuck(child, path));
     let elsewhere = mount.at(other.site()).join("f");
     let read = Program::new("cat").arg(&elsewhere).run();
     // While nobody has given up: the bodies would be, some time.
