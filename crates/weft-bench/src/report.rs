@@ -55,8 +55,6 @@ pub enum Unit {
     MibPerSecond,
     /// MB (millions of bytes).
     Megabytes,
-    /// Thousands of things in a second, from things in a second.
-    PerSecond,
     /// A number of things.
     Count,
     /// Things in a second.
@@ -99,8 +97,8 @@ impl Unit {
             Unit::Seconds => format!("{value:.3} s"),
             Unit::MibPerSecond => format!("{value:.0} MiB/s"),
             Unit::Megabytes => format!("{value:.1} MB"),
-            Unit::PerSecond => format!("{:.1} k/s", value / 1000.0),
             Unit::Count => format!("{value:.0}"),
+            Unit::PerSecond if value >= 10_000.0 => format!("{:.1} k/s", value / 1000.0),
             Unit::PerSecond => format!("{value:.0}/s"),
             Unit::Each => format!("{value:.2}"),
             Unit::BytesEach => format!("{value:.1} B"),
