@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub(crate) log_used: u64,
     /// A checkpoint has not made the log shorter; until something is packed.
     pub(crate) log_stays_long: bool,
+    /// The start found a part of the log damaged.
+    pub(crate) log_has_gap: bool,
     /// Calls of flush and checkpoint so far, and up to which they are done.
     pub(crate) wanted: Wanted,
     pub(crate) served: Wanted,
@@ -316,6 +318,7 @@ impl Shared {
             checkpoints: counters.checkpoints.get(),
             evicted: counters.evicted.get(),
             scanning: core.scan.is_some(),
+            log_had_gap: core.log_has_gap,
         }
     }
 }

@@ -77,36 +77,36 @@ impl Ring {
         Ok(None)
     }
 
-    /// The longest chain that ends with the newest batch anywhere in the ring: for when no checkpoint tells where to
-    /// begin.
-    pub(crate) fn newest_chain(&self, device: &dyn Device) -> io::Result<(Vec<Vec<u8>>, Position)> {
-        let mut found: HashMap<u64, (Head, u64, Vec<u8>)> = HashMap::new();
-        self.for_each(device, &mut |head, offset, records| {
-            found.insert(head.check, (head, offset, records));
+    /// Where the batches lie that are newer than `number`, as far back from the newest one as the chain goes; and the
+    /// position after it, unless there is none. For when the chain from a checkpoint on does not lead there.
+    pub(crate) fn newest_chain(&self, device: &dyn Device, number: u64) -> io::Result<Option<(Vec<u64>, Position)>> {
+        let mut found: HashMap<u64, (Head, u64)> = HashMap::new();
+        self.for_each(device, &mut |head, offset| {
+            found.insert(head.check, (head, offset));
         })?;
-        let newest = found.values().max_by_key(|(head, ..)| head.number);
-        let Some((last, offset, records)) = newest else { return Ok((Vec::new(), Position::default())) };
-        let end = (offset + batch_bytes(records.len())) % self.bytes;
-        let position = Position { offset: end, number: last.number, chain: last.check };
+        let newest = found.values().max_by_key(|(head, _)| head.number).filter(|(head, _)| head.number > number);
+        let Some((last, offset)) = newest.copied() else { return Ok(None) };
+        let end = offset + batch_bytes(usize::try_from(last.length).unwrap_or(usize::MAX / 2));
+        let position = Position { offset: end % self.bytes, number: last.number, chain: last.check };
         let mut chain = Vec::new();
-        let (mut at, mut number) = (last.check, u64::MAX);
-        while let Some((head, _, records)) = found.remove(&at).filter(|(head, ..)| head.number < number) {
-            (at, number) = (head.chain, head.number);
-            chain.push(records);
+        let (mut at, mut before) = (last.check, u64::MAX);
+        while let Some((head, offset)) =
+            found.remove(&at).filter(|(head, _)| (number + 1..before).contains(&head.number))
+        {
+            (at, before) = (head.chain, head.number);
+            chain.push(offset);
         }
         chain.reverse();
-        Ok((chain, position))
+        Ok(Some((chain, position)))
     }
 
-    /// Whether any batch in the ring is newer than the one before `position`.
-    pub(crate) fn has_later(&self, device: &dyn Device, position: Position) -> io::Result<bool> {
-        let mut newest = 0;
-        self.for_each(device, &mut |head, _, _| newest = newest.max(head.number))?;
-        Ok(newest > position.number)
+    /// The records of the batch at an offset.
+    pub(crate) fn records_at(&self, device: &dyn Device, offset: u64) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.read(device, offset)?.map(|(_, records)| records))
     }
 
     /// Tells every batch that is whole, wherever it lies.
-    fn for_each(&self, device: &dyn Device, tell: &mut dyn FnMut(Head, u64, Vec<u8>)) -> io::Result<()> {
+    fn for_each(&self, device: &dyn Device, tell: &mut dyn FnMut(Head, u64)) -> io::Result<()> {
         let mut chunk = Aligned::zeroed(CHUNK_BYTES);
         for start in (0..self.bytes).step_by(CHUNK_BYTES) {
             let length = usize::try_from(self.bytes - start).unwrap_or(usize::MAX).min(CHUNK_BYTES);
@@ -115,9 +115,9 @@ impl Ring {
             for (block, bytes) in (0u64..).zip(chunk.chunks(BLOCK_BYTES)) {
                 let offset = start + block * BLOCK_BYTES as u64;
                 if bytes.starts_with(MAGIC)
-                    && let Some((head, records)) = self.read(device, offset)?
+                    && let Some((head, _)) = self.read(device, offset)?
                 {
-                    tell(head, offset, records);
+                    tell(head, offset);
                 }
             }
         }
@@ -156,6 +156,11 @@ impl Tail {
     /// Where the next batch goes.
     pub(crate) fn position(&self) -> Position {
         self.at
+    }
+
+    /// Where a replay would begin.
+    pub(crate) fn begin(&self) -> Position {
+        self.begin
     }
 
     /// Bytes since the place from which a replay would begin.
@@ -308,9 +313,13 @@ mod tests {
             assert_eq!(at, tail.position());
             assert_eq!(Tail::new(ring, from, at).used(), tail.used());
         }
-        let (chain, at) = ring.newest_chain(&device).unwrap();
+        let (chain, at) = ring.newest_chain(&device, 0).unwrap().unwrap();
+        let chain: Vec<_> = chain.iter().map(|offset| ring.records_at(&device, *offset).unwrap().unwrap()).collect();
         assert!(chain.ends_with(kept.make_contiguous()));
         assert_eq!(at, tail.position());
+        let (after, _) = ring.newest_chain(&device, from.number).unwrap().unwrap();
+        assert_eq!(after.len(), kept.len());
+        assert!(ring.newest_chain(&device, at.number).unwrap().is_none());
     }
 
     #[test]

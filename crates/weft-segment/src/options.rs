@@ -110,4 +110,6 @@ pub struct Stats {
     pub evicted: u64,
     /// Whether the index is being made anew from the segments, so that some objects are not found yet.
     pub scanning: bool,
+    /// Whether the start found a part of the log damaged: what it told is lost, what came after it is there.
+    pub log_had_gap: bool,
 }

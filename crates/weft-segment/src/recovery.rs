@@ -15,7 +15,7 @@ use crate::cost::{Costs, UseRecord};
 use crate::device::{Aligned, BLOCK_BYTES, Device};
 use crate::group::{Group, Waiting, short};
 use crate::index::{Index, Place};
-use crate::log::{Ring, Tail};
+use crate::log::{Position, Ring, Tail};
 use crate::options::{Options, Packer};
 use crate::packer::AT_ONCE;
 use crate::record::{self, Record};
@@ -34,6 +34,7 @@ struct Found {
     checkpoint: u64,
     /// The checkpoint that it began from.
     used: Option<u64>,
+    log_has_gap: bool,
     scan: Option<Scan>,
 }
 
@@ -101,7 +102,9 @@ fn core_of(block: &Superblock, found: &Found) -> Core {
         latest_checkpoint: found.used,
         log_used: found.tail.used(),
         log_stays_long: false,
-        wanted: Wanted::default(),
+        log_has_gap: found.log_has_gap,
+        // With a gap behind it the log had better be replaced by a checkpoint soon.
+        wanted: Wanted { checkpoint: found.log_has_gap.into(), ..Wanted::default() },
         served: Wanted::default(),
         stuck: None,
         nothing_may_go: false,
@@ -120,10 +123,16 @@ fn find(device: &dyn Device, block: &Superblock) -> io::Result<Found> {
     for (number, head) in heads.into_iter().enumerate() {
         let used = head.number;
         let Some(loaded) = checkpoint::load(device, block, head)? else { continue };
-        let found = replay(device, block, loaded)?;
-        // Behind an older checkpoint the log may have been used again.
+        let mut found = replay(device, block, loaded)?;
+        let later = Ring::of(block).newest_chain(device, found.tail.position().number)?;
         let is_newest = number == 0 && is_newest_known;
-        if is_newest || !Ring::of(block).has_later(device, found.tail.position())? {
+        if is_newest && let Some((chain, end)) = later {
+            // No crash leaves that: no two batches are ever unsynced. One between is damaged, and what it told is lost.
+            found.go_on(device, block, &chain, end)?;
+            return Ok(Found { checkpoint: newest, used: Some(used), ..found });
+        }
+        // Behind an older checkpoint the log may have been used again.
+        if later.is_none() {
             // The next one goes to the other slot.
             let checkpoint = if (newest + 1) % 2 == used % 2 { newest + 1 } else { newest };
             return Ok(Found { checkpoint, used: Some(used), ..found });
@@ -162,6 +171,7 @@ fn replay(device: &dyn Device, block: &Superblock, loaded: Loaded) -> io::Result
         tail,
         checkpoint: 0,
         used: None,
+        log_has_gap: false,
         scan: None,
     };
     let mut at = begin;
@@ -180,6 +190,23 @@ fn replay(device: &dyn Device, block: &Superblock, loaded: Loaded) -> io::Result
 }
 
 impl Found {
+    /// Applies what the log holds behind a gap.
+    fn go_on(&mut self, device: &dyn Device, block: &Superblock, chain: &[u64], end: Position) -> io::Result<()> {
+        let ring = Ring::of(block);
+        let mut bytes = Aligned::zeroed(usize::try_from(block.segment_bytes).expect("short"));
+        for offset in chain {
+            let Some(batch) = ring.records_at(device, *offset)? else { continue };
+            let records = record::decode_all(&batch).unwrap_or_default();
+            let batch = Bytes::from(batch);
+            for record in records {
+                self.apply(device, block, &batch, record, &mut bytes)?;
+            }
+        }
+        self.tail = Tail::new(ring, self.tail.begin(), end);
+        self.log_has_gap = true;
+        Ok(())
+    }
+
     fn apply(
         &mut self,
         device: &dyn Device,
@@ -250,9 +277,10 @@ fn waiting(block: &Superblock, batch: &Bytes, record: Record) -> Waiting {
 /// Without a checkpoint: what the log tells now, and the segments in the background.
 fn scan_later(device: &dyn Device, block: &Superblock, newest: u64) -> io::Result<Found> {
     let ring = Ring::of(block);
-    let (chain, at) = ring.newest_chain(device)?;
+    let (chain, at) = ring.newest_chain(device, 0)?.unwrap_or_default();
     let (mut group, mut scan) = (Group::default(), Scan::default());
-    for batch in chain {
+    for offset in chain {
+        let Some(batch) = ring.records_at(device, offset)? else { continue };
         let Some(records) = record::decode_all(&batch) else { continue };
         let batch = Bytes::from(batch);
         for record in records {
@@ -281,6 +309,7 @@ fn scan_later(device: &dyn Device, block: &Superblock, newest: u64) -> io::Resul
         tail: Tail::new(ring, at, at),
         checkpoint: newest.max(block.epoch << 32),
         used: None,
+        log_has_gap: false,
         scan: Some(scan),
     })
 }

@@ -113,6 +113,39 @@ fn without_checkpoints_the_segments_tell_what_there_is() {
     expect(&volume);
 }
 
+/// A part of the log is damaged: what it told is lost, and nothing else.
+#[test]
+fn a_damaged_part_of_the_log_costs_what_it_told_alone() {
+    let (device, volume) = new_volume(options());
+    // Each in a batch of its own.
+    (0..10).for_each(|number| put(&volume, number, content(number, 3000), Class::Durable));
+    assert!(volume.remove(&key(8), Class::Durable).unwrap());
+    let image = device.image();
+    let is_batch = |at: &usize| image[*at..].starts_with(b"weftlog\n");
+    let batches: Vec<usize> = (0..image.len()).step_by(4096).filter(is_batch).collect();
+    assert_eq!(batches.len(), 11);
+    let expect = |volume: &Volume| {
+        for number in 0..10 {
+            let expected = (number != 3 && number != 8).then(|| content(number, 3000));
+            assert_eq!(get(volume, number), expected, "key {number}");
+        }
+    };
+    let damaged = Arc::new(MemoryDevice::of(image.clone()));
+    damaged.flip((batches[3] as u64 + 1000) * 8);
+    let volume = open(&damaged, options());
+    assert!(volume.stats().log_had_gap && !volume.stats().scanning);
+    expect(&volume);
+    // A crash before anything else was written finds the same; and what is put then is there the next time.
+    let again = open(&Arc::new(MemoryDevice::of(damaged.image())), options());
+    assert!(again.stats().log_had_gap);
+    expect(&again);
+    put(&volume, 20, content(20, 100), Class::Durable);
+    let later = open(&Arc::new(MemoryDevice::of(damaged.image())), options());
+    assert!(!later.stats().log_had_gap, "a checkpoint has taken its place");
+    expect(&later);
+    assert_eq!(get(&later, 20), Some(content(20, 100)));
+}
+
 /// A device that does something once, after it has read and before it says so.
 struct Meddling {
     inner: MemoryDevice,
