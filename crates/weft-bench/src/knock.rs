@@ -65,9 +65,15 @@ fn repeat(what: Knock, path: &Path, thread: usize, start: Instant, duration: Dur
     while start.elapsed() < duration {
         for _ in 0..BETWEEN_LOOKS {
             match what {
-                Knock::Getattr => drop(file.metadata()?),
-                Knock::OpenReadClose => drop(open()?.read_at(&mut buffer, 0)?),
-                Knock::OpenClose => drop(open()?),
+                Knock::Getattr => {
+                    file.metadata()?;
+                }
+                Knock::OpenReadClose => {
+                    open()?.read_at(&mut buffer, 0)?;
+                }
+                Knock::OpenClose => {
+                    open()?;
+                }
                 Knock::ReadRandom => {
                     state ^= state << 13;
                     state ^= state >> 7;
