@@ -86,6 +86,18 @@ impl Group {
         self.objects.get_mut(&hash)
     }
 
+    /// Those of `hashes` that are here and together take no more than `room`: since they were chosen for one segment
+    /// some may have gone, and others come back longer.
+    pub(crate) fn fitting(&self, hashes: &[u64], room: usize) -> Vec<Waiting> {
+        let mut left = room;
+        let mut take = |object: &&Waiting| {
+            let fits = object.cost() <= left;
+            left -= if fits { object.cost() } else { 0 };
+            fits
+        };
+        hashes.iter().filter_map(|hash| self.objects.get(hash)).filter(|object| take(object)).cloned().collect()
+    }
+
     /// In the order of their first use.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
         self.order.values().filter_map(|hash| self.objects.get(hash))
@@ -116,4 +128,50 @@ impl Group {
 /// What the index and the log have of a hash.
 pub(crate) fn short(hash: u128) -> u64 {
     hash as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(hash: u128, length: usize, ticket: Option<u64>) -> Waiting {
+        Waiting {
+            hash,
+            key: Bytes::from_static(b"k"),
+            attributes: Bytes::new(),
+            content: Bytes::from(vec![0; length]),
+            directory: 0,
+            pinned: false,
+            ticket,
+            former_ticket: None,
+            sequence: 0,
+            since: Duration::ZERO,
+            arrival: 0,
+        }
+    }
+
+    #[test]
+    fn what_grew_since_it_was_chosen_waits_for_the_next_segment() {
+        let mut group = Group::default();
+        (1..=3).for_each(|hash| group.insert(object(hash, 1000, None)));
+        let room = group.cost();
+        let hashes = |objects: Vec<Waiting>| objects.iter().map(|object| short(object.hash)).collect::<Vec<_>>();
+        assert_eq!(hashes(group.fitting(&[1, 2, 3], room)), [1, 2, 3]);
+        group.insert(object(2, 5000, None));
+        group.remove(3);
+        assert_eq!(hashes(group.fitting(&[1, 2, 3], room)), [1]);
+    }
+
+    #[test]
+    fn the_first_record_of_any_state_that_still_counts_is_remembered() {
+        let mut group = Group::default();
+        group.insert(object(1, 10, Some(7)));
+        group.insert(object(1, 10, None));
+        group.insert(object(2, 10, Some(9)));
+        assert_eq!(group.oldest_ticket(), Some(7));
+        group.insert(object(1, 10, Some(12)));
+        assert_eq!(group.oldest_ticket(), Some(7));
+        group.remove(1);
+        assert_eq!(group.oldest_ticket(), Some(9));
+    }
 }

@@ -237,9 +237,7 @@ impl Shared {
 
     /// Finds a place for a segment; `None` when all of its objects have gone since it was planned.
     fn prepare(&self, plan: &Plan) -> Result<Option<Outgoing>> {
-        let core = self.core.lock();
-        let objects: Vec<Waiting> = plan.hashes.iter().filter_map(|hash| core.group.get(*hash).cloned()).collect();
-        drop(core);
+        let objects = self.core.lock().group.fitting(&plan.hashes, segment::room(self.block.segment_bytes));
         if objects.is_empty() {
             return Ok(None);
         }

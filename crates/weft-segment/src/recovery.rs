@@ -122,7 +122,8 @@ fn find(device: &dyn Device, block: &Superblock) -> io::Result<Found> {
     let is_newest_known = heads.len() == 2 || !has_void_head(device, block, &heads)?;
     for (number, head) in heads.into_iter().enumerate() {
         let used = head.number;
-        let Some(loaded) = checkpoint::load(device, block, head)? else { continue };
+        // One that the device does not read is as good as void.
+        let Some(loaded) = checkpoint::load(device, block, head).unwrap_or(None) else { continue };
         let mut found = replay(device, block, loaded)?;
         let later = Ring::of(block).newest_chain(device, found.tail.position().number)?;
         let is_newest = number == 0 && is_newest_known;
@@ -233,8 +234,8 @@ impl Found {
             }
             Record::Written { segment, .. } if segment >= block.segments => {}
             Record::Written { segment, sequence, friends, dead } => {
-                device.read_at(bytes, block.segment_start(segment))?;
-                let whole = decode_whole(bytes, block.segment_bytes, block.seed);
+                let is_readable = device.read_at(bytes, block.segment_start(segment)).is_ok();
+                let whole = decode_whole(bytes, block.segment_bytes, block.seed).filter(|_| is_readable);
                 // One that is torn, or was used again since, holds nothing: its objects are where they were before,
                 // or were dealt with by later records.
                 let whole = whole.filter(|(head, _)| (head.number, head.sequence) == (segment, sequence));

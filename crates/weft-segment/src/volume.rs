@@ -129,18 +129,18 @@ impl Volume {
         self.shared.put(key, attributes, content, hints, class)
     }
 
-    /// Drops an object; whether there was one.
+    /// Drops an object; whether there was one. [`Class::Durable`] makes durable what was removed before as well.
     ///
     /// # Errors
-    /// `Failed`.
+    /// `Failed`; `Full` when the log has no room for it.
     pub fn remove(&self, key: &[u8], class: Class) -> Result<bool> {
         self.shared.remove(key, class)
     }
 
-    /// Keeps an object from being evicted, or lets it go again; whether there is one.
+    /// Keeps an object from being evicted, or lets it go again; whether there is one. Durable with the next flush.
     ///
     /// # Errors
-    /// `Failed`.
+    /// `Failed`; `Full` when the log has no room for it.
     pub fn pin(&self, key: &[u8], pinned: bool) -> Result<bool> {
         self.shared.pin(key, pinned)
     }

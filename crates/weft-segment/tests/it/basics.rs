@@ -192,14 +192,19 @@ fn a_durable_removal_covers_one_before_that_was_not() {
 fn many_durable_writers_never_run_out_of_log_or_segments() {
     let options = Options { packer: Packer::Thread, ..options() };
     let (device, volume) = new_volume(options);
-    let last = |number: u64| content(number * 1000 + 59, 9000);
+    // Longer each time or shorter, also while the state before is being packed.
+    let state = |number: u64, round: u64| {
+        content(number * 1000 + round, 1000 + (round * 7919 + number * 104_729) as usize % 18_000)
+    };
+    let last = |number: u64| state(number, 59);
     std::thread::scope(|scope| {
         for writer in 0..8u64 {
             let volume = &volume;
             scope.spawn(move || {
                 for round in 0..60 {
                     for number in (0..8).map(|number| writer * 100 + number) {
-                        put(volume, number, content(number * 1000 + round, 9000), Class::Durable);
+                        let class = if round % 4 == 0 { Class::Cache } else { Class::Durable };
+                        put(volume, number, state(number, round), class);
                     }
                 }
             });

@@ -84,6 +84,57 @@ impl Device for Failing {
     }
 }
 
+/// A device that does not read some places.
+#[derive(Debug)]
+struct Unreadable {
+    inner: MemoryDevice,
+    places: std::ops::Range<u64>,
+}
+
+impl Device for Unreadable {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        let end = offset + buffer.len() as u64;
+        if offset < self.places.end && end > self.places.start {
+            return Err(std::io::Error::other("a bad sector"));
+        }
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn length(&self) -> std::io::Result<u64> {
+        self.inner.length()
+    }
+
+    fn name(&self) -> String {
+        "/dev/worn".to_owned()
+    }
+}
+
+/// The body of the latest checkpoint cannot be read: the segments tell what there is.
+#[test]
+fn a_checkpoint_that_cannot_be_read_is_as_good_as_void() {
+    let (device, volume) = crate::sample::new_volume(options());
+    (0..30).for_each(|number| put(&volume, number, content(number, 3000), Class::Cache));
+    drop(volume);
+    let image = device.image();
+    let is_head = |at: &usize| image[*at..].starts_with(b"weftchk\n");
+    let heads: Vec<u64> = (0..image.len()).step_by(4096).filter(is_head).map(|at| at as u64).collect();
+    for head in heads {
+        let inner = MemoryDevice::of(image.clone());
+        let worn = Arc::new(Unreadable { inner, places: head + 4096..head + 8192 });
+        let volume = crate::sample::open(&worn, options());
+        volume.wait_for_scan();
+        (0..30).for_each(|number| assert_eq!(get(&volume, number), Some(content(number, 3000))));
+    }
+}
+
 /// At whichever write the device fails: the writer is told, nothing hangs, what was confirmed is there afterwards.
 #[test]
 fn a_device_that_fails_is_told_to_the_writer_and_reads_go_on() {
