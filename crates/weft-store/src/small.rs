@@ -79,9 +79,10 @@ impl Small {
         numbers.sort_unstable();
         let next = numbers.last().map_or(0, |last| last + 1);
         let mut volumes = Vec::new();
-        for number in numbers {
+        let count = numbers.len();
+        for (at, number) in numbers.into_iter().enumerate() {
             let path = dir.join(name_of(number));
-            match Volume::open(&path, options()) {
+            match Volume::open(&path, options(BUFFER_BYTES / (count - at))) {
                 Ok(volume) => volumes.push(Arc::new(volume)),
                 Err(error) => {
                     troubles.tell(format!("{error}; what it holds will be fetched again"));
@@ -265,7 +266,7 @@ impl Small {
         }
         let shape = Shape { segment_bytes: SEGMENT_BYTES, ..Shape::default() };
         let path = self.dir.join(name_of(making.next));
-        match Volume::create(&path, length, Prepare::Allocated, &shape, options()) {
+        match Volume::create(&path, length, Prepare::Allocated, &shape, options(BUFFER_BYTES)) {
             Ok(volume) => {
                 *making = Making { next: making.next + 1, not_before: None };
                 self.volumes.write().push(Arc::new(volume));
@@ -283,8 +284,8 @@ impl Drop for Small {
     }
 }
 
-fn options() -> Options {
-    Options { buffer_bytes: BUFFER_BYTES, group_bytes: GROUP_BYTES, ..Options::default() }
+fn options(buffer_bytes: usize) -> Options {
+    Options { buffer_bytes, group_bytes: GROUP_BYTES, ..Options::default() }
 }
 
 fn remove(disk: &Disk, path: &Path, troubles: &Troubles) {
@@ -302,7 +303,7 @@ fn number_of(name: &str) -> Option<u32> {
 }
 
 const SEGMENT_BYTES: u32 = 128 << 10;
-/// Memory of one volume for contents that are in segments as well.
+/// Memory of the newest volume for contents that are in segments as well; the older a volume is, the less it has.
 const BUFFER_BYTES: usize = 4 << 20;
 /// Memory of one volume for contents that are not yet.
 const GROUP_BYTES: usize = 2 << 20;
