@@ -2,8 +2,8 @@
 //!
 //! It holds the connection to the kernel and what the next daemon must know, and sends the daemon's notices, on a thread:
 //! one that waits for a request in flight keeps its process from ending, and the request may wait for the next daemon. It
-//! does nothing else: no runtime, no cache. A daemon that dies by a signal or a panic is followed by another, a bounded number of times; one
-//! that ends by itself ends the mount. Signals are passed on to the daemon.
+//! does nothing else: no runtime, no cache. A daemon that dies by a signal or a panic is followed by another, a bounded
+//! number of times; one that ends by itself ends the mount. Signals are passed on to the daemon.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
