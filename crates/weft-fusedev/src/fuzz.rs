@@ -58,7 +58,8 @@ impl Serve for Curious {
         let node = request.header.node;
         let attributes = Attributes { node, size: node, mode: 0o100_644, links: 1, ..Attributes::default() };
         let entry = Entry { node, generation: 1, name_ttl: Duration::MAX, attributes_ttl: Duration::ZERO, attributes };
-        let seen = |bytes: &[u8]| bytes.iter().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(*byte));
+        let seen =
+            |bytes: &[u8]| bytes.iter().fold(0u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
         let name = Name { node, next: 1, kind: Kind::Unknown, name: b"some name" };
         match request.operation {
             Operation::Lookup(name) | Operation::Unlink(name) | Operation::Rmdir(name) => {

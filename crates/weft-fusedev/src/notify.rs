@@ -43,7 +43,7 @@ impl Notifier {
     }
 
     /// The same, with notices sent by another process, which hears of them over this socket (`SOCK_SEQPACKET`). What
-    /// became of them is not known here: each counts as [`Told::Done`].
+    /// became of them is not known here: each counts as [`Told::Done`]. When that process is gone, this one sends.
     pub fn sent_by(self, other: OwnedFd) -> Notifier {
         Notifier { other: Some(Arc::new(other)), ..self }
     }
@@ -146,8 +146,10 @@ impl Notifier {
             let body = pieces.concat();
             let len = length_of(&body)?.saturating_add(size_of::<abi::OutHeader>() as u32);
             let header = abi::OutHeader { len, error: code, unique: 0 };
-            send(&**other, &[header.as_bytes(), &body].concat(), SendFlags::NOSIGNAL)?;
-            return Ok(Told::Done);
+            // When nobody is there any more, this process sends.
+            if send(&**other, &[header.as_bytes(), &body].concat(), SendFlags::NOSIGNAL).is_ok() {
+                return Ok(Told::Done);
+            }
         }
         match self.device.write(0, code, pieces) {
             Ok(()) => Ok(Told::Done),

@@ -2,8 +2,8 @@
 //!
 //! It holds the connection to the kernel and what the next daemon must know, and sends the daemon's notices, on a thread:
 //! one that waits for a request in flight keeps its process from ending, and the request may wait for the next daemon. It
-//! does nothing else: no runtime, no cache. A daemon that dies by a signal or a panic is followed by another, a bounded number of times; one
-//! that ends by itself ends the mount. Signals are passed on to the daemon.
+//! does nothing else: no runtime, no cache. A daemon that dies by a signal or a panic is followed by another, a bounded
+//! number of times; one that ends by itself ends the mount. Signals are passed on to the daemon.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -123,18 +123,23 @@ impl Supervisor {
         // It may be dead already: then its end is seen soon.
         let _ = line.start(&self.kept, self.device.as_ref().map(AsFd::as_fd), of_daemon.as_fd());
         let mut life = Life { child, line, serves: false, replace: false, notices: Some(notices) };
-        self.send_notices(&mut life)?;
+        self.send_notices(&mut life);
         Ok(life)
     }
 
-    /// Begins to send a daemon's notices, if there is a connection. The thread ends some time after the daemon.
-    fn send_notices(&self, life: &mut Life) -> io::Result<()> {
-        let Some(device) = &self.device else { return Ok(()) };
-        let Some(notices) = life.notices.take() else { return Ok(()) };
-        let device = device.try_clone()?;
-        let work = move || weft_fuse::send_notices_for(notices, device);
-        std::thread::Builder::new().name("weft-notices".to_owned()).spawn(work)?;
-        Ok(())
+    /// Begins to send a daemon's notices, if there is a connection. The thread ends some time after the daemon. Where
+    /// there can be none, the daemon finds that nobody listens, and sends them itself.
+    fn send_notices(&self, life: &mut Life) {
+        let (Some(device), Some(notices)) = (&self.device, life.notices.take_if(|_| self.device.is_some())) else {
+            return;
+        };
+        let started = device.try_clone().and_then(|device| {
+            let work = move || weft_fuse::send_notices_for(notices, device);
+            std::thread::Builder::new().name("weft-notices".to_owned()).spawn(work)
+        });
+        if let Err(error) = started {
+            tell(&format!("notices to the kernel are the daemon's own ({error}): should it be killed, it may not end"));
+        }
     }
 
     /// Waits for the end of a daemon and does meanwhile what it says, and what is signalled.
@@ -166,9 +171,7 @@ impl Supervisor {
         match life.line.hear_now() {
             Ok(Some((Word::Mounted, files))) => {
                 self.device = files.into_iter().next();
-                if let Err(error) = self.send_notices(life) {
-                    tell(&format!("notices cannot be sent ({error}): what changes is seen late"));
-                }
+                self.send_notices(life);
             }
             Ok(Some((Word::Serving, _))) => {
                 life.serves = true;

@@ -10,8 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 use crate::life::Site;
-use crate::support::{Asked, Liar, Mount, Setup, answer, noise};
+use crate::support::{Asked, Exit, Liar, Mount, Setup, answer, noise};
 
 /// Goal: no reader sees an error or a wrong byte while daemons are killed. Method: eight processes make 10,000 reads of
 /// known files (small and large ones, whole and by pieces, through handles that stay open over kills, files that the
@@ -136,7 +138,7 @@ enum Progress {
 /// A process that reads.
 struct Reader {
     child: Child,
-    listener: std::thread::JoinHandle<()>,
+    listener: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Reader {
@@ -154,22 +156,23 @@ impl Reader {
             said.for_each(|_| drop(told.send(Progress::Read)));
             let _ = told.send(Progress::End);
         });
-        Reader { child, listener }
+        Reader { child, listener: Some(listener) }
     }
 
     #[track_caller]
     fn end(mut self) {
         assert!(self.child.wait().expect("a child of ours").success(), "a reader saw an error");
-        let listener = std::mem::replace(&mut self.listener, std::thread::spawn(|| ()));
-        listener.join().expect("no panic");
+        self.listener.take().map(std::thread::JoinHandle::join).expect("once").expect("no panic");
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Ends it when the test has failed; otherwise it has ended.
+        // Ends it when the test has failed; otherwise it has ended. What waits for a mount that hangs does not end.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+        if Exit::of(Pid::from_child(&self.child)).wait() {
+            let _ = self.child.wait();
+        }
     }
 }
 
