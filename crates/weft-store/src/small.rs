@@ -189,7 +189,12 @@ impl Small {
         }
     }
 
-    /// How many contents are held, and how many are told to be.
+    /// Whether a volume has room for more: then a small content takes none of the disk.
+    pub(crate) fn has_room(&self) -> bool {
+        self.volumes.read().iter().any(|volume| volume.stats().free_segments > FREE_SEGMENTS_MIN)
+    }
+
+    /// How many contents are held.
     pub(crate) fn count(&self) -> u64 {
         self.volumes.read().iter().map(|volume| volume.stats()).map(|stats| stats.objects + stats.waiting).sum()
     }
@@ -315,6 +320,8 @@ const VOLUME_BYTES_MIN: u64 = 16 << 20;
 const LENGTH_STEP: u64 = 1 << 20;
 /// A further volume is made when the last one has less than this part free.
 const SPARE_SHARE: u32 = 8;
+/// With fewer a volume counts as full: what waits in memory takes them.
+const FREE_SEGMENTS_MIN: u32 = 32;
 /// A new volume takes at most this part of what is free on the disk.
 const FREE_SHARE: u64 = 8;
 const VOLUMES_MAX: usize = 1024;

@@ -264,6 +264,11 @@ impl Store {
         &self.dir
     }
 
+    /// Whether a content of this length takes no more of the disk than the store has reserved already.
+    pub fn is_reserved(&self, bytes: u64) -> bool {
+        bytes <= Small::CONTENT_BYTES_MAX && self.shelf.small.has_room()
+    }
+
     /// Sets the bounds on what is held; they are compared when room is reserved ([`Object::reserve`]).
     pub fn bind(&self, bounds: Bounds) {
         self.shelf.ledger.bind(bounds);

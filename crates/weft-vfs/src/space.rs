@@ -164,7 +164,8 @@ impl Vfs {
     /// `NoRoom`.
     pub(crate) fn make_room(&self, object: &Object, more: u64) -> Result<()> {
         let tree = || self.store.account(object.node()).map_or(NodeId::ROOT, |(account, ..)| account.tree);
-        if !self.keeps_free(more) {
+        let is_reserved = object.length().is_some_and(|length| self.store.is_reserved(length));
+        if !is_reserved && !self.keeps_free(more) {
             return Err(self.no_room(object.node(), tree(), Limit::KeepFree));
         }
         let mut bound = None;
