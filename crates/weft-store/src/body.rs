@@ -93,17 +93,24 @@ impl Body {
 
     /// Up to `length` bytes from `offset` on; fewer only where they end.
     pub(crate) fn read(&self, small: &Small, offset: u64, length: usize) -> io::Result<Bytes> {
-        let all = match &*self.memory.lock() {
-            Memory::Draft(held) => return Ok(Bytes::copy_from_slice(part(held, offset, length))),
-            Memory::Held(held) => Some(held.clone()),
-            Memory::InSegment => None,
-            Memory::InFile => return self.read_file(offset, length),
-        };
-        let all = match all {
-            Some(all) => all,
+        // With a file all that there is is there. Many read it at once, and none waits for another.
+        if let Some(file) = self.file.get() {
+            return file.read_vec(offset, length).map(Bytes::from);
+        }
+        let all = match self.in_memory(offset, length) {
+            Some(bytes) => return Ok(bytes),
             None => small.get(self.key)?.unwrap_or_default(),
         };
         Ok(all.slice_ref(part(&all, offset, length)))
+    }
+
+    /// The part that is asked for, if the content is in memory.
+    fn in_memory(&self, offset: u64, length: usize) -> Option<Bytes> {
+        match &*self.memory.lock() {
+            Memory::Draft(held) => Some(Bytes::copy_from_slice(part(held, offset, length))),
+            Memory::Held(held) => Some(held.slice_ref(part(held, offset, length))),
+            Memory::InSegment | Memory::InFile => None,
+        }
     }
 
     /// Brings a whole content to where it stays: a segment, or a file where there is no room in one.
@@ -122,14 +129,18 @@ impl Body {
             *self.memory.lock() = Memory::InSegment;
             return Ok(());
         }
-        self.spill(disk, &content)
+        let spilled = self.spill(disk, &content);
+        if spilled.is_err() {
+            // It stays nowhere yet: whoever tries again begins here.
+            *self.memory.lock() = Memory::Draft(content.into());
+        }
+        spilled
     }
 
     /// The segment will not have it any more: whoever reads it goes on with what is in memory.
     pub(crate) fn hold(&self, small: &Small) {
-        if matches!(*self.memory.lock(), Memory::InSegment)
-            && let Ok(Some(content)) = small.get(self.key)
-        {
+        let in_segment = matches!(*self.memory.lock(), Memory::InSegment);
+        if in_segment && let Ok(Some(content)) = small.get(self.key) {
             *self.memory.lock() = Memory::Held(content);
         }
     }
@@ -143,17 +154,13 @@ impl Body {
             outcome => outcome?,
         };
         if let Err(error) = file.write_all_at(before, 0) {
-            // Nothing is lost: it is tried again when more comes.
+            // Nothing is lost: what came is in memory still.
             let _ = disk.remove(&self.path);
             return Err(error);
         }
         let _ = self.file.set(file);
         *self.memory.lock() = Memory::InFile;
         Ok(())
-    }
-
-    fn read_file(&self, offset: u64, length: usize) -> io::Result<Bytes> {
-        self.file()?.read_vec(offset, length).map(Bytes::from)
     }
 
     fn file(&self) -> io::Result<&DiskFile> {

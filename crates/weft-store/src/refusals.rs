@@ -197,6 +197,29 @@ fn files_left_behind_are_removed() {
     assert_eq!(store.troubles(), Vec::<String>::new());
 }
 
+/// Goal: a small content for which there is room nowhere is not taken for kept, and can be kept later. Method: the disk
+/// refuses the staging file and the file of its own, then takes both.
+#[test]
+fn a_small_content_that_found_no_room_is_kept_later() {
+    let trial = Trial::new();
+    let store = trial.open();
+    let object = create(&store, 5000, 300).unwrap();
+    let mut writer = object.writer(0).unwrap();
+    writer.append(&[7; 300]).unwrap();
+    writer.finish().unwrap();
+    trial.disk.faults.full_after(0, u64::MAX);
+    for _ in 0..2 {
+        assert!(matches!(object.commit(), Err(StoreError::Full { .. })));
+        assert!(store.object(NodeId(5000)).unwrap().is_none());
+        assert_eq!(object.read(0, 300).unwrap(), vec![7; 300], "it can be read meanwhile");
+    }
+    trial.disk.faults.clear();
+    object.commit().unwrap();
+    drop((object, store));
+    let store = trial.open();
+    assert_eq!(store.object(NodeId(5000)).unwrap().unwrap().read(0, 300).unwrap(), vec![7; 300]);
+}
+
 /// An object that outlives its store can be read, and changes nothing.
 #[test]
 fn an_object_outlives_its_store() {

@@ -107,7 +107,11 @@ impl Small {
 
     /// Brings what a former life had staged to the volumes, as far as `wanted` says so.
     pub(crate) fn replay(&self, mut wanted: impl FnMut(SmallKey) -> Result<bool>) -> Result<()> {
-        let staged = self.staging.read().map_err(|error| StoreError::from_io(&self.dir, error))?;
+        let staged = self.staging.read().unwrap_or_else(|error| {
+            let dir = self.dir.display();
+            self.troubles.tell(format!("{dir}: what was staged cannot be read ({error}); it will be fetched again"));
+            Vec::new()
+        });
         for one in staged {
             let key = SmallKey { node: one.node, generation: one.generation };
             if !self.holds(key) && wanted(key)? {

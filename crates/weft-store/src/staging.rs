@@ -60,7 +60,7 @@ impl Staging {
         let taken = (frame.len() as u64).next_multiple_of(ALIGN_BYTES);
         let at = self.ends[which].fetch_add(taken, Ordering::Relaxed);
         if at + taken > FILE_BYTES_MAX {
-            self.ends[which].fetch_sub(taken, Ordering::Relaxed);
+            // Full until it is emptied: a place that was taken is not given back, for another may have one behind it.
             return Err(io::ErrorKind::StorageFull.into());
         }
         // A file that is emptied at this moment has no need of it: the content is in the volumes by then.
