@@ -347,8 +347,9 @@ impl Shared {
         let mut core = self.core.lock();
         core.log_used = tail.used() + core.queue.charge();
         core.latest_checkpoint = Some(number);
-        // Objects that cannot be packed hold the log where it is: another checkpoint would change nothing.
-        core.log_stays_long = !is_shorter;
+        // Objects that cannot be packed hold the log where it is: another checkpoint would change nothing. Those that
+        // changed while they were being packed hold it no longer than to the next.
+        core.log_stays_long = !is_shorter && packed.is_err();
         drop(core);
         packed
     }

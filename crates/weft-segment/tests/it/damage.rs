@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use weft_segment::device::{Device, MemoryDevice};
 use weft_segment::{Class, Options, Volume};
 
+use crate::meddling::Meddling;
 use crate::sample::{VOLUME_BYTES, content, get, key, new_volume, open, options, put};
 
 const OBJECTS: u64 = 60;
@@ -146,45 +147,6 @@ fn a_damaged_part_of_the_log_costs_what_it_told_alone() {
     assert_eq!(get(&later, 20), Some(content(20, 100)));
 }
 
-/// A device that does something once, after it has read and before it says so.
-struct Meddling {
-    inner: MemoryDevice,
-    meddle: parking_lot::Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl std::fmt::Debug for Meddling {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl Device for Meddling {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        self.inner.read_at(buffer, offset)?;
-        let meddle = self.meddle.lock().take();
-        if let Some(meddle) = meddle {
-            meddle();
-        }
-        Ok(())
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-        self.inner.write_at(bytes, offset)
-    }
-
-    fn sync(&self) -> std::io::Result<()> {
-        self.inner.sync()
-    }
-
-    fn length(&self) -> std::io::Result<u64> {
-        self.inner.length()
-    }
-
-    fn name(&self) -> String {
-        "meddling".to_owned()
-    }
-}
-
 /// A read is so slow that meanwhile the object is replaced and its segment used again, for the same key at the same
 /// place: what the read brings is told to nobody else.
 #[test]
@@ -195,10 +157,10 @@ fn a_read_that_was_overtaken_leaves_nothing_old_behind() {
     drop(volume);
     let image = filled.image();
     let segment = (0..image.len()).step_by(4096).find(|at| image[*at..].starts_with(b"weftseg\n")).unwrap();
-    let device = Arc::new(Meddling { inner: MemoryDevice::of(image.clone()), meddle: parking_lot::Mutex::default() });
+    let device = Arc::new(Meddling::of(image.clone()));
     let volume = Arc::new(open(&device, options));
     let (meddler, disk) = (Arc::downgrade(&volume), Arc::downgrade(&device));
-    *device.meddle.lock() = Some(Box::new(move || {
+    *device.after_read.lock() = Some(Box::new(move || {
         let (volume, disk) = (meddler.upgrade().unwrap(), disk.upgrade().unwrap());
         for round in 1.. {
             (0..12).for_each(|number| put(&volume, number, content(number + 100, 5000), Class::Cache));

@@ -4,6 +4,7 @@ mod basics;
 mod crash;
 mod damage;
 mod killed;
+mod meddling;
 mod model;
 mod refusals;
 mod room;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use weft_segment::device::MemoryDevice;
-use weft_segment::{Class, Hints, Options, Policy, SegmentError, Shape, Volume};
+use weft_segment::{Class, Hints, Options, Packer, Policy, SegmentError, Shape, Volume};
 
-use crate::sample::{VOLUME_BYTES, content, get, key, new_volume, open, options, put};
+use crate::meddling::Meddling;
+use crate::sample::{VOLUME_BYTES, content, formatted, get, key, new_volume, open, options, put};
 
 fn try_put(volume: &Volume, number: u64) -> Result<(), SegmentError> {
     volume.put(&key(number), &number.to_le_bytes(), content(number, 9000), Hints::default(), Class::Cache)
@@ -142,4 +143,21 @@ fn a_pin_outlives_a_crash() {
         assert!(!pinned || get(&volume, number).is_some(), "key {number} was pinned");
     }
     assert!((0..20).filter(|number| get(&volume, *number).is_some()).count() < 20, "the others went");
+}
+
+/// An object that is replaced while it is being packed holds the log where it is until the next checkpoint, no longer.
+#[test]
+fn what_changes_while_it_is_packed_does_not_fill_the_log() {
+    let options = Options { packer: Packer::Thread, ..options() };
+    let device = Arc::new(Meddling::of(formatted()));
+    let volume = Arc::new(open(&device, options));
+    put(&volume, 1, content(1, 3000), Class::Durable);
+    let meddler = Arc::downgrade(&volume);
+    *device.after_write.lock() =
+        Some(Box::new(move || put(&meddler.upgrade().unwrap(), 1, content(11, 3000), Class::Cache)));
+    volume.checkpoint().unwrap();
+    assert!(device.after_write.lock().is_none(), "it was replaced");
+    // Each takes a block of the log at least, and all of them less than would be packed.
+    (100..300).for_each(|number| put(&volume, number, content(number, 10), Class::Durable));
+    assert_eq!(get(&volume, 1), Some(content(11, 3000)));
 }
