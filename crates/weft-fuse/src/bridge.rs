@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weft_remote::Caller;
 use weft_vfs::NodeId;
-use weft_vfs::{HandleId, Looked, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
+use weft_vfs::{Data, HandleId, Looked, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
 
 use crate::Errno;
 use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
@@ -68,7 +68,7 @@ impl Handler for Bridge {
         handle: HandleId,
         offset: u64,
         size: usize,
-    ) -> impl Future<Output = Answer<Bytes>> + Send + 'static {
+    ) -> impl Future<Output = Answer<Data>> + Send + 'static {
         let read = self.vfs.clone().read(self.vfs.call(caller), handle, offset, size);
         async move { Ok(read.await?) }
     }

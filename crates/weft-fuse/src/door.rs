@@ -15,16 +15,18 @@ use crate::attributes::{attributes_of, entry_of};
 use crate::backed::Backed;
 use crate::backing::{Backings, Mode};
 use crate::directory::Directories;
-use crate::drive::{Driver, Signals};
+use crate::drive::Driver;
 use crate::handler::{EntryReply, Handler};
 use crate::meter::Operation;
 use crate::pages::Pages;
+use crate::reads::Reads;
 use crate::roll::{Entry, Key, Roll};
 
 /// A file system on a connection to the kernel.
 pub(crate) struct Door<H> {
     handler: Arc<H>,
     driver: Driver,
+    reads: Arc<Reads<H>>,
     files: Arc<Files>,
     directories: Arc<Directories>,
     roll: Arc<Roll>,
@@ -49,7 +51,8 @@ impl<H: Handler> Door<H> {
         roll: Arc<Roll>,
     ) -> Door<H> {
         let files = Files { modes: Arc::new(Backings::new(passthrough)), backings, pages, roll: roll.clone() };
-        Door { handler, driver, files: Arc::new(files), directories: Arc::default(), roll }
+        let reads = Arc::new(Reads::new(handler.clone(), driver.clone()));
+        Door { handler, driver, reads, files: Arc::new(files), directories: Arc::default(), roll }
     }
 
     /// What answers.
@@ -95,7 +98,7 @@ impl<H: Handler> Serve for Door<H> {
             Asks::Lookup(name) => self.lookup(header, name, reply),
             Asks::Getattr { handle } => self.getattr(header, handle, reply),
             Asks::Open { .. } => self.open(header, reply),
-            Asks::Read(read) => self.read(header, &read, reply),
+            Asks::Read(read) => self.reads.read(*header, read, reply),
             Asks::Release { handle, .. } => self.release(header, handle, reply),
             Asks::Opendir { .. } => self.opendir(header, reply),
             Asks::Readdir(read) => self.readdir(header, &read, reply),
@@ -152,17 +155,6 @@ impl<H: Handler> Door<H> {
             Err(errno) => {
                 reply.error(errno.raw());
             }
-        });
-    }
-
-    fn read(&self, header: &Header, read: &Read, reply: Reply) {
-        let asked = self.driver.meter.begin(Operation::Read, header);
-        let bytes = self.handler.read(caller(header), HandleId(read.handle), read.offset, read.size as usize);
-        self.driver.drive_with(Signals::Untold, asked, header, bytes, move |answer| {
-            match answer {
-                Ok(bytes) => reply.data(&bytes),
-                Err(errno) => reply.error(errno.raw()),
-            };
         });
     }
 

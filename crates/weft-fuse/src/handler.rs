@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_remote::Caller;
-use weft_vfs::{HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
+use weft_vfs::{Data, HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
 use weft_vfs::{NodeId, Object};
 
 use crate::Errno;
@@ -82,7 +82,7 @@ pub trait Handler: Send + Sync + 'static {
         handle: HandleId,
         offset: u64,
         size: usize,
-    ) -> impl Future<Output = Answer<Bytes>> + Send + 'static;
+    ) -> impl Future<Output = Answer<Data>> + Send + 'static;
 
     /// The whole content of an open file, if it is small and here, and this is its only handle; never waits.
     fn content_at_hand(&self, handle: HandleId) -> Option<Bytes>;

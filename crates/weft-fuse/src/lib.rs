@@ -19,6 +19,7 @@ mod meter;
 mod mount;
 mod notify;
 mod pages;
+mod reads;
 mod roll;
 mod signals;
 

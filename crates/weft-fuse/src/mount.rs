@@ -287,5 +287,6 @@ const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Requests that the kernel may send without anybody waiting for them, which are all reads into its pages. Those from a
 /// host that is silent are among them until they end, and when there are so many, nobody's pages are read.
 const BACKGROUND_REQUESTS_MAX: u16 = 1024;
-/// Read-ahead of the mount in KiB, as the system file takes it.
-const READ_AHEAD_KB: &str = "1024";
+/// Read-ahead of the mount in KiB, as the system file takes it. An answer of so much and its header fit into a pipe of
+/// the size that everybody may have (1 MiB in slots of a page), and into the second cache of a processor.
+const READ_AHEAD_KB: &str = "512";

@@ -1,6 +1,6 @@
 //! The descriptor of `/dev/fuse` that belongs to one mount.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::abi;
 use crate::reply::{Body, Delivery};
+use crate::splice::{self, Part, Spliced};
 
 /// The connection to the kernel, shared by all who read, answer or notify. It is never cloned
 /// (`FUSE_DEV_IOC_CLONE`): what was read through a clone ends with it, and could not be sent again.
@@ -87,6 +88,21 @@ impl Device {
                 let _ = self.write(unique, -Errno::IO.raw_os_error(), &[]);
                 Delivery::Gone
             }
+        }
+    }
+
+    /// Sends a part of a file as the answer to a request. What the system says when the file does not have it; then
+    /// nothing was sent.
+    pub(crate) fn answer_part(&self, unique: u64, part: &Part<'_>) -> io::Result<Delivery> {
+        let length = u32::try_from(size_of::<abi::OutHeader>() + part.length).map_err(io::Error::other)?;
+        let header = abi::OutHeader { len: length, error: 0, unique };
+        match splice::send(self.as_fd(), &header, part) {
+            Spliced::Told(Ok(())) => Ok(Delivery::Delivered),
+            Spliced::Told(Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED)) => {
+                self.counters.gone.fetch_add(1, Ordering::Relaxed);
+                Ok(Delivery::Gone)
+            }
+            Spliced::Told(Err(_)) | Spliced::Unfit => Ok(self.answer(unique, 0, Body::Pieces(&[&part.read()?]))),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Answers to the kernel.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::abi::{self, opcode};
 use crate::attributes::{Attributes, Entry, Space, Statx, seconds_of};
 use crate::device::Device;
 use crate::request::LockRange;
+use crate::splice::Part;
 
 /// The answer to one request, given once. Dropped without one it answers `EIO`, so that nobody waits for ever.
 ///
@@ -164,6 +166,35 @@ impl Reply {
         self.send(0, Body::Pieces(pieces))
     }
 
+    /// So many bytes of `file` from `offset` on. They go to the kernel from the file, where the transport has a way.
+    ///
+    /// # Errors
+    /// What the system says when the file does not have them, with the reply, which is still to be given.
+    pub fn file(mut self, file: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Delivery, Unread> {
+        let part = Part { file, offset, length };
+        let sent = match self.source.take() {
+            Some(Source::Device(device)) => {
+                let sent = device.answer_part(self.unique, &part);
+                sent.map_err(|error| (Source::Device(device), error))
+            }
+            Some(Source::Sink(mut sink)) => match sink.room().and_then(|room| room.get_mut(..length)) {
+                Some(room) => match part.read_to(room) {
+                    Ok(()) => Ok(sink.send(self.unique, 0, Body::InPlace(length))),
+                    Err(error) => Err((Source::Sink(sink), error)),
+                },
+                None => match part.read() {
+                    Ok(bytes) => Ok(sink.send(self.unique, 0, Body::Pieces(&[&bytes]))),
+                    Err(error) => Err((Source::Sink(sink), error)),
+                },
+            },
+            None => Ok(Delivery::Gone),
+        };
+        sent.map_err(|(source, error)| {
+            self.source = Some(source);
+            Unread { reply: self, error }
+        })
+    }
+
     /// So many bytes were written.
     pub fn written(self, size: u32) -> Delivery {
         self.pieces(&[abi::WriteOut { size, padding: 0 }.as_bytes()])
@@ -237,6 +268,15 @@ impl Drop for Reply {
             self.send(rustix::io::Errno::IO.raw_os_error(), Body::Pieces(&[]));
         }
     }
+}
+
+/// A part of a file that could not be read.
+#[derive(Debug)]
+pub struct Unread {
+    /// Still to be given.
+    pub reply: Reply,
+    /// What the system said; `UnexpectedEof` where the file ends before.
+    pub error: std::io::Error,
 }
 
 /// An answer that is made piece by piece: in the transport's own room where it has some.

@@ -39,6 +39,7 @@ mod small;
 mod stage;
 mod staging;
 mod store;
+mod stretch;
 mod sweeper;
 mod tier;
 mod troubles;
@@ -56,6 +57,7 @@ pub use records::{
     BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, ObjectRecord, Record,
 };
 pub use store::Store;
+pub use stretch::Stretch;
 pub use writer::Writer;
 
 /// What every call of the store returns.

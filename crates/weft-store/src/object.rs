@@ -376,7 +376,7 @@ impl State {
     }
 
     /// How much of `length` bytes from `offset` on there is to read.
-    fn readable(&self, offset: u64, length: usize) -> Result<usize> {
+    pub(crate) fn readable(&self, offset: u64, length: usize) -> Result<usize> {
         let wanted = match self.length {
             Some(end) => end.saturating_sub(offset).min(length as u64),
             None => length as u64,
@@ -389,7 +389,7 @@ impl State {
     }
 
     /// The pieces under these bytes that have to be compared before they are used, with their checksums.
-    fn unseen(&self, offset: u64, count: usize) -> Vec<(u32, u64)> {
+    pub(crate) fn unseen(&self, offset: u64, count: usize) -> Vec<(u32, u64)> {
         if count == 0 || self.pieces.all_seen() {
             return Vec::new();
         }

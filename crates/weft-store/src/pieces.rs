@@ -89,6 +89,14 @@ impl Pieces {
         }
     }
 
+    /// Remembers no longer that a piece is right.
+    pub(crate) fn doubt(&mut self, piece: u32) {
+        if let Some(held) = self.held.get_mut(&piece).filter(|held| held.trust == Trust::Seen) {
+            held.trust = Trust::Unseen;
+            self.trusted -= 1;
+        }
+    }
+
     /// Takes all that are present for right.
     pub(crate) fn trust_all(&mut self) {
         self.held.values_mut().for_each(|held| held.trust = Trust::Seen);

@@ -318,6 +318,30 @@ fn a_flipped_byte_is_damage_once_and_then_missing() {
     assert!(object.backing().is_some());
 }
 
+/// Bytes that were seen to be right are told where they lie, until they are doubted: then they are compared first.
+#[test]
+fn what_is_doubted_is_compared_before_it_is_used() {
+    let place = Place::new();
+    let store = place.open();
+    let content = bytes_of(3 * PIECE);
+    let object = whole(&store, NODE, &content);
+    let stretch = object.stretch(PIECE_BYTES - 5, PIECE).unwrap().expect("it was written in this life");
+    assert_eq!((stretch.offset(), stretch.len()), (PIECE_BYTES - 5, PIECE));
+    assert_eq!(stretch.read().unwrap(), content[PIECE - 5..2 * PIECE - 5]);
+    assert_eq!(object.stretch(PIECE_BYTES * 3 - 5, PIECE).unwrap().map(|stretch| stretch.len()), Some(5));
+    assert!(object.stretch(PIECE_BYTES * 3, PIECE).unwrap().is_none(), "nothing is there");
+    let mut bytes = std::fs::read(object_files(&place).remove(0)).unwrap();
+    bytes[PIECE + 9] ^= 0x10;
+    std::fs::write(object_files(&place).remove(0), bytes).unwrap();
+    stretch.doubt();
+    assert!(object.backing().is_none() && object.stretch(0, 5).unwrap().is_none());
+    assert!(object.stretch(2 * PIECE_BYTES, PIECE).unwrap().is_some(), "the rest is as it was");
+    assert_eq!(object.read(0, PIECE).unwrap(), content[..PIECE]);
+    assert!(object.stretch(0, 5).unwrap().is_some(), "it was right");
+    assert!(matches!(object.read(PIECE_BYTES, 5), Err(StoreError::Damaged { .. })));
+    assert!(matches!(object.stretch(PIECE_BYTES, 5), Err(StoreError::Missing { .. })));
+}
+
 /// Of an object without a version the missing piece cannot be fetched alone, so all of it is given up.
 #[test]
 fn damage_without_a_version_gives_up_the_object() {

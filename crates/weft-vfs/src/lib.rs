@@ -10,6 +10,7 @@ mod agree;
 mod arrival;
 mod changes;
 mod content;
+mod data;
 mod directory;
 mod ending;
 mod error;
@@ -51,6 +52,7 @@ mod warm;
 mod why;
 
 pub use changes::{Change, ChangeKind, Watched, Watching};
+pub use data::Data;
 pub use directory::{DirectoryName, Snapshot};
 pub use error::VfsError;
 pub use figures::FiguresSnapshot;
@@ -72,7 +74,7 @@ pub use trouble::Trouble;
 pub use usage::{CacheUsage, TreeUsage, UserUsage};
 pub use vfs::{Binding, Vfs, VfsOptions};
 pub use warm::{Came, Choice, Everything, Forecast, Progress, WarmEvent, WarmRequest, Warming};
-pub use weft_store::{Class, NodeId, Object, StoreError, Sum};
+pub use weft_store::{Class, NodeId, Object, StoreError, Stretch, Sum};
 pub use why::Why;
 
 /// What every operation returns.

@@ -9,6 +9,7 @@ use weft_store::{Object, PIECE_BYTES, StoreError};
 
 use crate::arrival::{Delivery, State};
 use crate::changes::ChangeKind;
+use crate::data::Data;
 use crate::figures::{add, count};
 use crate::handle::{Handle, HandleId, Held};
 use crate::through::Through;
@@ -21,24 +22,24 @@ impl Vfs {
     /// # Errors
     /// `Changed` when bytes that are not held have changed at the source since the file was opened; whatever keeps
     /// the remote from answering.
-    pub async fn read(self: Arc<Self>, call: Call, handle: HandleId, offset: u64, size: usize) -> Result<Bytes> {
+    pub async fn read(self: Arc<Self>, call: Call, handle: HandleId, offset: u64, size: usize) -> Result<Data> {
         let handle = self.handle(handle)?;
         let mut held = handle.content.lock().clone();
         if let Held::Lost(lost) = &held {
             self.find_again(&call, &handle, lost).await?;
             held = handle.content.lock().clone();
         }
-        let bytes = match held {
+        let data = match held {
             Held::Object(object) => match self.read_object(&call, &handle, &object, offset, size).await {
-                Err(error) if error.is_full() => self.turn_through(&call, &handle, offset, size, error).await?,
+                Err(error) if error.is_full() => self.turn_through(&call, &handle, offset, size, error).await?.into(),
                 outcome => outcome?,
             },
-            Held::Through(through) => through.read(&self, &call, &handle.inode, offset, size).await?,
+            Held::Through(through) => through.read(&self, &call, &handle.inode, offset, size).await?.into(),
             // It was found or there was an error.
             Held::Lost(_) => return Err(VfsError::Changed),
         };
-        add(&self.figures.bytes_served, bytes.len() as u64);
-        Ok(bytes)
+        add(&self.figures.bytes_served, data.len() as u64);
+        Ok(data)
     }
 
     async fn read_object(
@@ -48,7 +49,7 @@ impl Vfs {
         object: &Arc<Object>,
         offset: u64,
         size: usize,
-    ) -> Result<Bytes> {
+    ) -> Result<Data> {
         let mut waited = Duration::ZERO;
         let ahead = handle.pace.lock().note(offset, size as u64);
         for _ in 0..READ_ROUNDS_MAX {
@@ -57,10 +58,10 @@ impl Vfs {
                 None => size as u64,
             };
             if wanted == 0 {
-                return Ok(Bytes::new());
+                return Ok(Bytes::new().into());
             }
             if object.available(offset) >= wanted {
-                match object.read(offset, size) {
+                match held(object, offset, size) {
                     Err(error @ StoreError::Damaged { .. }) => {
                         self.tell_damaged(handle, object, &error);
                         continue;
@@ -229,5 +230,17 @@ impl Vfs {
     }
 }
 
+/// Bytes that an object has: from its file if there are many, for it is then that a copy saved is worth the calls.
+fn held(object: &Arc<Object>, offset: u64, size: usize) -> std::result::Result<Data, StoreError> {
+    if size >= STRETCH_BYTES_MIN
+        && let Some(stretch) = object.stretch(offset, size)?
+    {
+        return Ok(Data::Stored(stretch));
+    }
+    object.read(offset, size).map(Data::Bytes)
+}
+
+/// Reads of so many bytes take them from the file itself.
+const STRETCH_BYTES_MIN: usize = 16 << 10;
 /// How often a read looks again for its bytes before it gives up.
 const READ_ROUNDS_MAX: usize = 6;

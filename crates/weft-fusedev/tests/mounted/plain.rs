@@ -27,7 +27,7 @@ fn everyday_requests_are_answered() {
         let mut known: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
         known.sort_unstable();
         assert_eq!(names, known);
-        for name in ["file", "other", "link"] {
+        for name in ["file", "other", "link", "stored"] {
             check_bytes(&mounted.path(name));
         }
 
@@ -72,6 +72,40 @@ fn answers_go_to_those_who_asked() {
                 });
             }
         });
+        assert_eq!(mounted.serving().counts().refused, 0);
+    });
+}
+
+/// Goal: bytes that lie in a file go from there to the kernel, few or many, from any place; what the file does not have
+/// is told, and spoils no other answer. Method: several threads, and a file that is cut in between.
+#[test]
+fn bytes_of_a_file_are_answered_from_it() {
+    over_both(|transport| {
+        let mounted = Mounted::new(transport, RingLimits::default());
+        let read = |place: u64, length: usize| {
+            let file = std::fs::File::open(mounted.path("stored")).expect("opened");
+            let mut bytes = vec![0; length];
+            file.read_exact_at(&mut bytes, place).map(|()| bytes)
+        };
+        let check = |seed: u64| {
+            for round in 0..40 {
+                let length = [1, 4096, 16_383, 16_384, 100_001, 131_072, 1 << 20][(seed + round) as usize % 7];
+                let place = (seed * 7919 + round * 104_729) % (super::served::FILE_BYTES - length);
+                let bytes = read(place, length as usize).expect("read");
+                assert!((place..).zip(bytes).all(|(place, byte)| byte == super::served::byte_at(place)));
+            }
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|seed| scope.spawn(move || check(seed))).collect();
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        });
+        mounted.memory.stored.set_len(1 << 20).expect("cut");
+        for (place, length) in [((1 << 20) - 50_000, 100_000), (2 << 20, 5000)] {
+            let error = read(place, length).expect_err("it is not there");
+            assert_eq!(error.raw_os_error(), Some(super::served::NOT_STORED));
+            let before = read(1000, 200_000).expect("read");
+            assert!((1000..).zip(before).all(|(place, byte)| byte == super::served::byte_at(place)));
+        }
         assert_eq!(mounted.serving().counts().refused, 0);
     });
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use weft_fusedev::{
     Attributes, End, Entry, InitFlags, Interrupted, LockFamily, MountOptions, Notifier, Opened, Operation, Reply,
-    Request, RingLimits, Room, Serve, Serving, Session, Space, Transport, Wanted, mount, unmount,
+    Request, RingLimits, Room, Serve, Serving, Session, Space, Transport, Unread, Wanted, mount, unmount,
 };
 
 /// What a file has: this many bytes, each told by its place.
@@ -21,11 +21,13 @@ pub fn byte_at(place: u64) -> u8 {
 }
 
 /// The files: `file` and `other` of [`FILE_BYTES`], `link`, `note` that can be written, `later` that another thread
-/// answers for. Lookups of what begins with `dead`, and what is done with [`STUCK`], are never answered but by
+/// answers for, `stored` whose bytes lie in another file and are read past the pages. Lookups of what begins with `dead`, and what is done with [`STUCK`], are never answered but by
 /// [`Memory::release`] or an interrupt.
 #[derive(Debug)]
 pub struct Memory {
     note: Mutex<Vec<u8>>,
+    /// Where the bytes of `stored` lie.
+    pub stored: std::fs::File,
     waiting: Mutex<Waits>,
     changed: Condvar,
     elsewhere: mpsc::Sender<(Reply, Entry)>,
@@ -52,6 +54,7 @@ impl Memory {
         let waiting = Mutex::default();
         Arc::new(Memory {
             note: Mutex::default(),
+            stored: stored(),
             waiting,
             changed: Condvar::new(),
             elsewhere,
@@ -101,7 +104,7 @@ impl Memory {
         let usual = Attributes { node, links: 1, block_bytes: 4096, ..Attributes::default() };
         Some(match node {
             1 => Attributes { mode: 0o040_755, links: 2, ..usual },
-            FILE | OTHER | LATER => Attributes { mode: 0o100_644, size: FILE_BYTES, ..usual },
+            FILE | OTHER | LATER | STORED => Attributes { mode: 0o100_644, size: FILE_BYTES, ..usual },
             LINK => Attributes { mode: 0o120_777, size: 4, ..usual },
             STUCK_LIST => Attributes { mode: 0o040_755, links: 2, ..usual },
             STUCK_OPEN..STUCK_LIST => Attributes { mode: 0o100_666, size: FILE_BYTES, ..usual },
@@ -158,7 +161,7 @@ impl Serve for Memory {
             }
             Operation::Readlink => drop(reply.data(b"file")),
             Operation::Open { .. } | Operation::Opendir { .. } => {
-                let flags = if [OTHER, NOTE, STUCK_READ].contains(&node) { Opened::DIRECT_IO } else { 0 };
+                let flags = if [OTHER, NOTE, STORED, STUCK_READ].contains(&node) { Opened::DIRECT_IO } else { 0 };
                 reply.opened(Opened { handle: node, flags, backing_id: 0 });
             }
             Operation::Read(read) if node == NOTE => {
@@ -166,6 +169,12 @@ impl Serve for Memory {
                 let from = (read.offset as usize).min(note.len());
                 let to = (from + read.size as usize).min(note.len());
                 reply.data(&note[from..to]);
+            }
+            Operation::Read(read) if node == STORED => {
+                let length = FILE_BYTES.saturating_sub(read.offset).min(read.size.into());
+                if let Err(Unread { reply, .. }) = reply.file(self.stored.as_fd(), read.offset, length as usize) {
+                    reply.error(NOT_STORED);
+                }
             }
             Operation::Read(read) => {
                 let end = (read.offset + u64::from(read.size)).min(FILE_BYTES);
@@ -330,6 +339,14 @@ pub fn mounted_device() -> (Place, OwnedFd) {
     (directory, device)
 }
 
+/// A file without a name that has the bytes of a file.
+fn stored() -> std::fs::File {
+    let mut file = tempfile::tempfile().expect("a file");
+    let bytes: Vec<u8> = (0..FILE_BYTES).map(byte_at).collect();
+    std::io::Write::write_all(&mut file, &bytes).expect("written");
+    file
+}
+
 fn ignore(_: weft_fusedev::Delivery) {}
 
 fn is_stuck(node: u64, operation: &Operation<'_>) -> bool {
@@ -367,8 +384,11 @@ pub const OTHER: u64 = 3;
 const LINK: u64 = 4;
 pub const NOTE: u64 = 5;
 const LATER: u64 = 6;
-pub const NAMES: [(&str, u64); 5] =
-    [("file", FILE), ("other", OTHER), ("link", LINK), ("note", NOTE), ("later", LATER)];
+const STORED: u64 = 7;
+pub const NAMES: [(&str, u64); 6] =
+    [("file", FILE), ("other", OTHER), ("link", LINK), ("note", NOTE), ("later", LATER), ("stored", STORED)];
+/// What reads of `stored` end with when the bytes are not there (`ENODATA`).
+pub const NOT_STORED: i32 = 61;
 const STUCK_OPEN: u64 = 10;
 const STUCK_READ: u64 = 11;
 const STUCK_PAGES: u64 = 12;

@@ -14,7 +14,7 @@ use weft_remote::{
     RemoteError, Result, Span, Version,
 };
 use weft_store::{Store, StoreOptions};
-use weft_vfs::{Binding, Freshness, Looked, NodeId, Notices, Policies, Stat, Vfs, VfsError, VfsOptions};
+use weft_vfs::{Binding, Data, Freshness, Looked, NodeId, Notices, Policies, Stat, Vfs, VfsError, VfsOptions};
 
 use crate::bench::names;
 
@@ -144,7 +144,7 @@ impl House {
     async fn cat(&self, uid: u32) -> std::result::Result<Vec<u8>, VfsError> {
         let (stat, _) = self.walk(uid, "x/a/secret.txt").await?;
         let handle = self.vfs.clone().open(House::call(uid), stat.node).await?.handle;
-        let bytes = self.vfs.clone().read(House::call(uid), handle, 0, 100).await;
+        let bytes = self.vfs.clone().read(House::call(uid), handle, 0, 100).await.and_then(Data::into_bytes);
         self.vfs.close(handle);
         Ok(bytes?.to_vec())
     }

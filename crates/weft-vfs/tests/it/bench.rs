@@ -10,7 +10,7 @@ use weft_remote::fake::{Fake, Promise};
 use weft_remote::{Call, Caller, Name, Remote};
 use weft_store::{Store, StoreOptions};
 use weft_vfs::{
-    Binding, Freshness, HandleId, Looked, NodeId, Notices, Opened, Policies, SpaceOptions, Stat, Vfs, VfsError,
+    Binding, Data, Freshness, HandleId, Looked, NodeId, Notices, Opened, Policies, SpaceOptions, Stat, Vfs, VfsError,
     VfsOptions,
 };
 
@@ -94,7 +94,7 @@ impl Bench {
     }
 
     pub async fn read_at(&self, handle: HandleId, offset: u64, size: usize) -> Result<Bytes, VfsError> {
-        self.vfs.clone().read(self.call(), handle, offset, size).await
+        self.vfs.clone().read(self.call(), handle, offset, size).await.and_then(Data::into_bytes)
     }
 
     /// Reads a whole file as `cat` would.

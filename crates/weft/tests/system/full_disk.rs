@@ -157,6 +157,23 @@ fn a_cut_object_is_fetched_again() {
     assert_eq!(liar.times("/c.bin"), 2);
 }
 
+/// Goal: what is answered from a file of the cache without being read into memory before is as safe as the rest. Method:
+/// the file is cut under the daemon, which had seen that it was right.
+#[test]
+fn an_object_that_is_cut_while_it_is_in_use_is_fetched_again() {
+    let liar = files(&[("a.bin", 700_000)]);
+    let Some(mount) = Mount::with(Setup::default().option("no_passthrough")) else { return };
+    let file = mount.at(liar.site()).join("a.bin");
+    assert!(std::fs::read(&file).expect("read") == noise(700_000));
+    for object in objects(&mount.cache()) {
+        std::fs::OpenOptions::new().write(true).open(&object).and_then(|file| file.set_len(300_000)).expect("cut");
+    }
+    let reader = std::fs::File::open(&file).expect("opened");
+    rustix::fs::fadvise(&reader, 0, None, rustix::fs::Advice::DontNeed).expect("no pages of it are left");
+    assert!(std::fs::read(&file).expect("read again") == noise(700_000));
+    assert!(liar.times("/a.bin") >= 2, "what was missing was asked for");
+}
+
 #[test]
 fn cut_and_lost_volumes_are_begun_anew() {
     for length in [None, Some(0), Some(1 << 20), Some(63 << 20)] {

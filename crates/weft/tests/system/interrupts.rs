@@ -67,8 +67,15 @@ fn wait_for(events: &Receiver<Event>, event: &Event) {
     }
 }
 
+/// A program that Ctrl-C ends, also where these tests were started by something that ignores it (which is inherited).
+fn interruptible(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", program]);
+    command
+}
+
 fn start(program: &str, path: &Path) -> Child {
-    Command::new(program).arg(path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs")
+    interruptible(program).arg(path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs")
 }
 
 /// Ctrl-C at a program that waits; it must end by that.
@@ -275,7 +282,7 @@ pub fn wait_until_stuck(child: &Child, path: &Path) {
 
 /// cat(1), and what it writes.
 pub fn cat(path: &Path) -> (Child, ChildStdout) {
-    let mut child = Command::new("cat").arg(path).stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut child = interruptible("cat").arg(path).stdout(Stdio::piped()).spawn().expect("it runs");
     let out = child.stdout.take().expect("piped");
     (child, out)
 }
@@ -304,7 +311,7 @@ while (sysread($file, $bytes, 65536)) { last if $caught; syswrite(STDOUT, $bytes
 print "$caught ", $! + 0;"#;
     let halting = Halting::new();
     let Some(mount) = patient() else { return };
-    let mut command = Command::new("perl");
+    let mut command = interruptible("perl");
     command.args(["-e", script]).arg(halting.path(&mount)).stdout(Stdio::piped());
     let Ok(mut child) = command.spawn() else { return without("perl does not run") };
     let mut out = child.stdout.take().expect("piped");
