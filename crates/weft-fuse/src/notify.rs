@@ -35,6 +35,7 @@ fn pass_on(notifier: &Notifier, notice: &Notice) {
         Notice::Entry { parent, name } => notifier.invalidate_entry(parent.0, name.as_bytes()),
         Notice::Attributes { node } => notifier.invalidate_attributes(node.0),
         Notice::Content { node } => notifier.invalidate_content(node.0, 0, 0),
+        Notice::Everything => notifier.next_epoch(),
     };
     match told {
         Ok(Told::Done) => {}

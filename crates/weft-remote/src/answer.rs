@@ -1,5 +1,7 @@
 //! An answer of a remote: a value with its version, its lease and its audience.
 
+use std::time::SystemTime;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Caller, Lease, Version};
@@ -50,12 +52,15 @@ pub struct Answer<T> {
     pub audience: Audience,
     /// Where it came from.
     pub origin: Option<Origin>,
+    /// When it was asked for: it may not have what changed later. Whoever asks sets it; a kind leaves it as
+    /// [`Answer::new`] made it.
+    pub asked: SystemTime,
 }
 
 impl<T> Answer<T> {
     /// An answer for everyone without an origin.
     pub fn new(value: T, version: Version, lease: Lease) -> Answer<T> {
-        Answer { value, version, lease, audience: Audience::Everyone, origin: None }
+        Answer { value, version, lease, audience: Audience::Everyone, origin: None, asked: SystemTime::now() }
     }
 
     /// The same answer around another value.
@@ -66,6 +71,7 @@ impl<T> Answer<T> {
             lease: self.lease,
             audience: self.audience,
             origin: self.origin,
+            asked: self.asked,
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct NewObject {
     pub audience: Audience,
     /// The user whose read brings it here.
     pub owner_uid: u32,
+    /// When the source said that this is its content.
+    pub checked: SystemTime,
     /// What it counts towards.
     pub account: Account,
 }
@@ -94,7 +96,7 @@ impl Object {
         let state = State {
             length: new.length,
             lease: new.lease,
-            checked: SystemTime::now(),
+            checked: new.checked,
             pieces: Pieces::default(),
             appending: Vec::new(),
             standing: Standing::Draft,
@@ -114,13 +116,14 @@ impl Object {
             lease: record.lease,
             audience: record.audience,
             owner_uid: record.owner_uid,
+            checked: record.checked,
             account: Account::default(),
         };
         let last_use = Use::noted(shelf.ledger.line(node).map_or(0, |line| line.used_us));
         let mut object = Object::draft(shelf, node, generation, body, new);
         (object.account, object.last_use) = (None, last_use);
         let state = object.state.get_mut();
-        (state.pieces, state.checked, state.standing) = (pieces, record.checked, Standing::Committed);
+        (state.pieces, state.standing) = (pieces, Standing::Committed);
         object
     }
 

@@ -59,6 +59,7 @@ fn create(store: &Arc<Store>, node: u64, length: u64) -> Result<Arc<Object>> {
         lease: Lease::Spent,
         audience: Audience::Everyone,
         owner_uid: 0,
+        checked: std::time::SystemTime::now(),
         account: crate::Account::default(),
     };
     store.create(NodeId(node), new)

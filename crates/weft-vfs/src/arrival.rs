@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use tokio::sync::watch;
@@ -69,6 +69,8 @@ pub(crate) struct Delivery {
     pub(crate) owner_uid: u32,
     /// The directory that the body lists, and its node.
     pub(crate) lists: Option<(FileId, NodeId)>,
+    /// From when on the body's version counts as known.
+    pub(crate) checked: SystemTime,
 }
 
 impl Arrival {
@@ -190,6 +192,7 @@ impl Vfs {
             lease: delivery.lease,
             audience: delivery.audience,
             owner_uid: delivery.owner_uid,
+            checked: delivery.checked,
             account: self.account_of(delivery.node)?,
         };
         let lists = delivery.lists.is_some();

@@ -139,7 +139,7 @@ impl Vfs {
                 let mut entry = found.entry.clone();
                 entry.name = record.name.clone();
                 let id = self.learn_entry(record.parent, record.binding, &entry, &told)?;
-                self.take_along(call, id, record.binding, *found)?;
+                self.take_along(call, id, record.binding, *found, self.learnt(record.binding, &told))?;
                 Ok(Check::Elsewhere(id))
             }
             Checked::Is(found) => {
@@ -155,7 +155,7 @@ impl Vfs {
                     count(&self.figures.checks_changed);
                 }
                 self.give_up_content(inode.id)?;
-                self.take_along(call, inode.id, record.binding, *found)?;
+                self.take_along(call, inode.id, record.binding, *found, self.learnt(record.binding, &told))?;
                 inode.came_for(call);
                 Ok(Check::Changed)
             }
@@ -173,13 +173,14 @@ impl Vfs {
         Ok(self.store.remove_object(node)?)
     }
 
-    /// Takes up a body that came along with an answer about `node`.
+    /// Takes up a body that came along with an answer about `node`, which counts as known from `checked` on.
     pub(crate) fn take_along(
         self: &Arc<Self>,
         call: &Call,
         node: NodeId,
         binding: weft_store::BindingId,
         found: Found,
+        checked: SystemTime,
     ) -> Result<()> {
         let Some(along) = found.along else { return Ok(()) };
         let Along { body, lists, lease, audience } = along;
@@ -199,10 +200,11 @@ impl Vfs {
             None => self.inode(body_node).ok(),
         };
         let is_page = lists.is_some();
-        let delivery = Delivery { node: body_node, binding, body, lease, audience, owner_uid: call.caller.uid, lists };
+        let owner_uid = call.caller.uid;
+        let delivery = Delivery { node: body_node, binding, body, lease, audience, owner_uid, lists, checked };
         let register = |arrival: &Arc<Arrival>| match &target {
             Some(dir) if is_page => dir.content.lock().arrivals.push(arrival.clone()),
-            Some(inode) => adopt(inode, arrival, lease),
+            Some(inode) => adopt(inode, arrival, lease, checked),
             None => {}
         };
         match self.receive(delivery, register) {
@@ -259,8 +261,10 @@ impl Vfs {
             audience,
             owner_uid: call.caller.uid,
             lists: None,
+            checked: self.learnt(record.binding, &told),
         };
-        self.receive(delivery, |arrival| adopt(inode, arrival, lease))
+        let checked = delivery.checked;
+        self.receive(delivery, |arrival| adopt(inode, arrival, lease, checked))
     }
 
     /// Sees to it that what `stat` shows of an inode is exact; returns the inode that the name leads to now.
@@ -316,9 +320,9 @@ impl Vfs {
 }
 
 /// Makes an arriving object the one that opens get.
-fn adopt(inode: &Inode, arrival: &Arc<Arrival>, lease: Lease) {
+fn adopt(inode: &Inode, arrival: &Arc<Arrival>, lease: Lease, checked: SystemTime) {
     let mut content = inode.content.lock();
-    content.current = Some(Current { object: arrival.object.clone(), lease, checked: SystemTime::now() });
+    content.current = Some(Current { object: arrival.object.clone(), lease, checked });
     content.arrivals.push(arrival.clone());
 }
 

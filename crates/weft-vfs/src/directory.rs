@@ -151,11 +151,12 @@ impl Vfs {
                 let entry = page.entries.iter().find(|entry| entry.id == along.body.file)?.clone();
                 Some(weft_remote::Found { entry, along: Some(along) })
             });
+            let learnt = self.learnt(record.binding, &told);
             let merging = merge.get_or_insert_with(|| self.begin_listing(dir.id, record.binding, told));
             cursor = page.next.clone();
             self.learn_page(merging, page)?;
             if let Some(found) = along {
-                self.take_along(call, dir.id, record.binding, found)?;
+                self.take_along(call, dir.id, record.binding, found, learnt)?;
             }
             if cursor.is_none() {
                 break;

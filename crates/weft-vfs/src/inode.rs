@@ -209,6 +209,12 @@ impl Inodes {
         inode
     }
 
+    /// All that are in memory.
+    pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
+        let maps = self.maps.lock();
+        maps.young.values().chain(maps.old.values()).cloned().collect()
+    }
+
     pub(crate) fn count(&self) -> usize {
         let maps = self.maps.lock();
         maps.young.len() + maps.old.len()

@@ -18,6 +18,7 @@ pub(crate) struct Told {
     pub(crate) audience: Audience,
     pub(crate) origin: Option<Origin>,
     pub(crate) version: Version,
+    pub(crate) asked: SystemTime,
 }
 
 impl Told {
@@ -27,15 +28,22 @@ impl Told {
             audience: answer.audience,
             origin: answer.origin.clone(),
             version: answer.version.clone(),
+            asked: answer.asked,
         }
     }
 }
 
 impl Vfs {
+    /// From when on what an answer tells counts as known: from its end, but from its beginning where the source tells of
+    /// changes, which may come in between.
+    pub(crate) fn learnt(&self, binding: BindingId, told: &Told) -> SystemTime {
+        if self.is_breakable(binding) { told.asked } else { SystemTime::now() }
+    }
+
     /// Learns what a name in a directory leads to, and returns the node.
     pub(crate) fn learn_entry(&self, dir: NodeId, binding: BindingId, entry: &Entry, told: &Told) -> Result<NodeId> {
         let id = self.store.identify(binding, &entry.id)?;
-        let learnt = SystemTime::now();
+        let learnt = self.learnt(binding, told);
         let old = self.store.node(id)?;
         let record = NodeRecord {
             binding,
@@ -61,13 +69,8 @@ impl Vfs {
     }
 
     /// Learns that a directory has no such name.
-    pub(crate) fn learn_absence(&self, dir: NodeId, name: &Name, lease: Lease) -> Result<()> {
-        let dentry = DentryRecord {
-            target: DentryTarget::Absent,
-            lease,
-            source: DentrySource::LookedUp,
-            learnt: SystemTime::now(),
-        };
+    pub(crate) fn learn_absence(&self, dir: NodeId, name: &Name, lease: Lease, learnt: SystemTime) -> Result<()> {
+        let dentry = DentryRecord { target: DentryTarget::Absent, lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(1);
         let known = self.store.dentry(dir, name)?;
         self.tell_gone(known.as_ref());
@@ -86,7 +89,7 @@ impl Vfs {
             version: told.version.clone(),
             lease: told.lease,
             audience: told.audience,
-            learnt: SystemTime::now(),
+            learnt: self.learnt(old.binding, told),
             origin: told.origin.clone().or(old.origin),
             binding: old.binding,
             file: old.file,
@@ -122,16 +125,17 @@ impl Vfs {
     /// Learns that the source confirmed what is known of an inode.
     pub(crate) fn learn_unchanged(&self, inode: &Inode, told: &Told) -> Result<()> {
         let now = SystemTime::now();
-        let (attributes, version, lease) = {
+        let (binding, attributes, version, lease) = {
             let record = inode.record.read();
-            (record.attributes, record.version.clone(), record.lease.confirmed(told.lease, now))
+            (record.binding, record.attributes, record.version.clone(), record.lease.confirmed(told.lease, now))
         };
+        let checked = self.learnt(binding, told);
         let told = Told { version, lease, ..told.clone() };
         self.learn_attributes(inode, attributes, &told)?;
-        self.store.renew(inode.id, told.lease, now)?;
+        self.store.renew(inode.id, told.lease, checked)?;
         if let Some(current) = &mut inode.content.lock().current {
             current.lease = told.lease;
-            current.checked = now;
+            current.checked = checked;
         }
         Ok(())
     }
@@ -159,7 +163,7 @@ impl Vfs {
     /// Forgets a name whose file is gone at the source.
     pub(crate) fn learn_gone(&self, inode: &Inode) -> Result<()> {
         let record = inode.record();
-        self.learn_absence(record.parent, &record.name, Lease::lasting(GONE_LEASE))?;
+        self.learn_absence(record.parent, &record.name, Lease::lasting(GONE_LEASE), SystemTime::now())?;
         self.give_up_content(inode.id)?;
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod admit;
 mod agree;
 mod arrival;
+mod breaks;
 mod changes;
 mod content;
 mod data;

@@ -43,7 +43,8 @@ impl Vfs {
     pub(crate) fn begin_listing(&self, dir: NodeId, binding: BindingId, told: Told) -> ListingMerge {
         // Only for those who watch; a store that cannot be read is found out by what follows.
         let before = self.store.listing(dir).ok().flatten().map(|listing| listing.version);
-        let rows = Rows { dir, binding, told, own_listing: true, listed_before: before, learnt: SystemTime::now() };
+        let learnt = self.learnt(binding, &told);
+        let rows = Rows { dir, binding, told, own_listing: true, listed_before: before, learnt };
         ListingMerge { rows, completeness: Completeness::Partial, names: HashSet::new() }
     }
 
@@ -89,7 +90,7 @@ impl Vfs {
         }
         listing.lease = listing.lease.confirmed(told.lease, now);
         listing.audience = told.audience;
-        listing.learnt = now;
+        listing.learnt = self.learnt(dir.record.read().binding, told);
         self.store.apply(vec![Record::Listing(dir.id, Some(listing))])?;
         Ok(())
     }
@@ -100,14 +101,9 @@ impl Vfs {
         if self.store.node(dir)?.is_none() {
             return Ok(());
         }
-        let rows = Rows {
-            dir,
-            binding,
-            told: Told::by(&page),
-            own_listing: false,
-            listed_before: None,
-            learnt: SystemTime::now(),
-        };
+        let told = Told::by(&page);
+        let learnt = self.learnt(binding, &told);
+        let rows = Rows { dir, binding, told, own_listing: false, listed_before: None, learnt };
         self.learn_rows(&rows, page.value.entries)
     }
 

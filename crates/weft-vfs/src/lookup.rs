@@ -231,7 +231,7 @@ impl Vfs {
         let private = self.is_private(inode.record.read().audience);
         let ttl = if private {
             Duration::ZERO
-        } else if inode.kind() == FileKind::Directory {
+        } else if inode.kind() == FileKind::Directory && !self.is_breakable(inode.record.read().binding) {
             ttl.max(PASSED_TTL)
         } else {
             ttl
@@ -245,22 +245,22 @@ impl Vfs {
         let asked = self.ask(call, remote.lookup(call, &record.file, name)).await;
         let answer = asked.inspect_err(|error| dir.note_name_error(name, error))?;
         let told = Told::by(&answer);
-        let remaining =
-            |freshness: &crate::Freshness| freshness.remaining(&told.lease, SystemTime::now(), SystemTime::now());
+        let learnt = self.learnt(record.binding, &told);
         let Some(found) = answer.value else {
             if self.is_private(told.audience) {
                 // A name has one record, for everyone: that it is absent for this caller tells others nothing.
                 return Ok(Looked::Absent { ttl: Duration::ZERO });
             }
-            self.learn_absence(dir.id, name, told.lease)?;
-            return Ok(Looked::Absent { ttl: cap(remaining(&dir.freshness)) });
+            self.learn_absence(dir.id, name, told.lease, learnt)?;
+            return Ok(Looked::Absent { ttl: cap(self.lease_left(dir, dir.id, &told.lease, learnt)) });
         };
         let mut entry = found.entry.clone();
         entry.name = name.clone();
         let id = self.learn_entry(dir.id, record.binding, &entry, &told)?;
-        self.take_along(call, id, record.binding, found)?;
+        self.take_along(call, id, record.binding, found, learnt)?;
         self.inode(id)?.came_for(call);
-        self.entry(call, id, remaining(&dir.freshness)).await
+        let left = self.lease_left(dir, id, &told.lease, learnt);
+        self.entry(call, id, left).await
     }
 
     /// Waits a little for a listing of this directory that is on its way: it may answer what would otherwise be
@@ -279,7 +279,9 @@ impl Vfs {
             let remaining = self.dentry_remaining(dir, &dentry, now)?;
             return Ok(match dentry.target {
                 DentryTarget::Node(id) if remaining.is_zero() => {
-                    let worth = self.inode(id).is_ok_and(|inode| inode.is_settled());
+                    // What the source has ended it is asked about at once; that costs it little, or it would not tell.
+                    let worth = !self.is_breakable(dir.record.read().binding)
+                        && self.inode(id).is_ok_and(|inode| inode.is_settled());
                     if worth { Knowledge::Node(id, Duration::ZERO) } else { Knowledge::Nothing }
                 }
                 DentryTarget::Node(id) => Knowledge::Node(id, remaining),
@@ -293,8 +295,9 @@ impl Vfs {
         {
             let remaining = self.trusted_for(dir, &listing.lease, listing.learnt, now);
             if !remaining.is_zero() {
-                let private = self.is_private(listing.audience);
-                return Ok(Knowledge::Absent(if private { Duration::ZERO } else { remaining }));
+                // There is no record of this name by which the kernel could be told that it has come.
+                let untold = self.is_private(listing.audience) || self.is_breakable(dir.record.read().binding);
+                return Ok(Knowledge::Absent(if untold { Duration::ZERO } else { remaining }));
             }
         }
         Ok(Knowledge::Nothing)
@@ -305,11 +308,16 @@ impl Vfs {
         if dentry.learnt == SystemTime::UNIX_EPOCH {
             return Ok(Duration::ZERO);
         }
-        let own = self.trusted_for(dir, &dentry.lease, dentry.learnt, now);
+        let own = match dentry.target {
+            // Their leases are ended one by one, and those of names that are not there with their directory's.
+            DentryTarget::Node(id) => self.trusted_about(dir, id, &dentry.lease, dentry.learnt, now),
+            DentryTarget::Absent => self.trusted_for(dir, &dentry.lease, dentry.learnt, now),
+        };
         if matches!(dentry.source, DentrySource::Listed | DentrySource::Described)
             && let Some(listing) = self.store.listing(dir.id)?
         {
-            return Ok(own.max(dir.freshness.remaining(&listing.lease, listing.learnt, now)));
+            let id = if let DentryTarget::Node(id) = dentry.target { id } else { dir.id };
+            return Ok(own.max(self.listed_for(dir, id, &listing, now)));
         }
         Ok(own)
     }
@@ -322,7 +330,8 @@ impl Vfs {
             let record = inode.record.read();
             (record.attributes.kind, record.lease, record.learnt)
         };
-        if kind == FileKind::Directory {
+        let is_breakable = self.is_breakable(inode.record.read().binding);
+        if kind == FileKind::Directory && !is_breakable {
             return Ok(PASSED_TTL);
         }
         let own = self.trusted_for(inode, &lease, learnt, now);
@@ -332,7 +341,12 @@ impl Vfs {
         let record = inode.record();
         let described = self.described(&record, inode.id)?;
         let Some(listing) = described else { return Ok(Duration::ZERO) };
-        Ok(cap(inode.freshness.remaining(&listing.lease, listing.learnt, now)))
+        Ok(cap(self.listed_for(inode, inode.id, &listing, now)))
+    }
+
+    /// How much longer what a listing says of a node is trusted.
+    fn listed_for(&self, of: &Inode, id: NodeId, listing: &weft_store::ListingRecord, now: SystemTime) -> Duration {
+        self.lease_left_at(of, id, &listing.lease, listing.learnt, now)
     }
 
     /// The listing that describes a node, if one does.

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use weft_remote::{Audience, Lease, Name, Remote, Version};
 use weft_store::{BindingId, NodeId, NodeRecord, Record, Store};
 
+use crate::breaks::Breaks;
 use crate::vfs::Binding;
 use crate::{Result, Stat};
 
@@ -17,6 +18,8 @@ pub(crate) struct Bound {
     pub(crate) remote: Arc<dyn Remote>,
     /// Node of the remote's root directory.
     pub(crate) root: NodeId,
+    /// What its source has ended, where it tells of such things.
+    pub(crate) breaks: Option<Breaks>,
 }
 
 /// The bindings of a mount. Either one remote is the whole mount, or the root is a directory of weft's own that
@@ -37,7 +40,8 @@ impl Namespace {
                 let record = root_record(id, remote.as_ref(), name.as_ref());
                 store.apply(vec![Record::Node(root, Some(record))])?;
             }
-            bound.push(Bound { id, name, source, remote, root });
+            let breaks = remote.capabilities().breakable_leases.then(Breaks::begin);
+            bound.push(Bound { id, name, source, remote, root, breaks });
         }
         Ok(Namespace { bound, made: SystemTime::now() })
     }
@@ -52,6 +56,11 @@ impl Namespace {
 
     pub(crate) fn remote(&self, id: BindingId) -> Option<&Arc<dyn Remote>> {
         self.bound(id).map(|bound| &bound.remote)
+    }
+
+    /// What the source of a binding has ended; `None` where it does not tell.
+    pub(crate) fn breaks(&self, id: BindingId) -> Option<&Breaks> {
+        self.bound(id)?.breaks.as_ref()
     }
 
     /// Whether a node is the root directory of weft's own.

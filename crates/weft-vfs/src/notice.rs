@@ -32,6 +32,8 @@ pub enum Notice {
         /// The file.
         node: NodeId,
     },
+    /// Every name that the kernel knows may lead elsewhere.
+    Everything,
 }
 
 /// Where notices go; without a kernel side they go nowhere.
@@ -87,11 +89,23 @@ impl Notices {
                 senders.sent.fetch_add(u64::from(passed), Ordering::SeqCst);
                 passed
             }
-            Notice::Entry { .. } | Notice::Content { .. } => senders.others.try_send(notice).is_ok(),
+            Notice::Entry { .. } | Notice::Content { .. } | Notice::Everything => {
+                senders.others.try_send(notice).is_ok()
+            }
         };
         if !passed {
             tracing::debug!("a notice to the kernel was dropped");
         }
+    }
+
+    /// Passes a notice on, and waits where others wait before it. Not for a thread that a request needs.
+    pub(crate) fn send_surely(&self, notice: Notice) {
+        let Some(senders) = &self.0 else { return };
+        let is_of_attributes = matches!(notice, Notice::Attributes { .. });
+        let channel = if is_of_attributes { &senders.attributes } else { &senders.others };
+        // An error means that the kernel side is gone: nobody has cached anything.
+        let passed = channel.send(notice).is_ok();
+        senders.sent.fetch_add(u64::from(passed && is_of_attributes), Ordering::SeqCst);
     }
 
     /// Returns when the kernel has been told of every change of attributes so far.

@@ -174,7 +174,7 @@ impl Vfs {
             }
             error => error,
         })?;
-        let Answer { value, lease, audience, .. } = answer;
+        let Answer { value, lease, audience, asked: asked_at, .. } = answer;
         let body = value.body;
         // Two lengths are two files, whatever their tags say.
         let lengths_differ = matches!((body.file_length, object.length()), (Some(told), Some(held)) if told != held);
@@ -193,6 +193,7 @@ impl Vfs {
             audience,
             owner_uid: call.caller.uid,
             lists: None,
+            checked: asked_at,
         };
         // A source without ranges begins at the beginning and is let go on to the end.
         let end = length.filter(|_| delivery.body.start == start).map(|length| start + length);

@@ -13,7 +13,10 @@ use std::time::{Duration, SystemTime};
 
 use weft_remote::{Lease, SourceState, Stale};
 
+use weft_store::NodeId;
+
 use crate::VfsError;
+use crate::breaks::BREAKABLE_TTL_MAX;
 use crate::freshness::Freshness;
 use crate::inode::Inode;
 use crate::offline::Mode;
@@ -22,12 +25,45 @@ use crate::vfs::Vfs;
 impl Vfs {
     /// How much longer something of an inode, with this lease and learnt then, is used without asking.
     pub(crate) fn trusted_for(&self, inode: &Inode, lease: &Lease, learnt: SystemTime, now: SystemTime) -> Duration {
-        let left = inode.freshness.remaining(lease, learnt, now);
+        self.trusted_about(inode, inode.id, lease, learnt, now)
+    }
+
+    /// The same of something about another node of the same source, such as what a name leads to.
+    pub(crate) fn trusted_about(
+        &self,
+        inode: &Inode,
+        about: NodeId,
+        lease: &Lease,
+        learnt: SystemTime,
+        now: SystemTime,
+    ) -> Duration {
+        let left = self.lease_left_at(inode, about, lease, learnt, now);
         if !left.is_zero() || learnt == SystemTime::UNIX_EPOCH || !self.is_fetch_only(inode) {
             return left;
         }
         crate::figures::count(&self.figures.served_stale);
         FETCH_ONLY_TTL
+    }
+
+    /// What is left of a lease on something about a node, in the tree of `inode`.
+    pub(crate) fn lease_left(&self, inode: &Inode, about: NodeId, lease: &Lease, learnt: SystemTime) -> Duration {
+        self.lease_left_at(inode, about, lease, learnt, SystemTime::now())
+    }
+
+    pub(crate) fn lease_left_at(
+        &self,
+        inode: &Inode,
+        about: NodeId,
+        lease: &Lease,
+        learnt: SystemTime,
+        now: SystemTime,
+    ) -> Duration {
+        let left = inode.freshness.remaining(lease, learnt, now);
+        let binding = inode.record.read().binding;
+        if left.is_zero() || !self.is_breakable(binding) {
+            return left;
+        }
+        if self.is_broken(binding, about, learnt) { Duration::ZERO } else { left.min(BREAKABLE_TTL_MAX) }
     }
 
     /// Whether what is held of an inode is used as if its lease lasted.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Call, Name, Remote, RemoteError};
+use weft_remote::{Answer, Call, Name, Remote, RemoteError};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
 use crate::changes::Changes;
@@ -200,8 +200,19 @@ impl Vfs {
         self.namespace.remote(binding).ok_or(VfsError::Stale)
     }
 
-    /// Runs a question to a remote, bounded by the call's deadline.
+    /// Runs a question to a remote, bounded by the call's deadline. The answer counts from when it was asked.
     pub(crate) async fn ask<T>(
+        &self,
+        call: &Call,
+        question: impl Future<Output = weft_remote::Result<Answer<T>>>,
+    ) -> Result<Answer<T>> {
+        let asked = SystemTime::now();
+        let answer = self.ask_for(call, question).await?;
+        Ok(Answer { asked, ..answer })
+    }
+
+    /// The same, of a question whose answer is no knowledge.
+    pub(crate) async fn ask_for<T>(
         &self,
         call: &Call,
         question: impl Future<Output = weft_remote::Result<T>>,
@@ -261,66 +272,6 @@ impl Vfs {
     pub(crate) fn path_text(&self, id: NodeId) -> String {
         let path = self.path_of(id).unwrap_or_default();
         path.iter().map(Name::to_string).collect::<Vec<_>>().join("/")
-    }
-
-    fn listen(self: &Arc<Self>) {
-        for bound in self.namespace.all() {
-            let vfs = Arc::downgrade(self);
-            let binding = bound.id;
-            let mut events = bound.remote.events();
-            self.runtime.spawn(async move {
-                while let Some(event) = futures_util::StreamExt::next(&mut events).await {
-                    let Some(vfs) = vfs.upgrade() else { break };
-                    vfs.hear(binding, event);
-                }
-            });
-        }
-    }
-
-    fn hear(&self, binding: BindingId, event: weft_remote::Event) {
-        use weft_remote::Event;
-        match event {
-            Event::Broken(file) => {
-                if let Err(error) = self.break_lease(binding, &file) {
-                    tracing::warn!(%error, "a broken lease could not be ended");
-                }
-            }
-            // Whether a source is asked, its kind decides at each call.
-            Event::AllBroken | Event::Reachable(_) | Event::Unreachable(_) => {}
-        }
-    }
-
-    /// Ends the lease on a file: the next use asks again.
-    fn break_lease(&self, binding: BindingId, file: &weft_remote::FileId) -> Result<()> {
-        let id = self.store.identify(binding, file)?;
-        if self.store.node(id)?.is_some() {
-            self.distrust(&*self.inode(id)?)?;
-        }
-        Ok(())
-    }
-
-    /// Has the next use of an inode ask its remote, whatever leases say.
-    pub(crate) fn distrust(&self, inode: &Inode) -> Result<()> {
-        let record = {
-            let mut record = inode.record.write();
-            record.learnt = SystemTime::UNIX_EPOCH;
-            record.clone()
-        };
-        let mut changes = vec![weft_store::Record::Node(inode.id, Some(record.clone()))];
-        if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)? {
-            dentry.learnt = SystemTime::UNIX_EPOCH;
-            changes.push(weft_store::Record::Dentry(record.parent, record.name.clone(), Some(dentry)));
-        }
-        if let Some(mut listing) = self.store.listing(inode.id)? {
-            listing.learnt = SystemTime::UNIX_EPOCH;
-            changes.push(weft_store::Record::Listing(inode.id, Some(listing)));
-        }
-        self.store.apply(changes)?;
-        self.distrust_content(inode.id)?;
-        let node = self.namespace.shown(inode.id);
-        self.notices.send(crate::Notice::Entry { parent: self.namespace.shown(record.parent), name: record.name });
-        self.notices.send(crate::Notice::Attributes { node });
-        Ok(())
     }
 }
 

@@ -156,13 +156,8 @@ impl Web {
             cursor = page.next.clone();
         };
         let found = found.map(|entry| Found { entry, along: None });
-        Ok(Answer {
-            value: found,
-            version: Version::None,
-            lease: listing.lease,
-            audience: listing.audience,
-            origin: listing.origin,
-        })
+        let Answer { lease, audience, origin, .. } = listing;
+        Ok(Answer { audience, origin, ..Answer::new(found, Version::None, lease) })
     }
 
     async fn absent_or_error<T>(&self, reply: Reply) -> Result<Answer<Option<T>>> {

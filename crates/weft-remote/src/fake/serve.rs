@@ -266,7 +266,7 @@ impl Fake {
     fn answer<T>(&self, value: T, version: Version, path: &[u8]) -> Answer<T> {
         let Terms { promise, audience, .. } = self.terms();
         let origin = Origin { source: shown(path), how: "in memory".to_owned(), redirects: Vec::new() };
-        Answer { value, version, lease: promise.lease(), audience, origin: Some(origin) }
+        Answer { audience, origin: Some(origin), ..Answer::new(value, version, promise.lease()) }
     }
 
     fn number_of(&self, file: &FileId) -> Result<u64> {

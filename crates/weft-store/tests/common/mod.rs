@@ -44,6 +44,7 @@ pub fn new_object(length: Option<u64>) -> NewObject {
         lease: Lease::Spent,
         audience: Audience::Everyone,
         owner_uid: 7,
+        checked: std::time::SystemTime::now(),
         account: Account::default(),
     }
 }

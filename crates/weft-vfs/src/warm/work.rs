@@ -295,7 +295,7 @@ impl Warm {
         let mut tries_left = BUSY_TRIES;
         let crawl = loop {
             let call = self.call();
-            match self.vfs.ask(&call, remote.may_crawl(&call, &file, name, rules)).await {
+            match self.vfs.ask_for(&call, remote.may_crawl(&call, &file, name, rules)).await {
                 Err(error) => match wait_of(&error, BUSY_TRIES - tries_left).filter(|_| tries_left > 0) {
                     Some(wait) => tokio::time::sleep(wait).await,
                     None => return Err(error),

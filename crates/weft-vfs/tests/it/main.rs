@@ -2,6 +2,7 @@
 
 mod audience;
 mod bench;
+mod breaks;
 mod changes;
 mod content;
 mod faults;

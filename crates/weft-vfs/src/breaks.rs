@@ -1,0 +1,211 @@
+//! Leases that a source has ended by its own word ([`Event::Broken`], [`Event::AllBroken`]).
+//!
+//! Such a word counts for everything that was asked for before it came, also for an answer that is still being learnt:
+//! so what is learnt from these sources bears the time at which it was asked for. A source that is to tell of changes
+//! does so for as long as this daemon listens: what an earlier one had learnt is asked about again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use weft_remote::{Event, FileId};
+use weft_store::{BindingId, DentryTarget, NodeId, Record};
+
+use crate::Result;
+use crate::inode::Inode;
+use crate::notice::Notice;
+use crate::vfs::Vfs;
+
+/// What one source has ended.
+#[derive(Debug)]
+pub(crate) struct Breaks(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// Whatever was asked for before this.
+    all: SystemTime,
+    /// Of these, whatever was asked for before that.
+    of: HashMap<NodeId, SystemTime>,
+}
+
+impl Breaks {
+    /// Of a source that one begins to listen to now.
+    pub(crate) fn begin() -> Breaks {
+        Breaks(Mutex::new(State { all: SystemTime::now(), of: HashMap::new() }))
+    }
+
+    fn end(&self, id: NodeId) {
+        let mut state = self.0.lock();
+        let now = SystemTime::now();
+        if state.of.len() >= REMEMBERED_MAX {
+            // Too many to remember: the next use of each asks once.
+            (state.all, state.of) = (now, HashMap::new());
+        } else {
+            state.of.insert(id, now);
+        }
+    }
+
+    fn end_all(&self) {
+        *self.0.lock() = State { all: SystemTime::now(), of: HashMap::new() };
+    }
+
+    /// Whether what was asked for at `asked` about a file has ended since.
+    pub(crate) fn ended(&self, id: NodeId, asked: SystemTime) -> bool {
+        let state = self.0.lock();
+        asked <= state.all || state.of.get(&id).is_some_and(|ended| asked <= *ended)
+    }
+}
+
+impl Vfs {
+    /// Listens to the remotes' events for as long as there is a file system.
+    pub(crate) fn listen(self: &Arc<Self>) {
+        for bound in self.namespace.all() {
+            let vfs = Arc::downgrade(self);
+            let binding = bound.id;
+            let mut events = bound.remote.events();
+            if bound.breaks.is_some() {
+                // A former daemon may have promised the kernel to tell it.
+                self.notices.send(Notice::Everything);
+            }
+            self.runtime.spawn(async move {
+                while let Some(event) = futures_util::StreamExt::next(&mut events).await {
+                    let Some(vfs) = vfs.upgrade() else { break };
+                    // The kernel side may be behind, and no word of this kind is left out.
+                    let heard = tokio::task::spawn_blocking(move || vfs.hear(binding, event));
+                    if heard.await.is_err() {
+                        tracing::error!("an event was not heard to its end");
+                    }
+                }
+            });
+        }
+    }
+
+    fn hear(&self, binding: BindingId, event: Event) {
+        let heard = match event {
+            Event::Broken(file) => self.break_lease(binding, &file),
+            Event::AllBroken => self.break_all(binding),
+            // Whether a source is asked, its kind decides at each call.
+            Event::Reachable(_) | Event::Unreachable(_) => Ok(()),
+        };
+        if let Err(error) = heard {
+            tracing::warn!(%error, "a broken lease could not be ended");
+        }
+    }
+
+    /// Ends the lease on a file: the next use asks again.
+    fn break_lease(&self, binding: BindingId, file: &FileId) -> Result<()> {
+        let id = self.store.identify(binding, file)?;
+        if let Some(breaks) = self.namespace.breaks(binding) {
+            breaks.end(id);
+        }
+        if self.store.node(id)?.is_some() {
+            self.distrust(&*self.inode(id)?)?;
+        }
+        Ok(())
+    }
+
+    /// Ends all leases of a remote.
+    fn break_all(&self, binding: BindingId) -> Result<()> {
+        if let Some(breaks) = self.namespace.breaks(binding) {
+            breaks.end_all();
+        }
+        self.notices.send_surely(Notice::Everything);
+        for inode in self.inodes.all() {
+            if inode.record.read().binding == binding {
+                self.distrust_content(inode.id)?;
+                self.notices.send_surely(Notice::Attributes { node: self.namespace.shown(inode.id) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the next use of an inode ask its remote, whatever leases say.
+    fn distrust(&self, inode: &Inode) -> Result<()> {
+        let record = {
+            let mut record = inode.record.write();
+            record.learnt = SystemTime::UNIX_EPOCH;
+            record.clone()
+        };
+        let mut changes = vec![Record::Node(inode.id, Some(record.clone()))];
+        if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)? {
+            dentry.learnt = SystemTime::UNIX_EPOCH;
+            changes.push(Record::Dentry(record.parent, record.name.clone(), Some(dentry)));
+        }
+        if let Some(mut listing) = self.store.listing(inode.id)? {
+            listing.learnt = SystemTime::UNIX_EPOCH;
+            changes.push(Record::Listing(inode.id, Some(listing)));
+        }
+        self.store.apply(changes)?;
+        self.distrust_content(inode.id)?;
+        let node = self.namespace.shown(inode.id);
+        let parent = self.namespace.shown(record.parent);
+        self.notices.send_surely(Notice::Entry { parent, name: record.name });
+        self.notices.send_surely(Notice::Attributes { node });
+        self.forget_absences(inode)
+    }
+
+    /// Names that a directory did not have may be there now.
+    fn forget_absences(&self, dir: &Inode) -> Result<()> {
+        if dir.kind() != weft_remote::FileKind::Directory {
+            return Ok(());
+        }
+        let mut after = None;
+        loop {
+            let names = self.store.dentries(dir.id, after.as_ref(), NAMES_AT_ONCE)?;
+            let Some((last, _)) = names.last() else { return Ok(()) };
+            after = Some(last.clone());
+            let mut changes = Vec::new();
+            for (name, dentry) in names {
+                if dentry.target == DentryTarget::Absent {
+                    let parent = self.namespace.shown(dir.id);
+                    self.notices.send_surely(Notice::Entry { parent, name: name.clone() });
+                    changes.push(Record::Dentry(dir.id, name, None));
+                }
+            }
+            self.store.apply(changes)?;
+        }
+    }
+
+    /// Whether the source of this binding tells when what it said has changed.
+    pub(crate) fn is_breakable(&self, binding: BindingId) -> bool {
+        self.namespace.breaks(binding).is_some()
+    }
+
+    /// Whether the source has ended what was asked for about a node at `asked`.
+    pub(crate) fn is_broken(&self, binding: BindingId, id: NodeId, asked: SystemTime) -> bool {
+        self.namespace.breaks(binding).is_some_and(|breaks| breaks.ended(id, asked))
+    }
+}
+
+/// Files of which it is remembered when their leases were ended.
+const REMEMBERED_MAX: usize = 16_384;
+/// Names read from the store at once.
+const NAMES_AT_ONCE: usize = 1000;
+/// Longest time that the kernel is told to trust what a source may end: it is told of every end, but one that came
+/// between two daemons is told to nobody.
+pub(crate) const BREAKABLE_TTL_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_before_the_end_has_ended() {
+        let before = SystemTime::now();
+        let breaks = Breaks::begin();
+        assert!(breaks.ended(NodeId(1), before), "another daemon had asked");
+        let asked = SystemTime::now() + Duration::from_secs(1);
+        assert!(!breaks.ended(NodeId(1), asked));
+        let state = |id| breaks.0.lock().of.contains_key(&NodeId(id));
+        breaks.end(NodeId(1));
+        assert!(state(1) && !state(2));
+        assert!(breaks.ended(NodeId(1), SystemTime::now() - Duration::from_secs(1)));
+        let asked = SystemTime::now();
+        (0..=REMEMBERED_MAX as u64).for_each(|id| breaks.end(NodeId(id)));
+        assert!(breaks.0.lock().of.len() <= REMEMBERED_MAX);
+        assert!(breaks.ended(NodeId(0), asked), "what cannot be remembered one by one is remembered of all");
+        breaks.end_all();
+        assert!(breaks.0.lock().of.is_empty());
+    }
+}

@@ -1,0 +1,143 @@
+//! Leases that the source ends by its own word.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_remote::Event;
+use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
+use weft_vfs::{Looked, VfsError};
+
+use crate::bench::Bench;
+
+const TELLING: Promise = Promise::Breakable(Duration::from_secs(3600));
+
+/// A source that tells of changes, and trusts itself to do so for an hour.
+fn telling() -> Bench {
+    let fake = Fake::new();
+    fake.dir("a/b");
+    fake.file("a/b/hello.txt", "hello");
+    fake.adjust(|terms| terms.promise = TELLING);
+    Bench::over(fake.clone(), Arc::new(fake))
+}
+
+/// A change that the source does not tell.
+fn change_untold(bench: &Bench) {
+    bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
+    bench.fake.set("a/b/hello.txt", "other");
+    bench.fake.adjust(|terms| terms.promise = TELLING);
+}
+
+/// Goal: a name that was not there is found once the source has told that its directory changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_absent_name_is_looked_for_again_when_its_directory_changed() {
+    let bench = telling();
+    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+    for _ in 0..2 {
+        assert!(matches!(bench.lookup(dir, "new.txt").await, Ok(Looked::Absent { .. })));
+    }
+    assert_eq!(bench.fake.counts().lookup, 3, "two directories, and the name once");
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    let changed = |id| bench.fake.send(Event::Broken(id));
+    bench.fake.file("a/b/new.txt", "new");
+    changed(bench.fake.id("a/b"));
+    // The event travels by itself.
+    while matches!(bench.lookup(dir, "new.txt").await, Ok(Looked::Absent { .. })) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt", "new.txt"]);
+    let new = bench.fake.id("a/b/new.txt");
+    bench.fake.remove("a/b/new.txt");
+    changed(new);
+    changed(bench.fake.id("a/b"));
+    while bench.walk("fake/a/b/new.txt").await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    heard(&bench).await;
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+}
+
+/// Goal: what was learnt while nobody listens is not taken for true by the next daemon, and is confirmed, not fetched.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_remount_asks_about_what_it_has_and_fetches_what_changed() {
+    let bench = telling();
+    bench.fake.file("a/b/same.txt", "same");
+    for (path, content) in [("fake/a/b/hello.txt", "hello"), ("fake/a/b/same.txt", "same")] {
+        assert_eq!(bench.cat(path).await.expect("content"), content.as_bytes());
+        bench.settled(path).await;
+    }
+    change_untold(&bench);
+    bench.fake.reset_counts();
+    let bench = bench.remount();
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"other");
+    assert_eq!(bench.cat("fake/a/b/same.txt").await.expect("content"), b"same");
+    assert_eq!(bench.fake.counts().fetch, 1, "only what changed");
+    let calls = bench.fake.counts().calls();
+    assert_eq!(bench.cat("fake/a/b/same.txt").await.expect("content"), b"same");
+    assert_eq!(bench.fake.counts().calls(), calls, "and nothing is asked twice");
+}
+
+/// Goal: when the source has lost count of its changes, everything is asked about once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_leases_end_at_once() {
+    let bench = telling();
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    change_untold(&bench);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello", "nobody has told");
+    bench.fake.send(Event::AllBroken);
+    while bench.cat("fake/a/b/hello.txt").await.expect("content") != b"other" {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Goal: a change that is told while an answer from before it is on its way is not overlooked. Method: the answer to a
+/// lookup is held back until the word has been heard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_from_before_the_word_counts_no_longer_than_it() {
+    let bench = telling();
+    bench.fake.file("a/b/late.txt", "late");
+    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::Lookup).at("a/b/late.txt").times(1));
+    let asking = tokio::spawn(bench.vfs.clone().lookup(bench.call(), dir, b"late.txt".to_vec()));
+    gate.arrived(1).await;
+    bench.fake.send(Event::Broken(bench.fake.id("a/b/late.txt")));
+    heard(&bench).await;
+    gate.open();
+    assert!(matches!(asking.await.expect("no panic"), Ok(Looked::Entry { .. })));
+    bench.fake.reset_counts();
+    for _ in 0..2 {
+        assert!(matches!(bench.lookup(dir, "late.txt").await, Ok(Looked::Entry { .. })));
+    }
+    assert_eq!(bench.fake.counts().lookup, 1, "it is asked about again, once");
+}
+
+/// Waits until all words sent so far have been heard: they are heard in order.
+async fn heard(bench: &Bench) {
+    bench.fake.file("witness", "before");
+    bench.fake.send(Event::Broken(bench.fake.id("")));
+    while bench.cat("fake/witness").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    bench.fake.set("witness", "after");
+    while bench.cat("fake/witness").await.expect("content") != b"after" {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Goal: a file that the source says is gone is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_gone_is_not_found() {
+    let bench = telling();
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    let file = bench.fake.id("a/b/hello.txt");
+    bench.fake.remove("a/b/hello.txt");
+    bench.fake.send(Event::Broken(file));
+    loop {
+        match bench.cat("fake/a/b/hello.txt").await {
+            Ok(content) => assert_eq!(content, b"hello"),
+            Err(VfsError::NotFound) => break,
+            Err(error) => panic!("{error}"),
+        }
+        tokio::task::yield_now().await;
+    }
+}
