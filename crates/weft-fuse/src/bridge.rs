@@ -54,6 +54,11 @@ impl Handler for Bridge {
         async move { Ok(stat.await?) }
     }
 
+    fn read_link(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Vec<u8>>> + Send + 'static {
+        let said = self.vfs.clone().read_link(self.vfs.call(caller), node);
+        async move { Ok(said.await?) }
+    }
+
     fn open(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<OpenReply>> + Send + 'static {
         let opened = self.vfs.clone().open(self.vfs.call(caller), node);
         async move {

@@ -97,6 +97,7 @@ impl<H: Handler> Serve for Door<H> {
         match request.operation {
             Asks::Lookup(name) => self.lookup(header, name, reply),
             Asks::Getattr { handle } => self.getattr(header, handle, reply),
+            Asks::Readlink => self.read_link(header, reply),
             Asks::Open { .. } => self.open(header, reply),
             Asks::Read(read) => self.reads.read(*header, read, reply),
             Asks::Release { handle, .. } => self.release(header, handle, reply),
@@ -139,6 +140,17 @@ impl<H: Handler> Door<H> {
         self.driver.drive(asked, header, attributes, move |answer| {
             match answer {
                 Ok(stat) => reply.attributes(&attributes_of(&stat), stat.ttl),
+                Err(errno) => reply.error(errno.raw()),
+            };
+        });
+    }
+
+    fn read_link(&self, header: &Header, reply: Reply) {
+        let asked = self.driver.meter.begin(Operation::Readlink, header);
+        let said = self.handler.read_link(caller(header), NodeId(header.node));
+        self.driver.drive(asked, header, said, move |answer| {
+            match answer {
+                Ok(target) => reply.data(&target),
                 Err(errno) => reply.error(errno.raw()),
             };
         });

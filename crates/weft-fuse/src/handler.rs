@@ -72,6 +72,9 @@ pub trait Handler: Send + Sync + 'static {
         handle: Option<HandleId>,
     ) -> impl Future<Output = Answer<Attributes>> + Send + 'static;
 
+    /// What a symbolic link says.
+    fn read_link(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Vec<u8>>> + Send + 'static;
+
     /// Opens a file.
     fn open(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<OpenReply>> + Send + 'static;
 

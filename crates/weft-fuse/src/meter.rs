@@ -19,6 +19,8 @@ pub enum Operation {
     Lookup,
     /// Attributes.
     Getattr,
+    /// What a symbolic link says.
+    Readlink,
     /// Opening a file.
     Open,
     /// Reading a file.
@@ -43,9 +45,10 @@ pub enum Operation {
 
 impl Operation {
     /// All of them, each at its own index.
-    pub const ALL: [Operation; 12] = [
+    pub const ALL: [Operation; 13] = [
         Operation::Lookup,
         Operation::Getattr,
+        Operation::Readlink,
         Operation::Open,
         Operation::Read,
         Operation::Release,
@@ -63,6 +66,7 @@ impl Operation {
         match self {
             Operation::Lookup => "lookup",
             Operation::Getattr => "getattr",
+            Operation::Readlink => "readlink",
             Operation::Open => "open",
             Operation::Read => "read",
             Operation::Release => "release",

@@ -113,7 +113,7 @@ impl Vfs {
         let open = |record: NodeRecord| record.audience.includes(&caller);
         let may = |depth: usize| {
             let node = self.find(&path[..depth]).ok()?;
-            if self.namespace.is_own_root(node) {
+            if self.namespace.is_own(node) {
                 return Some(true);
             }
             self.store.node(self.namespace.real(node)).ok().flatten().map(open)

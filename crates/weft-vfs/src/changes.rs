@@ -214,7 +214,7 @@ impl Vfs {
             }
             let bound = self.namespace.bound(record.binding)?;
             if bound.remote.root() == record.file {
-                path.extend(bound.name.clone());
+                path.extend(bound.at.iter().rev().cloned());
                 path.reverse();
                 return Some((path, audiences));
             }

@@ -73,8 +73,8 @@ impl Vfs {
     /// # Errors
     /// `NotADirectory`, `Stale`, `Denied`; whatever keeps the remote from answering.
     pub async fn open_directory(self: Arc<Self>, call: Call, node: NodeId) -> Result<Snapshot> {
-        if self.namespace.is_own_root(node) {
-            return Ok(self.own_root_names());
+        if self.namespace.is_own(node) {
+            return Ok(self.own_names(node));
         }
         let dir = self.inode(node)?;
         if dir.kind() != FileKind::Directory {
@@ -185,12 +185,10 @@ impl Vfs {
         Err(error)
     }
 
-    pub(crate) fn own_root_names(&self) -> Snapshot {
+    pub(crate) fn own_names(&self, dir: NodeId) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        for bound in self.namespace.all() {
-            if let Some(name) = &bound.name {
-                snapshot.push(name, bound.root, FileKind::Directory);
-            }
+        for (name, node) in self.namespace.own_names(dir) {
+            snapshot.push(&name, node, FileKind::Directory);
         }
         snapshot
     }

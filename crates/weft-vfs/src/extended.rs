@@ -84,7 +84,7 @@ impl Vfs {
     /// `Stale` when the node is not known.
     pub fn extended(&self, node: NodeId, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(key) = name.strip_prefix(b"user.weft.") else { return Ok(None) };
-        if self.namespace.is_own_root(node) {
+        if self.namespace.is_own(node) {
             return Ok(None);
         }
         let inode = self.inode(node)?;

@@ -44,8 +44,8 @@ impl Vfs {
     pub fn find(&self, path: &[Name]) -> Result<NodeId> {
         let mut node = NodeId::ROOT;
         for name in path {
-            node = if self.namespace.is_own_root(node) {
-                self.namespace.named(name.as_bytes()).ok_or(VfsError::NotFound)?.root
+            node = if self.namespace.is_own(node) {
+                self.namespace.own_child(node, name.as_bytes()).ok_or(VfsError::NotFound)?
             } else {
                 let dentry = self.store.dentry(self.namespace.real(node), name)?;
                 match dentry.map(|dentry| dentry.target) {
@@ -63,9 +63,8 @@ impl Vfs {
     /// `NotFound` when the path is not known.
     pub fn names(&self, path: &[Name]) -> Result<Vec<NameInfo>> {
         let node = self.find(path)?;
-        if self.namespace.is_own_root(node) {
-            let bound = self.namespace.all().iter();
-            return bound.filter_map(|b| Some((b.name.clone()?, b.root))).map(|(n, id)| self.info(n, id)).collect();
+        if self.namespace.is_own(node) {
+            return self.namespace.own_names(node).into_iter().map(|(name, node)| self.info(name, node)).collect();
         }
         let inode = self.inode(node)?;
         if inode.kind() != FileKind::Directory {
@@ -81,8 +80,8 @@ impl Vfs {
     }
 
     pub(crate) fn children(&self, dir: NodeId) -> Result<Vec<NodeId>> {
-        if self.namespace.is_own_root(dir) {
-            return Ok(self.namespace.all().iter().map(|bound| bound.root).collect());
+        if self.namespace.is_own(dir) {
+            return Ok(self.namespace.own_names(dir).into_iter().map(|(_, node)| node).collect());
         }
         let mut children = Vec::new();
         self.each_child(dir, |_, child| {
@@ -107,6 +106,10 @@ impl Vfs {
     }
 
     fn info(&self, name: Name, node: NodeId) -> Result<NameInfo> {
+        if self.namespace.is_own(node) {
+            let (kind, cached, learnt) = (FileKind::Directory, Cached::Whole, SystemTime::now());
+            return Ok(NameInfo { name, kind, cached, size: None, modified: None, learnt });
+        }
         let record = self.store.node(node)?.ok_or(VfsError::Stale)?;
         let cached = if record.attributes.kind == FileKind::Directory {
             if self.store.listing(node)?.is_some() { Cached::Whole } else { Cached::No }

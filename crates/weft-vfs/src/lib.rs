@@ -25,6 +25,7 @@ mod keeper;
 mod known;
 mod lanes;
 mod learn;
+mod link;
 mod listing;
 mod lookup;
 mod namespace;

@@ -55,8 +55,8 @@ impl Vfs {
     /// # Cancel safety
     /// Dropping the future loses nothing that was learnt.
     pub async fn lookup(self: Arc<Self>, call: Call, parent: NodeId, name: Vec<u8>) -> Result<Looked> {
-        if self.namespace.is_own_root(parent) {
-            return self.lookup_own(&name);
+        if self.namespace.is_own(parent) {
+            return self.lookup_own(parent, &name);
         }
         let name = match Name::new(&name) {
             Ok(name) => name,
@@ -120,8 +120,8 @@ impl Vfs {
     /// # Errors
     /// `Stale`, `NotFound` when the source no longer has it; whatever keeps the remote from answering.
     pub async fn stat(self: Arc<Self>, call: Call, node: NodeId, handle: Option<HandleId>) -> Result<Stat> {
-        if self.namespace.is_own_root(node) {
-            return Ok(self.namespace.own_root_stat(self.options.uid, self.options.gid));
+        if self.namespace.is_own(node) {
+            return Ok(self.own_stat(node));
         }
         if let Some(handle) = handle
             && let Some(stat) = self.stat_open(node, handle)?
@@ -200,12 +200,24 @@ impl Vfs {
         Ok(Some(Stat { size: length, ..self.show(&handle.inode, ttl) }))
     }
 
-    fn lookup_own(&self, name: &[u8]) -> Result<Looked> {
-        let Some(bound) = self.namespace.named(name) else {
+    fn lookup_own(&self, dir: NodeId, name: &[u8]) -> Result<Looked> {
+        let Some(node) = self.namespace.own_child(dir, name) else {
             return Ok(Looked::Absent { ttl: KERNEL_TTL_MAX });
         };
-        let inode = self.inode(bound.root)?;
-        Ok(Looked::Entry { stat: self.show(&inode, KERNEL_TTL_MAX), ttl: KERNEL_TTL_MAX })
+        if self.namespace.is_own(node) {
+            return Ok(Looked::Entry { stat: self.own_stat(node), ttl: KERNEL_TTL_MAX });
+        }
+        let inode = self.inode(node)?;
+        let ttl = if self.is_breakable(inode.record.read().binding) {
+            self.attributes_remaining(&inode)?
+        } else {
+            KERNEL_TTL_MAX
+        };
+        Ok(Looked::Entry { stat: self.show(&inode, ttl), ttl: KERNEL_TTL_MAX })
+    }
+
+    fn own_stat(&self, node: NodeId) -> Stat {
+        self.namespace.own_stat(node, self.options.uid, self.options.gid)
     }
 
     /// Answers with a node that a name leads to; makes what `stat` shows exact first.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Audience, Lease, Name, Remote, Version};
+use weft_remote::{Audience, FileId, Lease, Name, Remote, Version};
 use weft_store::{BindingId, NodeId, NodeRecord, Record, Store};
 
 use crate::breaks::Breaks;
@@ -13,7 +13,8 @@ use crate::{Result, Stat};
 /// One remote in its place.
 pub(crate) struct Bound {
     pub(crate) id: BindingId,
-    pub(crate) name: Option<Name>,
+    /// Where: a path below the mount's root of at most two names; none when it is the whole mount.
+    pub(crate) at: Vec<Name>,
     pub(crate) source: String,
     pub(crate) remote: Arc<dyn Remote>,
     /// Node of the remote's root directory.
@@ -23,27 +24,36 @@ pub(crate) struct Bound {
 }
 
 /// The bindings of a mount. Either one remote is the whole mount, or the root is a directory of weft's own that
-/// holds one name per remote.
+/// holds one name per remote, or per kind where there may be several of a kind: then that is a directory of weft's own
+/// as well.
 pub(crate) struct Namespace {
     bound: Vec<Bound>,
+    /// The directories of weft's own below the root.
+    kinds: Vec<(Name, NodeId)>,
     made: SystemTime,
 }
 
 impl Namespace {
     /// Gives each binding its number and its root's node in the store.
     pub(crate) fn new(store: &Arc<Store>, bindings: Vec<Binding>) -> Result<Namespace> {
-        let mut bound = Vec::new();
-        for Binding { name, source, remote } in bindings {
+        let (mut bound, mut kinds) = (Vec::new(), Vec::<(Name, NodeId)>::new());
+        for Binding { at, source, remote } in bindings {
             let id = store.binding(&source)?;
             let root = store.identify(id, &remote.root())?;
             if store.node(root)?.is_none() {
-                let record = root_record(id, remote.as_ref(), name.as_ref());
+                let record = root_record(id, remote.as_ref(), at.last());
                 store.apply(vec![Record::Node(root, Some(record))])?;
             }
+            if let [kind, _] = at.as_slice()
+                && kinds.iter().all(|(known, _)| known != kind)
+            {
+                let node = store.identify(store.binding(OWN_SOURCE)?, &FileId::new(kind.as_bytes()))?;
+                kinds.push((kind.clone(), node));
+            }
             let breaks = remote.capabilities().breakable_leases.then(Breaks::begin);
-            bound.push(Bound { id, name, source, remote, root, breaks });
+            bound.push(Bound { id, at, source, remote, root, breaks });
         }
-        Ok(Namespace { bound, made: SystemTime::now() })
+        Ok(Namespace { bound, kinds, made: SystemTime::now() })
     }
 
     pub(crate) fn all(&self) -> &[Bound] {
@@ -63,14 +73,39 @@ impl Namespace {
         self.bound(id)?.breaks.as_ref()
     }
 
-    /// Whether a node is the root directory of weft's own.
-    pub(crate) fn is_own_root(&self, id: NodeId) -> bool {
-        id == NodeId::ROOT && self.whole().is_none()
+    /// Whether a node is a directory of weft's own.
+    pub(crate) fn is_own(&self, id: NodeId) -> bool {
+        self.own_path(id).is_some()
     }
 
-    /// The binding with this name in the root of weft's own.
-    pub(crate) fn named(&self, name: &[u8]) -> Option<&Bound> {
-        self.bound.iter().find(|bound| bound.name.as_ref().is_some_and(|n| n.as_bytes() == name))
+    /// Where a directory of weft's own lies.
+    pub(crate) fn own_path(&self, id: NodeId) -> Option<Vec<Name>> {
+        if id == NodeId::ROOT {
+            return self.whole().is_none().then(Vec::new);
+        }
+        self.kinds.iter().find(|(_, node)| *node == id).map(|(name, _)| vec![name.clone()])
+    }
+
+    /// The directory of weft's own that holds the root of a binding; `None` when that is the whole mount.
+    pub(crate) fn own_above(&self, bound: &Bound) -> Option<NodeId> {
+        match bound.at.as_slice() {
+            [] => None,
+            [kind, _] => self.kinds.iter().find(|(name, _)| name == kind).map(|(_, node)| *node),
+            _ => Some(NodeId::ROOT),
+        }
+    }
+
+    /// What is in a directory of weft's own.
+    pub(crate) fn own_names(&self, dir: NodeId) -> Vec<(Name, NodeId)> {
+        let here = |bound: &&Bound| self.own_above(bound) == Some(dir);
+        let roots = self.bound.iter().filter(here).filter_map(|bound| Some((bound.at.last()?.clone(), bound.root)));
+        let kinds = self.kinds.iter().filter(|_| dir == NodeId::ROOT).cloned();
+        roots.chain(kinds).collect()
+    }
+
+    /// What a name in a directory of weft's own leads to.
+    pub(crate) fn own_child(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
+        self.own_names(dir).into_iter().find(|(known, _)| known.as_bytes() == name).map(|(_, node)| node)
     }
 
     /// The node in the store for a node that the kernel names.
@@ -89,10 +124,10 @@ impl Namespace {
         }
     }
 
-    /// The root directory of weft's own, as `stat` shows it.
-    pub(crate) fn own_root_stat(&self, uid: u32, gid: u32) -> Stat {
+    /// A directory of weft's own, as `stat` shows it.
+    pub(crate) fn own_stat(&self, node: NodeId, uid: u32, gid: u32) -> Stat {
         Stat {
-            node: NodeId::ROOT,
+            node,
             kind: weft_remote::FileKind::Directory,
             size: 0,
             modified: self.made,
@@ -104,7 +139,7 @@ impl Namespace {
     }
 
     fn whole(&self) -> Option<&Bound> {
-        self.bound.iter().find(|bound| bound.name.is_none())
+        self.bound.iter().find(|bound| bound.at.is_empty())
     }
 }
 
@@ -124,5 +159,7 @@ fn root_record(binding: BindingId, remote: &dyn Remote, name: Option<&Name>) -> 
     }
 }
 
+/// What directories of weft's own are identified under in the store; no source of a binding has spaces.
+const OWN_SOURCE: &str = "directories of weft's own";
 /// How long the kernel may keep the root's attributes: they never change while the daemon lives.
 pub(crate) const ROOT_TTL: std::time::Duration = std::time::Duration::from_secs(3600);

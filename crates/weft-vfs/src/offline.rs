@@ -102,7 +102,7 @@ impl Vfs {
     /// Has the sources behind a path tried at the next use; says whether any had been given up for the moment.
     pub(crate) fn try_again(&self, path: &[Name]) -> bool {
         let Ok(node) = self.find(path) else { return false };
-        if self.namespace.is_own_root(node) {
+        if self.namespace.is_own(node) {
             let all = self.namespace.all().iter();
             return all.fold(false, |any, bound| bound.remote.try_again(&bound.remote.root()) | any);
         }

@@ -155,8 +155,8 @@ impl Vfs {
     fn pin_at(&self, path: &[Name]) -> Result<Pin> {
         let (mut node, mut known) = (NodeId::ROOT, 0);
         for (depth, name) in path.iter().enumerate() {
-            let next = if self.namespace.is_own_root(node) {
-                self.namespace.named(name.as_bytes()).map(|bound| bound.root)
+            let next = if self.namespace.is_own(node) {
+                self.namespace.own_child(node, name.as_bytes())
             } else {
                 match self.store.dentry(self.namespace.real(node), name)?.map(|dentry| dentry.target) {
                     Some(DentryTarget::Node(child)) => Some(child),
@@ -170,8 +170,8 @@ impl Vfs {
         if known < path.len() {
             // At the top of a binding stand the hosts: one that is not known may be none. Where a binding is the whole
             // mount, it may be a tree of its own, and whatever is below is below something known.
-            let is_top = anchor == NodeId::ROOT || self.namespace.all().iter().any(|bound| bound.root == anchor);
-            let shows_all = self.namespace.all().iter().any(|bound| bound.root == anchor && bound.name.is_none());
+            let is_top = self.namespace.is_own(anchor) || self.namespace.all().iter().any(|bound| bound.root == anchor);
+            let shows_all = self.namespace.all().iter().any(|bound| bound.root == anchor && bound.at.is_empty());
             if is_top && !shows_all {
                 return Err(VfsError::NotFound);
             }

@@ -49,7 +49,12 @@ impl Vfs {
             let Some(record) = self.store.node(at)? else { break };
             if let Some(bound) = self.namespace.bound(record.binding).filter(|bound| bound.root == at) {
                 let below = nodes.iter().rev().map(|(_, name): &(NodeId, Name)| name.clone());
-                path = Some(bound.name.clone().into_iter().chain(below).collect());
+                path = Some(bound.at.iter().cloned().chain(below).collect());
+                if let [kind, _] = bound.at.as_slice() {
+                    nodes.push((at, record.name));
+                    nodes.extend(self.namespace.own_above(bound).map(|own| (own, kind.clone())));
+                    break;
+                }
             }
             nodes.push((at, record.name));
             if record.parent == NodeId::ROOT || record.parent == at {

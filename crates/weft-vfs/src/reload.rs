@@ -39,7 +39,7 @@ impl Vfs {
             found => found?,
         };
         let mut done = Reloaded::default();
-        if self.namespace.is_own_root(top) {
+        if self.namespace.is_own(top) {
             let mut waiting: Vec<NodeId> = self.children(top)?;
             return self.reload_all(&mut waiting, recursive, caller, done).await;
         }
@@ -70,6 +70,10 @@ impl Vfs {
         mut done: Reloaded,
     ) -> Result<Reloaded> {
         while let Some(node) = waiting.pop() {
+            if self.namespace.is_own(node) {
+                waiting.extend(self.children(node)?);
+                continue;
+            }
             let Ok(inode) = self.inode(node) else { continue };
             let is_directory = inode.kind() == FileKind::Directory;
             let known = if is_directory {

@@ -94,8 +94,8 @@ impl Vfs {
     /// # Errors
     /// `Stale` when the store does not know the node, and what the store says.
     pub fn directory_again(&self, node: NodeId, caller: &Caller) -> Result<Snapshot> {
-        if self.namespace.is_own_root(node) {
-            return Ok(self.own_root_names());
+        if self.namespace.is_own(node) {
+            return Ok(self.own_names(node));
         }
         self.snapshot(&*self.inode(node)?, caller)
     }

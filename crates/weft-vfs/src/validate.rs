@@ -27,7 +27,7 @@ impl Vfs {
                 outcome?;
             }
             for node in some {
-                if self.namespace.is_own_root(node) || self.is_directory(node) {
+                if self.namespace.is_own(node) || self.is_directory(node) {
                     waiting.extend(self.children(node)?);
                 }
             }
@@ -40,7 +40,7 @@ impl Vfs {
     }
 
     async fn validate_one(self: &Arc<Self>, node: NodeId, caller: Caller) -> Result<()> {
-        if self.namespace.is_own_root(node) {
+        if self.namespace.is_own(node) {
             return Ok(());
         }
         // A name may go while its neighbours are asked about.

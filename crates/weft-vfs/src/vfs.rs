@@ -24,8 +24,9 @@ use crate::{Result, VfsError};
 
 /// A remote and where the mount shows it.
 pub struct Binding {
-    /// Name in the mount's root; `None` when the remote's root is the mount's root.
-    pub name: Option<Name>,
+    /// Where in the mount: no name when the remote's root is the mount's root, one for a remote that is all of its
+    /// kind, two (the kind and its own) for one of several.
+    pub at: Vec<Name>,
     /// What is shown, in the words of the configuration; keeps its number in the store for ever.
     pub source: String,
     /// The remote.
@@ -149,9 +150,9 @@ impl Vfs {
         self.troubles.recent()
     }
 
-    /// What is shown where: the name in the mount's root (none when it is the whole mount) and the source.
-    pub fn bindings(&self) -> impl Iterator<Item = (Option<&Name>, &str)> {
-        self.namespace.all().iter().map(|bound| (bound.name.as_ref(), bound.source.as_str()))
+    /// What is shown where: the path below the mount's root (empty when it is the whole mount) and the source.
+    pub fn bindings(&self) -> impl Iterator<Item = (&[Name], &str)> {
+        self.namespace.all().iter().map(|bound| (bound.at.as_slice(), bound.source.as_str()))
     }
 
     /// What was exchanged with the sources of each binding, by the binding's source in the words of the
@@ -236,8 +237,8 @@ impl Vfs {
     /// The path of a node below the mount's root, by the directories that it was found in.
     pub(crate) fn path_of(&self, id: NodeId) -> Result<Vec<Name>> {
         let id = self.namespace.real(id);
-        if id == NodeId::ROOT {
-            return Ok(Vec::new());
+        if let Some(path) = self.namespace.own_path(id) {
+            return Ok(path);
         }
         let record = self.store.node(id)?.ok_or(VfsError::Stale)?;
         self.path_of_record(&record)
@@ -249,7 +250,7 @@ impl Vfs {
         while path.len() < DEPTH_MAX {
             let bound = self.namespace.bound(record.binding).ok_or(VfsError::Stale)?;
             if bound.remote.root() == record.file {
-                path.extend(bound.name.clone());
+                path.extend(bound.at.iter().rev().cloned());
                 break;
             }
             path.push(record.name.clone());

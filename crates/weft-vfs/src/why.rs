@@ -28,8 +28,8 @@ impl Vfs {
     pub fn why(&self, path: &[Name]) -> Result<Why> {
         let node = self.find(path)?;
         let mut why = Why::default();
-        if self.namespace.is_own_root(node) {
-            why.add("kind", "the root of the mount; known without asking anybody");
+        if self.namespace.is_own(node) {
+            why.add("kind", "a directory of weft's own; known without asking anybody");
             return Ok(why);
         }
         let inode = self.inode(node)?;

@@ -132,8 +132,8 @@ impl Daemon for MountDaemon {
         let stranger = self.is_stranger(uid);
         self.settle().await;
         let state = binding_state(&self.vfs.sources());
-        let bindings = self.vfs.bindings().map(|(name, source)| BindingStatus {
-            path: PathBytes(name.map(|name| name.as_bytes().to_vec()).unwrap_or_default()),
+        let bindings = self.vfs.bindings().map(|(at, source)| BindingStatus {
+            path: PathBytes(at.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/')),
             kind: source.split(':').next().unwrap_or_default().to_owned(),
             state: state.clone(),
         });

@@ -1,6 +1,7 @@
 //! The one place that knows every room.
 
-use std::collections::HashMap;
+mod bindings;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,18 +10,15 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_control::{Access, Server};
 use weft_fuse::{Bridge, Life};
-use weft_remote::{Name, Remote};
+use weft_remote::Name;
 use weft_store::{Journal, Store, StoreError, StoreOptions};
-use weft_vfs::{Binding, Notices, Policies, SpaceOptions, SpaceRule, Vfs, VfsOptions};
-use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, WebOptions};
+use weft_vfs::{Notices, Policies, SpaceOptions, SpaceRule, Vfs, VfsOptions};
 
-use crate::config::{PrivateAddresses, ProxyTable, Resolved, Source, SpaceSettings, WebSettings, patterns};
+use crate::config::{Resolved, Source, SpaceSettings};
 use crate::daemon::MountDaemon;
 use crate::handover::{Handover, Line, Word};
-use crate::logins;
 use crate::metrics::http::Metrics;
 use crate::ready::Ready;
-use crate::site::{self, Site};
 
 /// Runs the daemon of a mount: returns when it has been unmounted.
 ///
@@ -37,9 +35,9 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let journal = Journal::new(kept.journal).context("the journal in memory cannot be used")?;
     let store = open_store(&resolved.cache_dir, journal)?;
     let (notices, receivers) = Notices::channel();
-    let binding = bind(&resolved, &store, runtime.handle())?;
+    let bindings = bindings::of(&resolved, &store, runtime.handle())?;
     let options = vfs_options(&resolved)?;
-    let vfs = Vfs::new(store.clone(), vec![binding], options, notices, runtime.handle().clone())?;
+    let vfs = Vfs::new(store.clone(), bindings, options, notices, runtime.handle().clone())?;
 
     let access = Access { owner_uid: rustix::process::geteuid().as_raw(), allow_other: resolved.allow_other };
     let server = {
@@ -133,106 +131,11 @@ fn open_store(dir: &Path, journal: Journal) -> Result<Arc<Store>, StoreError> {
     }
 }
 
-/// The binding of what is mounted. Everything and the web alone differ only in whether the web has a name in the
-/// root; they share one cache, for the source is the same.
-fn bind(resolved: &Resolved, store: &Arc<Store>, runtime: &tokio::runtime::Handle) -> anyhow::Result<Binding> {
-    let options = web_options(resolved, runtime)?;
-    let notes = store.notes("web");
-    let (name, source, remote): (_, _, Arc<dyn Remote>) = match &resolved.source {
-        Source::Everything => {
-            let name = Name::new("web").expect("a fixed name that Linux can hold");
-            (Some(name), "web".to_owned(), Web::new(options, notes)?)
-        }
-        Source::Web => (None, "web".to_owned(), Web::new(options, notes)?),
-        // A tree of the web has its identities in common with the web as a whole, and so its cache.
-        Source::WebTree { host, path } => {
-            (None, "web".to_owned(), Web::for_tree(&format!("{host}/{path}"), options, notes)?)
-        }
-    };
-    Ok(Binding { name, source, remote })
-}
-
-fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow::Result<WebOptions> {
-    let settings = &resolved.web;
-    let default = WebOptions::default();
-    let mut probe_names = settings.probe_names.clone().unwrap_or(default.probe_names);
-    probe_names.extend(settings.probe_names_extra.iter().cloned());
-    Ok(WebOptions {
-        probe_names,
-        connect_timeout: settings.connect_timeout.unwrap_or(default.connect_timeout),
-        stall_timeout: settings.stall_timeout.unwrap_or(default.stall_timeout),
-        down_time: settings.down_time.unwrap_or(default.down_time),
-        memory_bytes_max: settings
-            .memory_max
-            .map_or(default.memory_bytes_max, |max| usize::try_from(max).unwrap_or(usize::MAX)),
-        connections_per_host_max: settings.connections_per_host.unwrap_or(default.connections_per_host_max),
-        redirects_max: settings.redirects_max.unwrap_or(default.redirects_max),
-        heuristic_min: settings.heuristic_min.unwrap_or(default.heuristic_min),
-        heuristic_max: settings.heuristic_max.unwrap_or(default.heuristic_max),
-        absence_time: settings.absence_time.unwrap_or(default.absence_time),
-        extra_ca: settings.ca_file.clone(),
-        user_agent: settings.user_agent.clone().unwrap_or(default.user_agent),
-        addresses: address_policy(settings, resolved.allow_other)?,
-        proxies: proxies(settings, resolved.usual_proxies.clone())?,
-        credentials: logins::credentials(settings)?,
-        dav_hosts: patterns(settings.dav_hosts.as_deref().unwrap_or_default())?,
-        crawl_at_once: settings.warm_per_host.unwrap_or(default.crawl_at_once),
-        crawl_pause: settings.warm_pause.unwrap_or(default.crawl_pause),
-        builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
-        ..default
-    })
-}
-
-/// The configuration's proxies, and for all other hosts those of the environment.
-fn proxies(settings: &WebSettings, usual: UsualProxies) -> anyhow::Result<Proxies> {
-    let rule = |table: &ProxyTable| Ok(ProxyRule { hosts: patterns(&table.hosts)?, via: table.via.clone() });
-    let rules = settings.proxies.iter().map(rule).collect::<anyhow::Result<_>>()?;
-    Ok(Proxies { rules, usual })
-}
-
-/// Whoever may use a mount reaches what its daemon reaches. So a mount that others may use leads to public addresses
-/// alone, unless somebody says otherwise.
-fn address_policy(settings: &WebSettings, allow_other: bool) -> anyhow::Result<AddressPolicy> {
-    let rule = match (settings.private_addresses.unwrap_or_default(), allow_other) {
-        (PrivateAddresses::Allow, _) | (PrivateAddresses::Auto, false) => None,
-        (PrivateAddresses::Deny, _) => Some("private_addresses = \"deny\" holds"),
-        (PrivateAddresses::Auto, true) => Some(
-            "private_addresses = \"auto\" refuses such addresses in a mount that other users may use (allow_other)",
-        ),
-    };
-    let private = rule
-        .map_or(weft_web::PrivateAddresses::Allow, |rule| weft_web::PrivateAddresses::Deny { rule: rule.to_owned() });
-    let list = |texts: &Option<Vec<String>>| patterns(texts.as_deref().unwrap_or_default());
-    Ok(AddressPolicy { private, allow: list(&settings.allow_hosts)?, deny: list(&settings.deny_hosts)? })
-}
-
-/// The sample site, served in process under its reserved name.
-fn sample_site(runtime: tokio::runtime::Handle) -> Connector {
-    let site = std::sync::OnceLock::new();
-    Connector::new(move || {
-        let site: &Arc<Site> = site.get_or_init(|| Arc::new(Site::new()));
-        let (client, server) = tokio::io::duplex(PIPE_BYTES);
-        runtime.spawn(site.clone().serve(server));
-        client
-    })
-}
-
 fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
     let (mut rules, mut stale_rules) = (Vec::new(), Vec::new());
     let mut space = space_options(&resolved.space);
     for rule in &resolved.trees {
-        let path = match &resolved.source {
-            Source::Everything => rule.path.as_str(),
-            Source::Web => match rule.path.strip_prefix("web/") {
-                Some(path) => path,
-                None => continue,
-            },
-            // Rules name paths below the mount of everything; one about this tree counts from the tree's root.
-            source @ Source::WebTree { .. } => match rule_below(&rule.path, &source.to_string()) {
-                Some(path) => path,
-                None => continue,
-            },
-        };
+        let Some(path) = below_mount(&rule.path, resolved) else { continue };
         let names: Result<Vec<Name>, _> = path.split('/').filter(|part| !part.is_empty()).map(Name::new).collect();
         let names = names.with_context(|| format!("the rule for {}", rule.path))?;
         stale_rules.extend(rule.stale_if_error.map(|time| (names.clone(), time)));
@@ -288,10 +191,23 @@ fn open_files_max() -> usize {
     current.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX)
 }
 
-/// The part of a rule's path that lies inside a mounted tree (`web:host/path`): all of the tree when the rule is
-/// about something above it.
-fn rule_below<'a>(rule: &'a str, source: &str) -> Option<&'a str> {
-    let tree = source.replacen(':', "/", 1);
+/// A rule's path, which is one below the mount of everything, below what is mounted: all of it when the rule is about
+/// something above, `None` when it is about something else.
+fn below_mount<'a>(rule: &'a str, resolved: &Resolved) -> Option<&'a str> {
+    match &resolved.source {
+        Source::Everything => Some(rule),
+        Source::Web => rule_below(rule, "web"),
+        Source::Dirs => rule_below(rule, "dir"),
+        source @ Source::WebTree { .. } => rule_below(rule, &source.to_string().replacen(':', "/", 1)),
+        Source::DirTree { path } => {
+            let named = resolved.dirs.iter().filter(|table| table.path == *path);
+            named.filter_map(|table| rule_below(rule, &format!("dir/{}", table.name))).next()
+        }
+    }
+}
+
+/// The part of a rule's path that lies inside a tree.
+fn rule_below<'a>(rule: &'a str, tree: &str) -> Option<&'a str> {
     if tree == rule || tree.starts_with(&format!("{rule}/")) {
         return Some("");
     }
@@ -339,8 +255,6 @@ const WORKERS_MAX: usize = 8;
 const READERS: usize = 2;
 /// Of the files that may be open, one in so many may belong to an inode that nobody uses.
 const FILES_PER_INODE: usize = 4;
-/// Bytes under way between the daemon and the sample site in it.
-const PIPE_BYTES: usize = 256 << 10;
 /// How long a cache may be in use by a daemon that is ending, and how often that is looked at.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSING_PAUSE: Duration = Duration::from_millis(20);

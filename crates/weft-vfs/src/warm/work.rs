@@ -131,7 +131,7 @@ impl Warm {
             },
             found => found?,
         };
-        if self.vfs.namespace.is_own_root(node) {
+        if self.vfs.namespace.is_own(node) {
             self.forbidden(path.to_vec(), "the whole mount is not gone through; name a directory in it".into()).await;
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl Warm {
                     continue;
                 }
             }
-            if self.vfs.namespace.is_own_root(node) {
+            if self.vfs.namespace.is_own(node) {
                 return Err(VfsError::NotFound);
             }
             let dir = self.vfs.inode(node)?;

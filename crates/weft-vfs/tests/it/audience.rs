@@ -113,7 +113,7 @@ impl House {
         source.rights.lock().insert(ALICE, Right::Known(fake));
         let dir = tempfile::tempdir().expect("a temporary directory");
         let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
-        let binding = Binding { name: Some(names("x")[0].clone()), source: "x".to_owned(), remote: source.clone() };
+        let binding = Binding { at: names("x"), source: "x".to_owned(), remote: source.clone() };
         let options =
             VfsOptions { policies: Policies::new(freshness, Vec::new()), shared: true, ..VfsOptions::default() };
         let vfs =

@@ -152,8 +152,8 @@ fn build(remote: Arc<dyn Remote>, dir: &TempDir, freshness: Freshness, space: &S
             opened => break opened.expect("a store"),
         }
     };
-    let name = Some(Name::new("fake").expect("a good name"));
-    let binding = Binding { name, source: "fake".to_string(), remote };
+    let at = names("fake");
+    let binding = Binding { at, source: "fake".to_string(), remote };
     let policies = Policies::new(freshness, Vec::new());
     let options = VfsOptions { policies, space: space.clone(), ..VfsOptions::default() };
     Vfs::new(store, vec![binding], options, Notices::nowhere(), Handle::current()).expect("a file system")

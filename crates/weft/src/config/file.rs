@@ -103,6 +103,7 @@ impl Reader<'_> {
                 "metrics" => settings.metrics = self.metrics(value),
                 "web" => self.each(value, "web", WEB_KEYS, |reader, key, value| reader.web(&mut settings, key, value)),
                 "tree" => settings.trees = self.trees(value),
+                "dir" => settings.dirs = self.directories(value),
                 other => self.unknown(key, other, "", TABLES),
             }
         }
@@ -341,7 +342,7 @@ impl Reader<'_> {
     }
 }
 
-const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "tree"];
+const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "dir", "tree"];
 const METRICS_KEYS: &[&str] = &["listen", "allow_remote"];
 const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "transport", "freshness", "stale_if_error"];
 const CACHE_KEYS: &[&str] = &["dir", "class", "max", "scratch_max", "max_per_host", "keep_free"];
@@ -425,6 +426,15 @@ mod tests {
             ("[metrics]\nlisten = \"0.0.0.0:9469\"", 1, "`allow_remote = true` beside it"),
             ("[metrics]\nlisten = \"[::]:1\"\nallow_remote = false", 1, "no loopback address"),
             ("[metrics]\nlisen = \"127.0.0.1:1\"", 2, "did you mean `listen`?"),
+            ("[[dir]]\nname = \"www\"", 1, "needs a `name` and a `path`"),
+            ("[[dir]]\nname = \"a/b\"\npath = \"/x\"", 2, "a name without slashes"),
+            ("[[dir]]\nname = \"a\"\npath = \"/x/../y\"", 3, "without .."),
+            ("[[dir]]\nname = \"a\"\npaht = \"/x\"", 3, "did you mean `path`?"),
+            (
+                "[[dir]]\nname = \"a\"\npath = \"/x\"\n[[dir]]\nname = \"a\"\npath = \"/y\"",
+                4,
+                "two [[dir]] have the name a",
+            ),
             ("[mount\n", 1, "not TOML"),
         ];
         for (text, line, wanted) in cases {

@@ -3,6 +3,7 @@
 //! Two steps: a file becomes a [`Settings`] (typed, nothing filled in), and the settings of all files, the mount
 //! options and the command line become one [`Resolved`]. Nothing below this crate reads a file or the environment.
 
+mod directory;
 mod duration;
 mod file;
 mod freshness;
@@ -17,6 +18,7 @@ mod source;
 mod space;
 mod web;
 
+pub use directory::DirTable;
 pub use duration::{parse_duration, show_duration};
 pub use file::{FileError, load_file};
 pub use freshness::{Freshness, parse_freshness, show_freshness};

@@ -9,8 +9,9 @@ use weft_fuse::Transport;
 use weft_web::UsualProxies;
 
 use super::{
-    Class, FileError, Freshness, LoginTable, MetricsSettings, MountOptions, PrivateAddresses, ProxyTable, Settings,
-    Source, SpaceSettings, WebSettings, load_file, show_class, show_duration, show_freshness, show_size, usual_proxies,
+    Class, DirTable, FileError, Freshness, LoginTable, MetricsSettings, MountOptions, PrivateAddresses, ProxyTable,
+    Settings, Source, SpaceSettings, WebSettings, load_file, show_class, show_duration, show_freshness, show_size,
+    usual_proxies,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -48,6 +49,8 @@ pub struct Resolved {
     pub web: WebSettings,
     /// Policies of trees; the longest path that fits decides, of equal ones the first.
     pub trees: Vec<TreeRule>,
+    /// Directories of this machine that are shown under a name.
+    pub dirs: Vec<DirTable>,
     /// The environment's proxies.
     pub usual_proxies: UsualProxies,
     /// The files that were read.
@@ -190,6 +193,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         space: settings.space,
         web: settings.web,
         trees: settings.trees,
+        dirs: settings.dirs,
         usual_proxies: environment.proxies.clone(),
         files,
     })
@@ -245,6 +249,7 @@ impl Resolved {
                 "proxy": web.proxies.iter().map(ProxyTable::to_json).collect::<Vec<_>>(),
                 "login": web.logins.iter().map(LoginTable::to_json).collect::<Vec<_>>(),
             },
+            "dir": self.dirs.iter().map(DirTable::to_json).collect::<Vec<_>>(),
             "tree": self.trees.iter().map(TreeRule::to_json).collect::<Vec<_>>(),
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weft_fuse::Transport;
 
-use super::{Freshness, LoginTable, ProxyTable, SpaceSettings, TreeRule};
+use super::{DirTable, Freshness, LoginTable, ProxyTable, SpaceSettings, TreeRule};
 
 /// The settings of one file, or of several laid over each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Settings {
     pub web: WebSettings,
     /// `[[tree]]`, in the order of the file.
     pub trees: Vec<TreeRule>,
+    /// `[[dir]]`, in the order of the file.
+    pub dirs: Vec<DirTable>,
 }
 
 /// The settings of the web; `None` leaves the kind's own default.
@@ -149,6 +151,7 @@ impl Settings {
             space: self.space.over(below.space),
             web: self.web.over(below.web),
             trees: [self.trees, below.trees].concat(),
+            dirs: super::directory::joined(self.dirs, below.dirs),
         }
     }
 }

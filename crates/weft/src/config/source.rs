@@ -1,7 +1,9 @@
 //! What is mounted.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
+use super::directory::plain;
 use super::nearest;
 
 /// The first argument of `weft mount`.
@@ -18,10 +20,17 @@ pub enum Source {
         /// Directory on the host; empty for the whole host.
         path: String,
     },
+    /// The directories of this machine that the configuration names.
+    Dirs,
+    /// One directory of this machine.
+    DirTree {
+        /// Where it is: absolute, without `.` and `..`.
+        path: PathBuf,
+    },
 }
 
 impl Source {
-    /// Reads `` (or `weft`, `none`, as fstab lines have it), `web`, or `web:host[:port][/path]`.
+    /// Reads `` (or `weft`, `none`, as fstab lines have it), `web`, `web:host[:port][/path]`, `dir`, or `dir:/path`.
     ///
     /// # Errors
     /// A sentence that says what is allowed.
@@ -37,14 +46,26 @@ impl Source {
             ("http" | "https", Some(rest)) if rest.starts_with("//") => {
                 Err(format!("`{text}`: write it as web:{}", rest.trim_start_matches('/')))
             }
-            ("afs" | "dir" | "peer" | "replica", _) => {
-                Err(format!("`{kind}` trees are not in this version of weft yet; there is `web`"))
+            ("dir", None) => Ok(Source::Dirs),
+            ("dir", Some(path)) => Source::parse_directory(text, path),
+            ("afs" | "peer" | "replica", _) => {
+                Err(format!("`{kind}` trees are not in this version of weft yet; there are `web` and `dir`"))
             }
             _ => {
-                let hint = nearest(kind, ["web"]).map(|kind| format!("; did you mean `{kind}`?")).unwrap_or_default();
-                Err(format!("`{text}` is no source: write nothing for everything, web, or web:HOST/PATH{hint}"))
+                let near = nearest(kind, ["web", "dir"]);
+                let hint = near.map(|kind| format!("; did you mean `{kind}`?")).unwrap_or_default();
+                let allowed = "write nothing for everything, web, web:HOST/PATH, dir, or dir:/PATH";
+                Err(format!("`{text}` is no source: {allowed}{hint}"))
             }
         }
+    }
+
+    fn parse_directory(text: &str, path: &str) -> Result<Source, String> {
+        let path = Path::new(path);
+        if !path.is_absolute() || path.components().any(|part| part.as_os_str() == "..") {
+            return Err(format!("`{text}`: write the whole path of a directory without .., as in dir:/srv/www"));
+        }
+        Ok(Source::DirTree { path: plain(path) })
     }
 
     fn parse_tree(text: &str, tree: &str) -> Result<Source, String> {
@@ -69,6 +90,8 @@ impl fmt::Display for Source {
             Source::Web => f.write_str("web"),
             Source::WebTree { host, path } if path.is_empty() => write!(f, "web:{host}"),
             Source::WebTree { host, path } => write!(f, "web:{host}/{path}"),
+            Source::Dirs => f.write_str("dir"),
+            Source::DirTree { path } => write!(f, "dir:{}", path.display()),
         }
     }
 }
@@ -79,10 +102,13 @@ mod tests {
 
     #[test]
     fn sources_are_read_and_written_alike() {
-        for text in ["", "web", "web:example.org", "web:example.org:8080/a b/c", "web:[::1]:80/x"] {
+        for text in
+            ["", "web", "web:example.org", "web:example.org:8080/a b/c", "web:[::1]:80/x", "dir", "dir:/srv/a b"]
+        {
             assert_eq!(Source::parse(text).expect("a source").to_string(), text);
         }
         assert_eq!(Source::parse("weft"), Ok(Source::Everything));
+        assert_eq!(Source::parse("dir:/srv//www/./x/").expect("a source").to_string(), "dir:/srv/www/x");
         assert_eq!(Source::parse("web:Example.ORG/Docs/").expect("a source").to_string(), "web:example.org/Docs");
     }
 
@@ -92,6 +118,10 @@ mod tests {
             ("webb", "did you mean `web`"),
             ("https://example.org/x", "write it as web:example.org/x"),
             ("afs", "not in this version"),
+            ("dri:/x", "did you mean `dir`"),
+            ("dir:", "the whole path"),
+            ("dir:www", "the whole path"),
+            ("dir:/srv/../etc", "without .."),
             ("web:", "names no host"),
             ("web:a b", "names no host"),
             ("web:h/../x", "no empty part"),

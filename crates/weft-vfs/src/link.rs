@@ -1,0 +1,33 @@
+//! Symbolic links.
+
+use std::sync::Arc;
+
+use weft_remote::{Call, FileKind};
+use weft_store::NodeId;
+
+use crate::vfs::{Vfs, is_gone};
+use crate::{Result, VfsError};
+
+impl Vfs {
+    /// What a symbolic link says. Asked each time: it is short, and nothing of it is stored.
+    ///
+    /// # Errors
+    /// `Stale`, `Denied`, `NotFound` when the source no longer has it; whatever keeps the remote from answering.
+    pub async fn read_link(self: Arc<Self>, call: Call, node: NodeId) -> Result<Vec<u8>> {
+        let inode = self.inode(node)?;
+        if inode.kind() != FileKind::Symlink {
+            return Err(VfsError::Stale);
+        }
+        self.admit(&call, &inode).await?;
+        let file = inode.record().file;
+        let remote = self.remote_of(&inode)?.clone();
+        match self.ask(&call, remote.read_link(&call, &file)).await {
+            Ok(answer) => Ok(answer.value),
+            Err(error) if is_gone(&error) => {
+                self.learn_gone(&inode)?;
+                Err(VfsError::NotFound)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

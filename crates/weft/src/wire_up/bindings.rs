@@ -1,0 +1,155 @@
+//! What is shown where: every kind, as far as it is mounted.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use weft_dir::{Directory, DirectoryOptions};
+use weft_remote::{Name, Remote};
+use weft_store::Store;
+use weft_vfs::Binding;
+use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, WebOptions};
+
+use crate::config::{DirTable, PrivateAddresses, ProxyTable, Resolved, Source, WebSettings, patterns};
+use crate::logins;
+use crate::site::{self, Site};
+
+/// The bindings of what is mounted. The web has a name when it is not mounted alone, and so has each directory; all of
+/// them share one cache with what is mounted alone, for the sources are the same.
+pub(super) fn of(
+    resolved: &Resolved,
+    store: &Arc<Store>,
+    runtime: &tokio::runtime::Handle,
+) -> anyhow::Result<Vec<Binding>> {
+    let web = |at: Vec<Name>, tree: Option<String>| -> anyhow::Result<Binding> {
+        let (options, notes) = (web_options(resolved, runtime)?, store.notes("web"));
+        let remote: Arc<dyn Remote> = match tree {
+            // A tree of the web has its identities in common with the web as a whole, and so its cache.
+            Some(tree) => Web::for_tree(&tree, options, notes)?,
+            None => Web::new(options, notes)?,
+        };
+        Ok(Binding { at, source: "web".to_owned(), remote })
+    };
+    Ok(match &resolved.source {
+        Source::Everything => {
+            let mut all = vec![web(vec![kind("web")], None)?];
+            // One directory that is not there keeps nothing else from being mounted.
+            for table in &resolved.dirs {
+                match directory(vec![kind("dir"), table.name.clone()], &table.path, resolved, runtime) {
+                    Ok(binding) => all.push(binding),
+                    Err(error) => tracing::error!("dir/{} is left out: {error:#}", table.name),
+                }
+            }
+            all
+        }
+        Source::Web => vec![web(Vec::new(), None)?],
+        Source::WebTree { host, path } => vec![web(Vec::new(), Some(format!("{host}/{path}")))?],
+        Source::Dirs if resolved.dirs.is_empty() => {
+            anyhow::bail!("no [[dir]] in the configuration names a directory; `weft mount dir:/PATH DIR` mounts one")
+        }
+        Source::Dirs => {
+            let bind =
+                |table: &DirTable| directory(vec![table.name.clone()], &table.path, resolved, runtime);
+            resolved.dirs.iter().map(bind).collect::<anyhow::Result<_>>()?
+        }
+        Source::DirTree { path } => vec![directory(Vec::new(), path, resolved, runtime)?],
+    })
+}
+
+fn kind(name: &str) -> Name {
+    Name::new(name).expect("a fixed name that Linux can hold")
+}
+
+/// One directory of this machine.
+fn directory(
+    at: Vec<Name>,
+    path: &Path,
+    resolved: &Resolved,
+    runtime: &tokio::runtime::Handle,
+) -> anyhow::Result<Binding> {
+    let path = whole_path(path)?;
+    // The daemon would wait for itself, or store what it stores.
+    for (what, inner) in [("the mount point", &resolved.mountpoint), ("the cache", &resolved.cache_dir)] {
+        if inner.starts_with(&path) {
+            anyhow::bail!("{}: {what} ({}) lies inside of it; choose another place", path.display(), inner.display());
+        }
+    }
+    let _entered = runtime.enter();
+    let source = format!("dir:{}", path.display());
+    let remote = Directory::open(DirectoryOptions::new(path))?;
+    Ok(Binding { at, source, remote })
+}
+
+/// The same directory has the same cache whatever link leads to it.
+fn whole_path(path: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::canonicalize(path).with_context(|| format!("{}: the directory cannot be reached", path.display()))
+}
+
+fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow::Result<WebOptions> {
+    let settings = &resolved.web;
+    let default = WebOptions::default();
+    let mut probe_names = settings.probe_names.clone().unwrap_or(default.probe_names);
+    probe_names.extend(settings.probe_names_extra.iter().cloned());
+    Ok(WebOptions {
+        probe_names,
+        connect_timeout: settings.connect_timeout.unwrap_or(default.connect_timeout),
+        stall_timeout: settings.stall_timeout.unwrap_or(default.stall_timeout),
+        down_time: settings.down_time.unwrap_or(default.down_time),
+        memory_bytes_max: settings
+            .memory_max
+            .map_or(default.memory_bytes_max, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+        connections_per_host_max: settings.connections_per_host.unwrap_or(default.connections_per_host_max),
+        redirects_max: settings.redirects_max.unwrap_or(default.redirects_max),
+        heuristic_min: settings.heuristic_min.unwrap_or(default.heuristic_min),
+        heuristic_max: settings.heuristic_max.unwrap_or(default.heuristic_max),
+        absence_time: settings.absence_time.unwrap_or(default.absence_time),
+        extra_ca: settings.ca_file.clone(),
+        user_agent: settings.user_agent.clone().unwrap_or(default.user_agent),
+        addresses: address_policy(settings, resolved.allow_other)?,
+        proxies: proxies(settings, resolved.usual_proxies.clone())?,
+        credentials: logins::credentials(settings)?,
+        dav_hosts: patterns(settings.dav_hosts.as_deref().unwrap_or_default())?,
+        crawl_at_once: settings.warm_per_host.unwrap_or(default.crawl_at_once),
+        crawl_pause: settings.warm_pause.unwrap_or(default.crawl_pause),
+        builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),
+        ..default
+    })
+}
+
+/// The configuration's proxies, and for all other hosts those of the environment.
+fn proxies(settings: &WebSettings, usual: UsualProxies) -> anyhow::Result<Proxies> {
+    let rule = |table: &ProxyTable| Ok(ProxyRule { hosts: patterns(&table.hosts)?, via: table.via.clone() });
+    let rules = settings.proxies.iter().map(rule).collect::<anyhow::Result<_>>()?;
+    Ok(Proxies { rules, usual })
+}
+
+/// Whoever may use a mount reaches what its daemon reaches. So a mount that others may use leads to public addresses
+/// alone, unless somebody says otherwise.
+fn address_policy(settings: &WebSettings, allow_other: bool) -> anyhow::Result<AddressPolicy> {
+    let rule = match (settings.private_addresses.unwrap_or_default(), allow_other) {
+        (PrivateAddresses::Allow, _) | (PrivateAddresses::Auto, false) => None,
+        (PrivateAddresses::Deny, _) => Some("private_addresses = \"deny\" holds"),
+        (PrivateAddresses::Auto, true) => Some(
+            "private_addresses = \"auto\" refuses such addresses in a mount that other users may use (allow_other)",
+        ),
+    };
+    let private = rule
+        .map_or(weft_web::PrivateAddresses::Allow, |rule| weft_web::PrivateAddresses::Deny { rule: rule.to_owned() });
+    let list = |texts: &Option<Vec<String>>| patterns(texts.as_deref().unwrap_or_default());
+    Ok(AddressPolicy { private, allow: list(&settings.allow_hosts)?, deny: list(&settings.deny_hosts)? })
+}
+
+/// The sample site, served in process under its reserved name.
+fn sample_site(runtime: tokio::runtime::Handle) -> Connector {
+    let site = std::sync::OnceLock::new();
+    Connector::new(move || {
+        let site: &Arc<Site> = site.get_or_init(|| Arc::new(Site::new()));
+        let (client, server) = tokio::io::duplex(PIPE_BYTES);
+        runtime.spawn(site.clone().serve(server));
+        client
+    })
+}
+
+/// Bytes under way between the daemon and the sample site in it.
+const PIPE_BYTES: usize = 256 << 10;
