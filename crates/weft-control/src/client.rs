@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::protocol::{Outcome, Reply, Request, Response, Verb};
 use crate::stream::BEAT;
 use crate::{
-    CacheReport, ControlError, Covered, Depth, Eviction, Hello, LINE_BYTES_MAX, Measures, NameInfo, OfPinned,
+    CacheReport, Checked, ControlError, Covered, Depth, Eviction, Hello, LINE_BYTES_MAX, Measures, NameInfo, OfPinned,
     PROTOCOL_VERSION, PathBytes, Reloaded, Removed, Status, WarmOrder, Warmed, Watched, Why,
 };
 
@@ -238,6 +238,18 @@ impl Client {
         self.stream(Verb::Warm(order), take)
     }
 
+    /// Has everything that the cache holds read and compared; with `repair` what is damaged is given up.
+    ///
+    /// # Errors
+    /// As for every call; the stream's own are its items.
+    pub fn check(self, repair: bool) -> Result<Checking, ControlError> {
+        let take = |reply| match reply {
+            Reply::Checked(checked) => Ok(checked),
+            other => Err(unexpected(&other)),
+        };
+        self.stream(Verb::Check { repair }, take)
+    }
+
     /// Asks for a stream and waits until it has begun.
     fn stream<T>(mut self, verb: Verb, take: Take<T>) -> Result<Streamed<T>, ControlError> {
         match self.ask(verb, STREAM_PATIENCE)? {
@@ -342,6 +354,9 @@ pub struct Streamed<T> {
 
 /// The lines of `weft watch`.
 pub type Watching = Streamed<Watched>;
+
+/// The lines of `weft cache check`.
+pub type Checking = Streamed<Checked>;
 
 /// The lines of `weft warm`.
 pub type Warmth = Streamed<Warmed>;

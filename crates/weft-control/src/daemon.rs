@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    CacheReport, Covered, Depth, Eviction, Hello, Lines, Measures, NameInfo, OfPinned, Refusal, Reloaded, Removed,
-    Status, WarmOrder, Warmed, Watched, Why,
+    CacheReport, Checked, Covered, Depth, Eviction, Hello, Lines, Measures, NameInfo, OfPinned, Refusal, Reloaded,
+    Removed, Status, WarmOrder, Warmed, Watched, Why,
 };
 
 /// The daemon as the control socket sees it. Paths are bytes relative to the mount's root, without a leading or
@@ -110,6 +110,13 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// `Invalid` for what cannot be a glob.
     async fn warm(&self, order: WarmOrder, uid: u32) -> Result<Lines<Warmed>, Refusal>;
+
+    /// Reads everything that the cache holds and tells what is damaged; with `repair` that is given up. Ends with the
+    /// stream.
+    ///
+    /// # Errors
+    /// Any [`Refusal`].
+    async fn check(&self, repair: bool, uid: u32) -> Result<Lines<Checked>, Refusal>;
 
     /// Everything that is counted. Never waits for a remote.
     ///

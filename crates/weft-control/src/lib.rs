@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+mod check;
 mod client;
 mod daemon;
 mod error;
@@ -20,7 +21,8 @@ mod stream;
 mod warm;
 
 pub use changes::{Change, ChangeKind, Watched};
-pub use client::{Client, Streamed, Warmth, Watching};
+pub use check::{CheckProgress, Checked};
+pub use client::{Checking, Client, Streamed, Warmth, Watching};
 pub use daemon::Daemon;
 pub use error::ControlError;
 pub use find::{Located, Mounts, daemons, find_for_path, resolve_without_entering};

@@ -7,7 +7,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CacheReport, Covered, Eviction, Measures, OfPinned, PathBytes, WarmOrder, WarmStatus, Warmed, Watched};
+use crate::{
+    CacheReport, Checked, Covered, Eviction, Measures, OfPinned, PathBytes, WarmOrder, WarmStatus, Warmed, Watched,
+};
 
 /// The version of this protocol. Another version is refused with a sentence, never guessed at.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -79,6 +81,9 @@ pub(crate) enum Verb {
         paths: Vec<PathBytes>,
     },
     Warm(WarmOrder),
+    Check {
+        repair: bool,
+    },
 }
 
 impl Verb {
@@ -99,6 +104,7 @@ impl Verb {
             // These tell what each user read.
             | Verb::Cache { .. }
             | Verb::Evictions { .. }
+            | Verb::Check { .. }
             | Verb::Unmount { .. }
             | Verb::Replace => false,
         }
@@ -145,6 +151,7 @@ pub(crate) enum Reply {
     /// Paths are kept for the order that follows.
     Taken,
     Warmed(Warmed),
+    Checked(Checked),
     /// In a stream: nothing to tell, but alive. The first line of every stream is one.
     Beat,
     /// The end of a stream.

@@ -262,6 +262,11 @@ async fn answer(line: &[u8], uid: u32, house: &House, paths: &mut Vec<PathBytes>
             let lines = daemon.warm(order, uid).await?;
             return Ok(Answer::Stream(lines.map(|line| line.map(Reply::Warmed)).boxed(), seat));
         }
+        Verb::Check { repair } => {
+            let seat = house.seat(uid)?;
+            let lines = daemon.check(repair, uid).await?;
+            return Ok(Answer::Stream(lines.map(|line| line.map(Reply::Checked)).boxed(), seat));
+        }
         Verb::Stats => Reply::Stats(Box::new(daemon.stats(uid).await?)),
     };
     Ok(Answer::Replies(vec![reply]))

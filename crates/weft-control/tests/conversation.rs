@@ -12,10 +12,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use weft_control::{
-    Access, CacheReport, Cached, Change, ChangeKind, Client, Code, ControlError, Covered, Daemon, Depth, Eviction,
-    Fact, Family, FamilyKind, Hello, LINE_BYTES_MAX, Lines, Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal,
-    Reloaded, Removed, Sample, Server, Status, Value, WarmForecast, WarmOrder, Warmed, Watched, Why, daemons,
-    find_for_path,
+    Access, CacheReport, Cached, Change, ChangeKind, CheckProgress, Checked, Client, Code, ControlError, Covered,
+    Daemon, Depth, Eviction, Fact, Family, FamilyKind, Hello, LINE_BYTES_MAX, Lines, Measures, NameInfo, NameKind,
+    OfPinned, PathBytes, Refusal, Reloaded, Removed, Sample, Server, Status, Value, WarmForecast, WarmOrder, Warmed,
+    Watched, Why, daemons, find_for_path,
 };
 
 struct Answering {
@@ -122,6 +122,11 @@ impl Daemon for Answering {
             _ if every.is_some() => Err(Refusal::new(Code::Invalid, "too fast")),
             _ => Ok(futures_util::stream::pending().boxed()),
         }
+    }
+
+    async fn check(&self, repair: bool, _uid: u32) -> Result<Lines<Checked>, Refusal> {
+        let done = CheckProgress { files: u64::from(repair), ..CheckProgress::default() };
+        Ok(futures_util::stream::iter([Ok(Checked::Done(done))]).boxed())
     }
 
     async fn warm(&self, order: WarmOrder, _uid: u32) -> Result<Lines<Warmed>, Refusal> {

@@ -66,6 +66,13 @@ impl Body {
         self.file.get().map(AsFd::as_fd)
     }
 
+    /// Has the system forget what it keeps of the file in memory.
+    pub(crate) fn forget_pages(&self) {
+        if let Some(file) = self.file.get() {
+            file.forget_pages();
+        }
+    }
+
     /// Writes bytes that nobody else writes. More than a segment takes go to a file, with all that came before.
     pub(crate) fn write(&self, disk: &Disk, bytes: &[u8], at: u64) -> io::Result<()> {
         let before = {

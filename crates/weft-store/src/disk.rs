@@ -129,6 +129,12 @@ impl DiskFile {
         Ok(bytes)
     }
 
+    /// Has the system forget what it keeps of the file in memory, but for what is not written yet.
+    pub(crate) fn forget_pages(&self) {
+        // It is a wish: where it is not heard, what is in memory is read.
+        let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+
     /// Length of the file in bytes.
     pub(crate) fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod check;
 mod database;
 mod disk;
 mod error;
@@ -47,6 +48,7 @@ mod uses;
 mod value;
 mod writer;
 
+pub use check::{Check, Damage, Found};
 pub use error::StoreError;
 pub use evict::Evicted;
 pub use journal::Journal;

@@ -300,6 +300,26 @@ impl Object {
         })
     }
 
+    /// The pieces that are held, each with its checksum.
+    pub(crate) fn pieces_held(&self) -> Vec<(u32, u64)> {
+        self.state.lock().pieces.to_record()
+    }
+
+    /// Has the system forget what it keeps of the file in memory, so that it is read from the disk.
+    pub(crate) fn forget_pages(&self) {
+        self.body.forget_pages();
+    }
+
+    /// Up to `length` bytes of a piece, uncompared; fewer where they are not there.
+    pub(crate) fn piece_from_disk(&self, offset: u64, length: u64) -> Result<Bytes> {
+        self.bytes(offset, usize::try_from(length).expect("a piece fits into memory"))
+    }
+
+    /// Forgets a piece that turned out damaged.
+    pub(crate) fn give_up(&self, piece: u32, cause: &str) {
+        self.shelf.give_up(self, piece, cause);
+    }
+
     fn bytes(&self, offset: u64, length: usize) -> Result<Bytes> {
         self.body.read(&self.shelf.small, offset, length).map_err(|error| self.refused(error))
     }

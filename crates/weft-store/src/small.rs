@@ -219,6 +219,19 @@ impl Small {
         Ok(())
     }
 
+    /// Looks at the volumes, and with `repair` writes their tables anew: how many are damaged, and how.
+    pub(crate) fn check(&self, repair: bool) -> Result<(u64, Vec<String>)> {
+        let volumes = self.volumes.read().clone();
+        let (mut damaged, mut words) = (0, Vec::new());
+        for volume in volumes {
+            let findings = if repair { volume.repair() } else { volume.check() };
+            let findings = findings.map_err(|error| StoreError::Index(Box::new(error)))?;
+            damaged += u64::from(!findings.is_sound());
+            words.extend(findings.damages);
+        }
+        Ok((damaged, words))
+    }
+
     fn settle_now(&self) {
         let before = self.staging.turn();
         *self.settled.lock() = Instant::now();

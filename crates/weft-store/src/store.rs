@@ -348,6 +348,11 @@ impl Store {
     }
 
     /// Waits until the files left behind by a kill have been removed.
+    /// Looks at the tables of all volumes, and with `repair` writes them anew: how many are damaged, and how.
+    pub(crate) fn check_volumes(&self, repair: bool) -> Result<(u64, Vec<String>)> {
+        self.shelf.small.check(repair)
+    }
+
     #[cfg(test)]
     pub(crate) fn wait_for_sweeper(&self) {
         self._sweeper.wait();

@@ -79,6 +79,11 @@ impl Vfs {
         Ok(infos)
     }
 
+    /// The path of what is held of a node; `None` when it has none any more.
+    pub fn path_of_content(&self, node: NodeId) -> Option<Vec<Name>> {
+        self.path_of(node).ok()
+    }
+
     pub(crate) fn children(&self, dir: NodeId) -> Result<Vec<NodeId>> {
         if self.namespace.is_own(dir) {
             return Ok(self.namespace.own_names(dir).into_iter().map(|(_, node)| node).collect());

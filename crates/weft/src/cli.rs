@@ -213,7 +213,11 @@ pub struct MountArgs {
 
 /// What `weft cache` takes.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct CacheArgs {
+    /// What to do instead
+    #[command(subcommand)]
+    pub action: Option<CacheAction>,
     /// A mount point, or anything in a mount: then what is at and below it
     pub path: Option<PathBuf>,
     /// By the users whose reads brought it, not by host
@@ -222,6 +226,21 @@ pub struct CacheArgs {
     /// The newest evictions, N of them
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20", require_equals = true)]
     pub journal: Option<usize>,
+}
+
+/// What `weft cache` does instead of showing.
+#[derive(Subcommand, Clone, Debug)]
+pub enum CacheAction {
+    /// Read everything that is held and compare it with its checksums
+    Check {
+        /// A mount point, or anything in a mount
+        mount: Option<PathBuf>,
+    },
+    /// The same, and give up what is damaged: its next use fetches it again
+    Repair {
+        /// A mount point, or anything in a mount
+        mount: Option<PathBuf>,
+    },
 }
 
 /// What `weft warm` takes.
@@ -398,7 +417,9 @@ Examples:
   weft cache                            hosts by size, with class, pinned bytes and bound
   weft cache ~/weft/web/example.org     what is below a path
   weft cache --users ~/weft             by user
-  weft cache --journal=50 ~/weft        the newest 50 evictions";
+  weft cache --journal=50 ~/weft        the newest 50 evictions
+  weft cache check                      is all that is held what was written? exit status 7 if not
+  weft cache repair                     give up what is not, to be fetched again";
 const LS_EXAMPLES: &str = "\
 Examples:
   lsw                               what is known to be in this folder and not cached yet

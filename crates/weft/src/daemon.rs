@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use weft_control::{
-    BindingStatus, CacheReport, Cached, Code, Covered, Daemon, Depth, Eviction, Fact, Figures, Hello, Lines, Measures,
-    NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, WarmOrder,
-    WarmStatus, Warmed, Watched, Why,
+    BindingStatus, CacheReport, Cached, Checked, Code, Covered, Daemon, Depth, Eviction, Fact, Figures, Hello, Lines,
+    Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, SourceStatus, Status, Trouble,
+    WarmOrder, WarmStatus, Warmed, Watched, Why,
 };
 use weft_fuse::{Meter, Mounted, Transport};
 use weft_remote::{Caller, FileKind, Name, RemoteError, Source, SourceState};
@@ -16,7 +16,7 @@ use weft_vfs::{Mode, Vfs, VfsError};
 
 use crate::config::Resolved;
 use crate::metrics::measures;
-use crate::{space, users, warming, watching};
+use crate::{checking, space, users, warming, watching};
 
 /// A mount's daemon.
 pub struct MountDaemon {
@@ -318,6 +318,10 @@ impl Daemon for MountDaemon {
 
     async fn warm(&self, order: WarmOrder, uid: u32) -> Result<Lines<Warmed>, Refusal> {
         warming::warm(&self.vfs, order, Caller { uid, gid: uid, pid: 0 })
+    }
+
+    async fn check(&self, repair: bool, _uid: u32) -> Result<Lines<Checked>, Refusal> {
+        Ok(checking::check(&self.vfs, repair))
     }
 
     async fn stats(&self, _uid: u32) -> Result<Measures, Refusal> {

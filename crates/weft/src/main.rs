@@ -1,6 +1,7 @@
 //! The weft program: verbs, configuration, and `wire_up`, the one place that knows every room.
 #![forbid(unsafe_code)]
 
+mod checking;
 mod cli;
 mod cmd;
 mod config;

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use weft_control::{CacheReport, Client, Eviction, Held, UserReport, daemons};
 
 use super::status::show_time;
-use super::{find, show_bytes};
-use crate::cli::CacheArgs;
+use super::{cache_check, find, show_bytes};
+use crate::cli::{CacheAction, CacheArgs};
 use crate::config::Environment;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::say;
@@ -17,6 +17,11 @@ use crate::output::say;
 /// # Errors
 /// When the path is in no mount or not known there, or there are several mounts and none is named.
 pub fn run(args: &CacheArgs, json: bool) -> Outcome {
+    match &args.action {
+        Some(CacheAction::Check { mount }) => return cache_check::run(mount.as_deref(), false, json),
+        Some(CacheAction::Repair { mount }) => return cache_check::run(mount.as_deref(), true, json),
+        None => {}
+    }
     let (mut client, below) = match &args.path {
         Some(path) => located(path)?,
         None => (only_mount()?, Vec::new()),
@@ -37,12 +42,12 @@ pub fn run(args: &CacheArgs, json: bool) -> Outcome {
     Ok(())
 }
 
-fn located(path: &Path) -> Outcome<(Client, Vec<u8>)> {
+pub(super) fn located(path: &Path) -> Outcome<(Client, Vec<u8>)> {
     let located = find(path)?;
     Ok((located.client, located.path.0))
 }
 
-fn only_mount() -> Outcome<Client> {
+pub(super) fn only_mount() -> Outcome<Client> {
     let mut live = daemons(&Environment::of_this_process().socket_dir());
     match live.len() {
         0 => Err(Failure::new(Exit::NoMount, "no weft mounts; `weft mount DIR` makes one")),

@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub mod cache;
+mod cache_check;
 pub mod config;
 pub mod definition;
 pub mod demo;

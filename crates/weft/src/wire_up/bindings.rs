@@ -49,8 +49,7 @@ pub(super) fn of(
             anyhow::bail!("no [[dir]] in the configuration names a directory; `weft mount dir:/PATH DIR` mounts one")
         }
         Source::Dirs => {
-            let bind =
-                |table: &DirTable| directory(vec![table.name.clone()], &table.path, resolved, runtime);
+            let bind = |table: &DirTable| directory(vec![table.name.clone()], &table.path, resolved, runtime);
             resolved.dirs.iter().map(bind).collect::<anyhow::Result<_>>()?
         }
         Source::DirTree { path } => vec![directory(Vec::new(), path, resolved, runtime)?],
