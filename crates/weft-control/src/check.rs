@@ -37,7 +37,7 @@ pub struct CheckProgress {
     pub files: u64,
     /// Bytes that were read and compared.
     pub bytes: u64,
-    /// Of so many that are held.
+    /// Of so many that are held, in whole blocks of the disk.
     pub bytes_held: u64,
     /// Contents of which something is damaged.
     pub damaged_files: u64,
