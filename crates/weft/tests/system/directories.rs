@@ -1,0 +1,227 @@
+//! Directories of this machine, mounted.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::support::{Mount, Setup, is_root, names_in, noise, run, wait_until, without};
+
+/// A directory with some of everything.
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new() -> Tree {
+        let tree = Tree(tempfile::Builder::new().prefix("wt-dir-").tempdir().expect("a temporary folder"));
+        for name in ["docs", "docs/deep", "empty"] {
+            std::fs::create_dir(tree.at(name)).expect("made");
+        }
+        for (name, length) in [("a.txt", 12), ("docs/b.bin", 700_000), ("docs/deep/c.txt", 5000), ("nothing", 0)] {
+            std::fs::write(tree.at(name), noise(length)).expect("written");
+        }
+        symlink("docs/deep/c.txt", tree.at("link")).expect("made");
+        symlink("/etc/hostname", tree.at("docs/out")).expect("made");
+        std::fs::set_permissions(tree.at("a.txt"), std::fs::Permissions::from_mode(0o640)).expect("set");
+        tree
+    }
+
+    fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn source(&self) -> &'static str {
+        format!("dir:{}", self.0.path().display()).leak()
+    }
+
+    /// Mounted alone, and not read past the daemon: so it is seen what the daemon does.
+    fn mounted(&self) -> Option<Mount> {
+        Mount::with(Setup { source: self.source(), ..Setup::default() })
+    }
+}
+
+/// What `find` says of everything below a folder.
+fn listing(top: &Path) -> Vec<String> {
+    let form = "%P %y %m %s %T@ %l %U %G\n".as_ref();
+    let found = run("find", [top.as_os_str(), "-mindepth".as_ref(), "1".as_ref(), "-printf".as_ref(), form]);
+    // A directory's length means nothing.
+    let mut lines: Vec<String> = found
+        .lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let of_directory = words[1] == "d";
+            words.iter().enumerate().filter(|(at, _)| !of_directory || *at != 3).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// Goal: a mounted directory is the directory: names, kinds, modes, sizes, times, links, owners and bytes, with real
+/// programs as readers; and nothing can be written.
+#[test]
+fn a_mounted_directory_is_the_directory() {
+    let tree = Tree::new();
+    let Some(mount) = tree.mounted() else { return };
+    assert_eq!(listing(&mount.dir()), listing(tree.0.path()));
+    run("diff", ["-r".as_ref(), "--no-dereference".as_ref(), tree.0.path().as_os_str(), mount.dir().as_os_str()]);
+    assert!(std::fs::read(mount.at("link")).expect("followed in the mount") == noise(5000));
+    assert_eq!(std::fs::read_link(mount.at("docs/out")).expect("a link"), Path::new("/etc/hostname"));
+    let refused = std::fs::write(mount.at("new"), "x").expect_err("it is read-only");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert!(mount.why(&mount.at("a.txt"), "tree").starts_with("dir:/"));
+}
+
+/// Goal: what was read is read from the store until it changes, also after a remount; and a remount copies nothing again.
+#[test]
+fn what_was_read_comes_from_the_store() {
+    let tree = Tree::new();
+    let Some(mount) = tree.mounted() else { return };
+    for _ in 0..2 {
+        assert!(std::fs::read(mount.at("docs/b.bin")).expect("read") == noise(700_000));
+        assert!(std::fs::read(mount.at("docs/deep/c.txt")).expect("read") == noise(5000));
+    }
+    assert_eq!(mount.figure("received_bytes"), 705_000);
+    mount.remount();
+    assert!(std::fs::read(mount.at("docs/b.bin")).expect("read") == noise(700_000));
+    assert!(std::fs::read(mount.at("docs/deep/c.txt")).expect("read") == noise(5000));
+    assert_eq!(mount.figure("received_bytes"), 0, "nothing has changed");
+}
+
+/// Goal: each kind of change is seen through the mount although everything is known there.
+#[test]
+fn changes_are_seen() {
+    let tree = Tree::new();
+    let Some(mount) = tree.mounted() else { return };
+    let seen = |what: &str, is_so: &dyn Fn() -> bool| wait_until(what, is_so);
+    let agree = |what: &str| seen(what, &|| listing(&mount.dir()) == listing(tree.0.path()));
+    agree("the beginning");
+    assert!(std::fs::read(mount.at("a.txt")).expect("read") == noise(12));
+    std::fs::write(tree.at("a.txt"), "other").expect("written");
+    seen("other bytes", &|| std::fs::read(mount.at("a.txt")).is_ok_and(|bytes| bytes == b"other"));
+    agree("after a write");
+    // The same length, at once again.
+    std::fs::write(tree.at("a.txt"), "OTHER").expect("written");
+    seen("bytes of the same length", &|| std::fs::read(mount.at("a.txt")).is_ok_and(|bytes| bytes == b"OTHER"));
+    assert!(!mount.at("docs/new").exists() && !mount.at("docs/new").exists());
+    std::fs::write(tree.at("docs/new"), "new").expect("written");
+    seen("a name that was not there", &|| std::fs::read(mount.at("docs/new")).is_ok_and(|bytes| bytes == b"new"));
+    std::fs::rename(tree.at("docs/new"), tree.at("docs/renamed")).expect("renamed");
+    agree("after a rename");
+    std::fs::rename(tree.at("docs/deep"), tree.at("empty/deep")).expect("renamed");
+    agree("after a rename of a directory");
+    assert!(std::fs::read(mount.at("empty/deep/c.txt")).expect("read") == noise(5000));
+    std::fs::set_permissions(tree.at("empty"), std::fs::Permissions::from_mode(0o700)).expect("set");
+    seen("a mode", &|| std::fs::metadata(mount.at("empty")).is_ok_and(|found| found.mode() & 0o777 == 0o700));
+    std::fs::remove_file(tree.at("link")).expect("removed");
+    symlink("a.txt", tree.at("link")).expect("made");
+    seen("another link", &|| std::fs::read_link(mount.at("link")).is_ok_and(|link| link == Path::new("a.txt")));
+    std::fs::remove_dir_all(tree.at("docs")).expect("removed");
+    seen("a removal", &|| !mount.at("docs").exists());
+    std::fs::write(tree.at("docs"), "now a file").expect("written");
+    seen("a file for a directory", &|| std::fs::read(mount.at("docs")).is_ok_and(|bytes| bytes == b"now a file"));
+    agree("the end");
+}
+
+/// Goal: an open file stays the version that it was, and the next open has the new one.
+#[test]
+fn an_open_file_is_one_version() {
+    let tree = Tree::new();
+    let Some(mount) = tree.mounted() else { return };
+    assert!(std::fs::read(mount.at("docs/b.bin")).expect("read") == noise(700_000));
+    let mut open = std::fs::File::open(mount.at("docs/b.bin")).expect("opened");
+    std::fs::write(tree.at("docs/b.bin"), vec![7; 300_000]).expect("written");
+    wait_until("the new version", || {
+        std::fs::read(mount.at("docs/b.bin")).is_ok_and(|bytes| bytes == vec![7; 300_000])
+    });
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut open, &mut bytes).expect("read");
+    assert!(bytes == noise(700_000), "the old version to its end");
+}
+
+/// Goal: what changes while no daemon listens is seen by the next one, in the same mount.
+#[test]
+fn a_change_between_two_daemons_is_seen() {
+    let tree = Tree::new();
+    let Some(mount) = tree.mounted() else { return };
+    for name in ["a.txt", "docs/deep/c.txt"] {
+        std::fs::read(mount.at(name)).expect("read");
+    }
+    assert!(!mount.at("later").exists());
+    let daemon = mount.daemon();
+    let gone = crate::support::Exit::of(daemon);
+    rustix::process::kill_process(daemon, rustix::process::Signal::KILL).expect("killed");
+    assert!(gone.wait());
+    std::fs::write(tree.at("a.txt"), "since").expect("written");
+    std::fs::write(tree.at("later"), "since").expect("written");
+    for name in ["a.txt", "later"] {
+        wait_until(name, || std::fs::read(mount.at(name)).is_ok_and(|bytes| bytes == b"since"));
+    }
+}
+
+/// Goal: the configuration's directories have names in the mount of everything, one that is missing is left out, and
+/// verbs know their paths. The same directory mounted alone has the same cache.
+#[test]
+fn configured_directories_have_names() {
+    let tree = Tree::new();
+    let table = |name: &str, path: &Path| format!("[[dir]]\nname = \"{name}\"\npath = \"{}\"\n", path.display());
+    let config = table("www", tree.0.path()) + &table("gone", &tree.at("gone")) + &table("docs", &tree.at("docs"));
+    let Some(mount) = Mount::with(Setup::default().config(&config)) else { return };
+    assert_eq!(names_in(&mount.dir()), ["dir", "web"]);
+    assert_eq!(names_in(&mount.at("dir")), ["docs", "www"]);
+    run("diff", ["-r".as_ref(), "--no-dereference".as_ref(), tree.0.path().as_os_str(), mount.at("dir/www").as_os_str()]);
+    assert_eq!(listing(&mount.at("dir/docs")), listing(&tree.at("docs")));
+    let known = mount.verb("ls -w --all", [mount.at("dir/www")]);
+    assert!(known.out.contains("a.txt") && known.out.contains("docs"), "{known:?}");
+    let known = mount.verb("ls -w --all", [mount.at("dir")]);
+    assert!(known.out.contains("www"), "{known:?}");
+    assert_eq!(mount.verb("pin", [mount.at("dir/www/docs")]).code, Some(0));
+    assert!(mount.json("cache", [mount.at("dir/www")])["total"]["bytes"].as_u64() > Some(700_000));
+    assert_eq!(mount.verb("reload -r", [mount.at("dir")]).code, Some(0));
+    assert_eq!(mount.verb("rm -w -r --pinned", [mount.at("dir/www")]).code, Some(0));
+    assert!(std::fs::read(mount.at("dir/www/docs/b.bin")).expect("read") == noise(700_000));
+    let log = std::fs::read_to_string(mount.cache().join("weft.log")).expect("a log");
+    assert!(log.contains("dir/gone is left out") && log.contains("cannot be reached"), "{log}");
+    mount.umount();
+
+    let alone = Setup { source: tree.source(), cache: Some(mount.cache()), ..Setup::default() };
+    let Some(alone) = Mount::with(alone) else { return };
+    assert!(std::fs::read(alone.at("docs/b.bin")).expect("read") == noise(700_000));
+    assert_eq!(alone.figure("received_bytes"), 0, "it is held");
+    alone.umount();
+
+    let all = Setup { source: "dir", config: table("one", tree.0.path()), ..Setup::default() };
+    let Some(all) = Mount::with(all) else { return };
+    assert_eq!(names_in(&all.dir()), ["one"]);
+    assert!(std::fs::read(all.at("one/a.txt")).expect("read") == noise(12));
+}
+
+/// Goal: what cannot be is refused with what to do.
+#[test]
+fn what_cannot_be_mounted_is_refused() {
+    let tree = Tree::new();
+    let refused = |setup: Setup, wanted: &str| {
+        let Some(mount) = Mount::prepare(setup) else { return };
+        let outcome = mount.try_mount();
+        assert!(outcome.code != Some(0) && outcome.err.contains(wanted), "{wanted}: {outcome:?}");
+        assert!(!mount.is_mounted());
+    };
+    let of = |source: String| Setup { source: source.leak(), ..Setup::default() };
+    refused(of("dir:relative".to_owned()), "the whole path");
+    refused(of(format!("dir:{}", tree.at("missing").display())), "cannot be reached");
+    refused(of(format!("dir:{}", tree.at("a.txt").display())), "a.txt");
+    refused(of("dir".to_owned()), "no [[dir]]");
+    refused(of("dir:/".to_owned()), "lies inside of it");
+    refused(Setup { cache: Some(tree.at("cache")), ..of(tree.source().to_owned()) }, "the cache (");
+}
+
+/// Goal: what is mounted in the directory is not shown, so that a mount of weft in it never asks itself.
+#[test]
+fn what_is_mounted_below_is_not_shown() {
+    if !is_root() {
+        return without("only root can mount in the directory");
+    }
+    let tree = Tree::new();
+    run("mount", ["-t".as_ref(), "tmpfs".as_ref(), "none".as_ref(), tree.at("empty").as_os_str()]);
+    let shown = tree.mounted().map(|mount| names_in(&mount.dir()));
+    run("umount", [tree.at("empty")]);
+    let Some(shown) = shown else { return };
+    assert_eq!(shown, ["a.txt", "docs", "link", "nothing"]);
+}
