@@ -3,7 +3,8 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::support::{Mount, Setup, is_root, names_in, noise, run, wait_until, without};
+use crate::interrupts::wait_until;
+use crate::support::{Mount, Setup, is_root, names_in, noise, run, without};
 
 /// A directory with some of everything.
 struct Tree(tempfile::TempDir);
