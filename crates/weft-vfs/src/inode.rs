@@ -141,6 +141,12 @@ impl Content {
         self.open.iter().any(|(open, _)| *open == generation)
     }
 
+    /// Whether a handle is open on another version than opens get.
+    pub(crate) fn is_open_otherwise(&self) -> bool {
+        let current = self.current.as_ref().map(|current| current.object.generation());
+        self.open.iter().any(|(generation, _)| Some(*generation) != current)
+    }
+
     /// Counts one more handle on an object and tells whether handles on other versions are open.
     pub(crate) fn opened(&mut self, generation: u64) -> bool {
         match self.open.iter_mut().find(|(g, _)| *g == generation) {

@@ -403,9 +403,14 @@ impl Vfs {
 
     pub(crate) fn show(&self, inode: &Inode, ttl: Duration) -> Stat {
         let node = self.namespace.shown(inode.id);
-        let seen = inode.content.lock().seen;
+        let (seen, is_open_otherwise) = {
+            let content = inode.content.lock();
+            (content.seen, content.is_open_otherwise())
+        };
         let record = inode.record.read();
-        let ttl = if self.is_private(record.audience) { Duration::ZERO } else { cap(ttl) };
+        // Who has another version open asks for its length at the end of this one.
+        let untrusted = is_open_otherwise || self.is_private(record.audience);
+        let ttl = if untrusted { Duration::ZERO } else { cap(ttl) };
         self.default_owner().stat(node, &record, seen.unwrap_or(record.learnt), ttl)
     }
 }

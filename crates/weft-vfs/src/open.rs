@@ -127,7 +127,11 @@ impl Vfs {
             }
             (keep, bypass && !keep)
         };
-        let backing = self.may_pass_through(&object).then(|| object.clone());
+        if bypass_pages {
+            // The inode has one length in the kernel, and from now on readers of two versions: each asks at its end.
+            self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
+        }
+        let backing = self.may_pass_through(&inode, &object).then(|| object.clone());
         let (version, length) = (object.version().clone(), object.length());
         let record = OpenRecord { generation: Some(generation), version, length, bypass_pages };
         let handle = Handle {
@@ -148,7 +152,12 @@ impl Vfs {
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None, record }
     }
 
-    fn may_pass_through(&self, object: &Object) -> bool {
+    /// What its source may change at any moment is not handed to the kernel: while that reads one version by itself, no
+    /// other can be opened.
+    fn may_pass_through(&self, inode: &Inode, object: &Object) -> bool {
+        if self.is_breakable(inode.record.read().binding) {
+            return false;
+        }
         let large = object.length().is_some_and(|length| length >= self.options.passthrough_bytes_min);
         large && object.backing().is_some()
     }
@@ -157,7 +166,7 @@ impl Vfs {
     /// reads the cached file itself, so the pages it holds of this one are memory twice used, and dropping them would
     /// otherwise be paid by that open.
     fn drop_pages_for_passthrough(&self, handle: &Handle, object: &Object) {
-        if handle.offered || !self.may_pass_through(object) {
+        if handle.offered || !self.may_pass_through(&handle.inode, object) {
             return;
         }
         let mut content = handle.inode.content.lock();
