@@ -33,6 +33,8 @@ impl Errno {
             E::RANGE => "ERANGE",
             E::MFILE => "EMFILE",
             E::INTR => "EINTR",
+            E::EXIST => "EEXIST",
+            E::NOTEMPTY => "ENOTEMPTY",
             _ => "other",
         }
     }
@@ -87,6 +89,9 @@ fn of_remote(error: &RemoteError) -> rustix::io::Errno {
         // A name that the source cannot have does not exist.
         RemoteError::BadName { .. } => E::NOENT,
         RemoteError::VersionChanged { .. } => E::IO,
+        RemoteError::Exists { .. } => E::EXIST,
+        RemoteError::NotEmpty { .. } => E::NOTEMPTY,
+        RemoteError::NoSpace { .. } => E::NOSPC,
         RemoteError::ReadOnly { .. } => E::ROFS,
         RemoteError::Unsupported { .. } => E::OPNOTSUPP,
         RemoteError::Loop { .. } => E::LOOP,
@@ -123,6 +128,9 @@ mod tests {
             (VfsError::Remote(RemoteError::Unreachable { detail: detail() }), rustix::io::Errno::HOSTUNREACH),
             (VfsError::Remote(RemoteError::Loop { detail: detail() }), rustix::io::Errno::LOOP),
             (VfsError::Remote(RemoteError::Denied { detail: detail() }), rustix::io::Errno::ACCESS),
+            (VfsError::Remote(RemoteError::Exists { detail: detail() }), rustix::io::Errno::EXIST),
+            (VfsError::Remote(RemoteError::NotEmpty { detail: detail() }), rustix::io::Errno::NOTEMPTY),
+            (VfsError::Remote(RemoteError::NoSpace { detail: detail() }), rustix::io::Errno::NOSPC),
             (VfsError::Changed, rustix::io::Errno::IO),
             (VfsError::TimedOut, rustix::io::Errno::TIMEDOUT),
         ];

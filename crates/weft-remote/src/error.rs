@@ -42,6 +42,24 @@ pub enum RemoteError {
         /// What.
         detail: String,
     },
+    /// The new name is taken already.
+    #[error("{detail}: exists already")]
+    Exists {
+        /// Which name, and where.
+        detail: String,
+    },
+    /// A directory that shall go still has names in it.
+    #[error("{detail}: the directory is not empty")]
+    NotEmpty {
+        /// Which directory.
+        detail: String,
+    },
+    /// The source has no room for what shall be written.
+    #[error("{detail}: no space left at the source")]
+    NoSpace {
+        /// What, and which limit.
+        detail: String,
+    },
     /// This kind, or this tree, takes no changes.
     #[error("{detail}: read-only")]
     ReadOnly {
@@ -102,6 +120,7 @@ impl RemoteError {
             | RemoteError::TimedOut { .. }
             | RemoteError::Busy { .. }
             | RemoteError::Damaged { .. }
+            | RemoteError::NoSpace { .. }
             | RemoteError::Failed { .. } => true,
             RemoteError::NotFound { .. }
             | RemoteError::Denied { .. }
@@ -109,6 +128,8 @@ impl RemoteError {
             | RemoteError::IsADirectory { .. }
             | RemoteError::BadName { .. }
             | RemoteError::VersionChanged { .. }
+            | RemoteError::Exists { .. }
+            | RemoteError::NotEmpty { .. }
             | RemoteError::ReadOnly { .. }
             | RemoteError::Unsupported { .. }
             | RemoteError::Loop { .. } => false,

@@ -16,10 +16,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-segment", &[]),
     ("weft-store", &["weft-remote", "weft-segment"]),
     ("weft-web", &["weft-remote"]),
+    ("weft-dir", &["weft-remote"]),
     ("weft-vfs", &["weft-store", "weft-remote"]),
     ("weft-fuse", &["weft-vfs", "weft-remote", "weft-fusedev"]),
     ("weft-control", &[]),
-    ("weft", &["weft-remote", "weft-store", "weft-vfs", "weft-fuse", "weft-web", "weft-control"]),
+    ("weft", &["weft-remote", "weft-store", "weft-vfs", "weft-fuse", "weft-web", "weft-dir", "weft-control"]),
     // Drives the built program as a user would; of the rooms it knows only the ground whose speed it measures alone.
     ("weft-bench", &["weft-segment"]),
 ];
@@ -27,7 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// Floors of the house: tests of a room may use any room on a lower floor.
 const FLOORS: &[&[&str]] = &[
     &["weft-remote", "weft-fusedev", "weft-segment"],
-    &["weft-store", "weft-web"],
+    &["weft-store", "weft-web", "weft-dir"],
     &["weft-vfs"],
     &["weft-fuse", "weft-control"],
     &["weft", "weft-bench"],

@@ -110,7 +110,7 @@ fn child(tree: &tree::Tree, dir: u64, name: &Name) -> Result<u64> {
 fn add(tree: &mut tree::Tree, dir: u64, name: &Name, what: What) -> Result<u64> {
     directory(tree, dir)?;
     if tree.child(dir, name).is_some() {
-        return Err(RemoteError::Failed { detail: format!("{name:?} in fake:{dir} exists") });
+        return Err(RemoteError::Exists { detail: format!("{name:?} in fake:{dir}") });
     }
     Ok(tree.add(dir, name.clone(), what))
 }
@@ -137,7 +137,7 @@ fn rename(tree: &mut tree::Tree, from: u64, name: &Name, to: u64, new_name: &Nam
 fn removable(tree: &tree::Tree, number: u64) -> Result<()> {
     match &node(tree, number)?.what {
         What::Dir(names) if !names.is_empty() => {
-            Err(RemoteError::Failed { detail: format!("fake:{number}: the directory is not empty") })
+            Err(RemoteError::NotEmpty { detail: format!("fake:{number}") })
         }
         What::Dir(_) | What::File(_) | What::Symlink(_) => Ok(()),
     }

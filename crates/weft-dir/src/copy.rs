@@ -1,0 +1,178 @@
+//! Bodies: copies of files that are never a mix of two versions.
+//!
+//! 1. The last change must be older than the grain of the kernel's clock, so that any later one has another time. Until
+//!    then the copy waits.
+//! 2. A write moves the file's times first and its bytes then, under the inode's lock. Seeking for data takes the same
+//!    lock (ext4, btrfs, tmpfs, f2fs; XFS takes its lock to read), so when the seek returns, no write that moved the
+//!    times before is still moving bytes. When the times are the same after it as before, the copy begins.
+//! 3. After every piece, and before it is handed on, length and times are compared. If anything differs, the body ends
+//!    with `VersionChanged`.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use rustix::fs::{CWD, Mode, OFlags, SeekFrom, openat, seek};
+use rustix::io::Errno;
+use weft_remote::{Answer, Body, Call, Fetched, FileId, FileKind, Lease, Piece, RemoteError, Result, Span, Version};
+
+use crate::aside::PIECE_TIME_MAX;
+use crate::directory::Shared;
+use crate::error::failed;
+use crate::facts::{Facts, facts};
+use crate::promise::Promise;
+use crate::top::held;
+
+/// A file opened to be copied.
+struct Opened {
+    fd: OwnedFd,
+    facts: Facts,
+    promise: Promise,
+    /// How long to wait before the copy may begin; zero when it may.
+    unsettled_for: Duration,
+}
+
+/// A copy under way.
+struct Copy {
+    shared: Arc<Shared>,
+    shown: String,
+    fd: Arc<OwnedFd>,
+    facts: Facts,
+    at: u64,
+    end: u64,
+    failed: bool,
+}
+
+impl Shared {
+    /// Begins to copy a file.
+    ///
+    /// # Errors
+    /// `VersionChanged`, `IsADirectory`, `NotFound`; `Busy` when it is written all the time.
+    pub async fn fetch(
+        self: &Arc<Shared>,
+        call: &Call,
+        path: &[u8],
+        expected: &Version,
+        span: Span,
+    ) -> Result<Answer<Fetched>> {
+        let shown = self.top.shown(path);
+        for _ in 0..WAITS_MAX {
+            let (shared, of) = (self.clone(), path.to_vec());
+            let opened = self.aside.run(call.deadline, &shown, move || shared.open_settled(&of)).await?;
+            self.expect(path, &opened.facts.version(), expected)?;
+            if opened.unsettled_for.is_zero() {
+                return self.begin(path, opened, span);
+            }
+            let until = Instant::now() + opened.unsettled_for;
+            if until >= call.deadline {
+                return Err(RemoteError::TimedOut { detail: format!("{shown}: it has only just changed") });
+            }
+            tokio::time::sleep_until(until.into()).await;
+        }
+        let detail = format!("{shown}: it is written all the time, so no copy would be of one version");
+        Err(RemoteError::Busy { detail, retry_after: None })
+    }
+
+    fn open_settled(&self, path: &[u8]) -> Result<Opened> {
+        self.usable()?;
+        let promise = self.watches.promise(path);
+        let (found, before) = self.open(path)?;
+        let shown = || self.top.shown(path);
+        match before.kind {
+            Some(FileKind::File) => {}
+            Some(FileKind::Directory) => return Err(RemoteError::IsADirectory { detail: shown() }),
+            _ => return Err(RemoteError::Unsupported { detail: format!("{}: a link has no bytes", shown()) }),
+        }
+        // Opened again through the descriptor: by name, something else could be there by now.
+        let fd = reopen(&found, OFlags::RDONLY).map_err(|errno| failed(&shown(), "open for reading", errno))?;
+        let unsettled_for = before.settles_in(SystemTime::now());
+        if !unsettled_for.is_zero() {
+            return Ok(Opened { fd, facts: before, promise, unsettled_for });
+        }
+        // Where it goes does not matter, and a file without data gives an error.
+        let _ = seek(&fd, SeekFrom::Data(0));
+        let after = self.facts(path, &fd)?;
+        let unsettled_for = if after.is_same_version(&before) {
+            Duration::ZERO
+        } else {
+            after.settles_in(SystemTime::now()).max(MOMENT)
+        };
+        Ok(Opened { fd, facts: after, promise, unsettled_for })
+    }
+
+    fn begin(self: &Arc<Shared>, path: &[u8], opened: Opened, span: Span) -> Result<Answer<Fetched>> {
+        let Opened { fd, facts, promise, .. } = opened;
+        let shown = self.top.shown(path);
+        let attributes = facts.attributes().ok_or_else(|| self.top.lost(path, Errno::NOENT))?;
+        let lease: Lease = self.limited(&facts, self.watches.lease(&[&promise]));
+        let start = span.start.min(facts.length);
+        let end = start.saturating_add(span.length.unwrap_or(u64::MAX)).min(facts.length);
+        let copy = Copy { shared: self.clone(), shown, fd: Arc::new(fd), facts, at: start, end, failed: false };
+        let body = Body {
+            file: FileId::new(path),
+            version: facts.version(),
+            start,
+            file_length: Some(facts.length),
+            resumable: true,
+            stream: Box::pin(futures_util::stream::unfold(copy, async |mut copy| {
+                let piece = copy.next().await?;
+                Some((piece, copy))
+            })),
+        };
+        Ok(Answer::new(Fetched { attributes, body }, facts.version(), lease))
+    }
+}
+
+impl Copy {
+    async fn next(&mut self) -> Option<Result<Piece>> {
+        if self.failed || self.at >= self.end {
+            return None;
+        }
+        let length = (self.end - self.at).min(PIECE_BYTES) as usize;
+        let (fd, was, at, shown) = (self.fd.clone(), self.facts, self.at, self.shown.clone());
+        let deadline = Instant::now() + PIECE_TIME_MAX;
+        let read = self.shared.aside.run(deadline, &self.shown, move || piece(&fd, &was, at, length, &shown));
+        let piece = read.await;
+        match &piece {
+            Ok(bytes) => self.at += bytes.len() as u64,
+            Err(_) => self.failed = true,
+        }
+        Some(piece.map(Piece::Bytes))
+    }
+}
+
+/// One piece of a file that is still what it was.
+fn piece(fd: &OwnedFd, was: &Facts, at: u64, length: usize, shown: &str) -> Result<Bytes> {
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let from = at + bytes.len() as u64;
+        match rustix::io::pread(fd, rustix::buffer::spare_capacity(&mut bytes), from) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(shown, "read", errno)),
+        }
+    }
+    let (now, _) = facts(std::os::fd::AsFd::as_fd(fd)).map_err(|errno| failed(shown, "statx", errno))?;
+    if !now.is_same_version(was) {
+        return Err(RemoteError::VersionChanged { detail: format!("{shown}: while it was copied") });
+    }
+    if bytes.len() < length {
+        let detail = format!("{shown}: the disk gives {} bytes from {at} on, not {length}", bytes.len());
+        return Err(RemoteError::Damaged { detail });
+    }
+    bytes.truncate(length);
+    Ok(Bytes::from(bytes))
+}
+
+/// Opens what a descriptor stands for, to be read or written.
+pub(crate) fn reopen(fd: &OwnedFd, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    openat(CWD, held(fd), flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
+}
+
+/// Bytes in one piece of a body.
+const PIECE_BYTES: u64 = 256 * 1024;
+/// How often a copy waits for a file that keeps changing.
+const WAITS_MAX: usize = 50;
+/// Waited when a file changed just as its copy was to begin.
+const MOMENT: Duration = Duration::from_millis(1);

@@ -1,0 +1,180 @@
+//! The directory as a whole, and what all its operations start with.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use weft_remote::{Entry, FileId, FileKind, Lease, Name, RemoteError, Result, Space, Version};
+
+use crate::aside::Aside;
+use crate::error::{DirectoryError, failed};
+use crate::facts::{Facts, facts};
+use crate::hear::Listener;
+use crate::news::News;
+use crate::options::DirectoryOptions;
+use crate::place::{below, parted};
+use crate::top::Top;
+use crate::watches::Watches;
+
+/// A directory of this machine as a remote. When it is dropped, its events end and nothing is watched any more.
+#[derive(Debug)]
+pub struct Directory {
+    pub(crate) shared: Arc<Shared>,
+    /// Hears of changes for as long as the directory lives.
+    _listener: Option<Listener>,
+}
+
+/// What calls under way keep.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub top: Arc<Top>,
+    pub watches: Arc<Watches>,
+    pub aside: Aside,
+    /// Guards when the figures for `df` were last taken, and what they were.
+    space: Mutex<Option<(Instant, Option<Space>)>>,
+}
+
+impl Directory {
+    /// Opens the directory and begins to listen for changes.
+    ///
+    /// # Errors
+    /// [`DirectoryError`] says what to do about it.
+    pub fn open(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
+        let top = Arc::new(Top::open(&options.path)?);
+        let news = Arc::new(News::new(options.events_max));
+        let path = options.path.clone();
+        if let Some(why) = top.blind {
+            tracing::info!(path = %path.display(), why, "leases are short");
+        }
+        let watches = Arc::new(Watches::new(top.clone(), options, news));
+        // From now on it is told when the top itself goes.
+        watches.watch(b"");
+        let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
+        let shared = Arc::new(Shared { top, watches, aside: Aside::new(), space: Mutex::new(None) });
+        Ok(Arc::new(Directory { shared, _listener: listener }))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        self.shared.watches.news.close();
+    }
+}
+
+impl Shared {
+    /// # Errors
+    /// `Failed` when the top has gone. That it was moved is told; that it was deleted is seen, for the kernel tells that
+    /// of a directory only when nobody holds it any more.
+    pub fn usable(&self) -> Result<()> {
+        let gone = || self.watches.table.lock().gone;
+        if gone().is_none() && facts(self.top.fd()).is_ok_and(|(top, _)| top.links == 0) {
+            self.watches.end(TOP_GONE);
+        }
+        match gone() {
+            Some(why) => Err(RemoteError::Failed { detail: format!("{}: {why}", self.top.shown(b"")) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens what is at `path` without using it, and says what it is.
+    ///
+    /// # Errors
+    /// `NotFound` for what is not shown too.
+    pub fn open(&self, path: &[u8]) -> Result<(OwnedFd, Facts)> {
+        let fd = self.top.reach(path, OFlags::PATH).map_err(|errno| self.top.lost(path, errno))?;
+        let told = self.facts(path, &fd)?;
+        match told.kind {
+            Some(_) => Ok((fd, told)),
+            None => Err(RemoteError::NotFound {
+                detail: format!(
+                    "{}: neither file, directory nor link; such things are not shown",
+                    self.top.shown(path)
+                ),
+            }),
+        }
+    }
+
+    /// What an open file is.
+    pub fn facts(&self, path: &[u8], fd: &OwnedFd) -> Result<Facts> {
+        match facts(fd.as_fd()) {
+            Ok((facts, mount)) if mount == self.top.mount => Ok(facts),
+            Ok(_) => Err(self.top.lost(path, rustix::io::Errno::XDEV)),
+            Err(errno) => Err(failed(&self.top.shown(path), "statx", errno)),
+        }
+    }
+
+    /// What is at `path`, and how long that may be trusted.
+    pub fn look(&self, path: &[u8]) -> Result<(Entry, Lease)> {
+        self.usable()?;
+        let promise = self.watches.promise(path);
+        let (fd, mut facts) = self.open(path)?;
+        let lease = if facts.kind == Some(FileKind::Directory) {
+            // Its times are those of its own changes, which its own watch tells.
+            let itself = self.watches.promise_directory(path);
+            facts = self.facts(path, &fd)?;
+            self.watches.lease(&[&promise, &itself])
+        } else {
+            self.limited(&facts, self.watches.lease(&[&promise]))
+        };
+        let name = parted(path).map_or(&b"top"[..], |(_, name)| name);
+        let name = Name::new(name).map_err(|error| RemoteError::BadName { detail: error.to_string() })?;
+        let attributes = facts.attributes().ok_or_else(|| self.top.lost(path, rustix::io::Errno::NOENT))?;
+        Ok((Entry { name, id: FileId::new(path), attributes, version: facts.version() }, lease))
+    }
+
+    /// The lease of a file by what it is: changes through another of its names are not told.
+    pub fn limited(&self, facts: &Facts, lease: Lease) -> Lease {
+        match lease {
+            Lease::UntilBroken(_) if facts.kind != Some(FileKind::Directory) && facts.links > 1 => {
+                self.watches.short_lease()
+            }
+            lease => lease,
+        }
+    }
+
+    /// The path of a name in a directory.
+    ///
+    /// # Errors
+    /// `BadName` when it is too long to be an identity.
+    pub fn below(&self, dir: &[u8], name: &Name) -> Result<Vec<u8>> {
+        below(dir, name.as_bytes()).ok_or_else(|| RemoteError::BadName {
+            detail: format!("{name:?} in {}: the path would be longer than {}", self.top.shown(dir), FileId::BYTES_MAX),
+        })
+    }
+
+    /// # Errors
+    /// `VersionChanged` when `now` is not what was expected.
+    pub fn expect(&self, path: &[u8], now: &Version, expected: &Version) -> Result<()> {
+        match now.compare(expected) {
+            weft_remote::Sameness::Different => Err(RemoteError::VersionChanged { detail: self.top.shown(path) }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Figures for `df`, at most a second old; none where asking could wait for a network.
+    pub fn space(&self) -> Option<Space> {
+        if self.top.blind.is_some() {
+            return None;
+        }
+        let mut last = self.space.lock();
+        if let Some((taken, space)) = *last
+            && taken.elapsed() < SPACE_AGE_MAX
+        {
+            return space;
+        }
+        let space = rustix::fs::fstatvfs(self.top.fd()).ok().map(|told| Space {
+            total: told.f_blocks.saturating_mul(told.f_frsize),
+            free: told.f_bavail.min(told.f_blocks).saturating_mul(told.f_frsize),
+        });
+        *last = Some((Instant::now(), space));
+        space
+    }
+}
+
+/// Why nothing can be reached any more.
+pub(crate) const TOP_GONE: &str =
+    "it was moved, deleted or unmounted while it was in use: unmount it and mount it again";
+/// How old the figures for `df` may be.
+const SPACE_AGE_MAX: Duration = Duration::from_secs(1);

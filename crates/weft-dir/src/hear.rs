@@ -1,0 +1,250 @@
+//! How what the kernel tells breaks promises.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::inotify::{ReadFlags, Reader};
+use rustix::io::Errno;
+
+use crate::watches::Watches;
+
+/// The thread that hears; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    wake: Arc<OwnedFd>,
+}
+
+impl Listener {
+    /// Starts to hear what the kernel tells of the watches; nothing where there are none.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn start(watches: Arc<Watches>) -> std::io::Result<Option<Listener>> {
+        if watches.inotify.is_none() {
+            return Ok(None);
+        }
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let ended = wake.clone();
+        std::thread::Builder::new().name("weft-dir".to_owned()).spawn(move || watches.listen(&ended))?;
+        Ok(Some(Listener { wake }))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // It cannot fail: the counter has room for one more.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+impl Watches {
+    fn listen(&self, ended: &OwnedFd) {
+        let Some(inotify) = &self.inotify else { return };
+        let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+        let mut reader = Reader::new(inotify, &mut buffer);
+        loop {
+            let mut fds = [PollFd::new(inotify, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) if !fds[1].revents().is_empty() => return,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return self.go_deaf(error),
+            }
+            loop {
+                match reader.next() {
+                    Ok(event) => {
+                        self.hear(event.wd(), event.events(), event.file_name().map(|name| name.to_bytes()));
+                    }
+                    Err(Errno::AGAIN) => break,
+                    Err(Errno::INTR) => {}
+                    Err(error) => return self.go_deaf(error),
+                }
+            }
+        }
+    }
+
+    /// Changes are no longer heard of: nothing that was promised holds, and nothing more can be reached.
+    fn go_deaf(&self, error: Errno) {
+        tracing::error!(%error, "the kernel no longer tells of changes");
+        self.end("the kernel no longer tells of changes there: unmount it and mount it again");
+    }
+
+    /// Takes in one message of the kernel about the watch `number`, or about `name` in its directory.
+    pub(crate) fn hear(&self, number: i32, what: ReadFlags, name: Option<&[u8]>) {
+        if what.contains(ReadFlags::QUEUE_OVERFLOW) {
+            tracing::debug!("more changes at once than the kernel keeps: every lease ends");
+            return self.break_all();
+        }
+        let mut table = self.table.lock();
+        let Some(dir) = table.path_of(number) else {
+            // Taken back, or about to be entered by somebody who must know that something happened.
+            if !(what.contains(ReadFlags::IGNORED) && table.was_taken_back(number)) {
+                table.moves += 1;
+            }
+            return;
+        };
+        let ended = what.intersects(LEFT.union(ReadFlags::IGNORED));
+        if ended && dir.is_empty() {
+            drop(table);
+            return self.end(crate::directory::TOP_GONE);
+        }
+        let mut broken = Vec::new();
+        match name {
+            Some(name) => {
+                table.break_name(&dir, name, &mut broken);
+                if what.contains(ReadFlags::ISDIR)
+                    && what.intersects(LEADS_ELSEWHERE)
+                    && let Some(path) = crate::place::below(&dir, name)
+                {
+                    table.moves += 1;
+                    table.forget(self.inotify.as_ref(), &path, None, &mut broken);
+                }
+            }
+            None if ended => {
+                table.moves += 1;
+                table.break_at(&dir, &mut broken);
+                table.forget(self.inotify.as_ref(), &dir, None, &mut broken);
+            }
+            None => table.break_itself(&dir, &mut broken),
+        }
+        self.news.tell(broken);
+    }
+}
+
+/// The watched directory itself is no longer where it was.
+const LEFT: ReadFlags = ReadFlags::DELETE_SELF.union(ReadFlags::MOVE_SELF).union(ReadFlags::UNMOUNT);
+/// A directory's name leads elsewhere than before.
+const LEADS_ELSEWHERE: ReadFlags =
+    ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
+/// Bytes of messages taken from the kernel at a time.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use weft_remote::{Event, FileId, Lease};
+
+    use super::*;
+    use crate::news::News;
+    use crate::options::DirectoryOptions;
+    use crate::promise::Promise;
+    use crate::top::Top;
+
+    /// Watches over a tree of directories, without the thread: what the kernel tells is told by the test.
+    fn watches(dirs: &[&str], change: impl FnOnce(&mut DirectoryOptions)) -> (tempfile::TempDir, Watches) {
+        let folder = tempfile::tempdir().unwrap();
+        for dir in dirs {
+            std::fs::create_dir_all(folder.path().join(dir)).unwrap();
+        }
+        let mut options = DirectoryOptions::new(folder.path());
+        change(&mut options);
+        let top = Arc::new(Top::open(folder.path()).unwrap());
+        let news = Arc::new(News::new(options.events_max));
+        (folder, Watches::new(top, options, news))
+    }
+
+    fn stands(watches: &Watches, promise: &Promise) -> bool {
+        matches!(watches.lease(&[promise]), Lease::UntilBroken(_))
+    }
+
+    /// The number of a directory's watch.
+    fn number(watches: &Watches, dir: &[u8]) -> i32 {
+        let table = watches.table.lock();
+        (0..1000).find(|number| table.path_of(*number).as_deref() == Some(dir)).expect("it is watched")
+    }
+
+    async fn told(watches: &Watches) -> Vec<Event> {
+        let mut events = Vec::new();
+        watches.news.close();
+        let mut stream = watches.news.stream();
+        while let Some(event) = futures_util::StreamExt::next(&mut stream).await {
+            events.push(event);
+        }
+        events
+    }
+
+    fn broken(path: &str) -> Event {
+        Event::Broken(FileId::new(path))
+    }
+
+    #[tokio::test]
+    async fn an_overflow_breaks_every_lease_and_what_follows_is_promised_anew() {
+        let (_folder, watches) = watches(&["a"], |_| {});
+        let promise = watches.promise(b"a/file");
+        assert!(stands(&watches, &promise));
+        watches.hear(-1, ReadFlags::QUEUE_OVERFLOW, None);
+        assert_eq!(watches.lease(&[&promise]), Lease::Spent);
+        assert_eq!(watches.table.lock().counts(), (0, 0, 0, 0));
+        assert!(stands(&watches, &watches.promise(b"a/file")));
+        assert_eq!(told(&watches).await, [Event::AllBroken]);
+    }
+
+    #[tokio::test]
+    async fn a_promise_is_broken_once_with_its_directory_and_no_other() {
+        let (_folder, watches) = watches(&["a"], |_| {});
+        let (one, two, dir) = (watches.promise(b"a/1"), watches.promise(b"a/2"), watches.promise_directory(b"a"));
+        let of_a = number(&watches, b"a");
+        for _ in 0..3 {
+            watches.hear(of_a, ReadFlags::MODIFY, Some(b"1"));
+        }
+        assert!(!stands(&watches, &one) && stands(&watches, &two) && !stands(&watches, &dir));
+        let again = watches.promise(b"a/1");
+        assert!(stands(&watches, &again) && !stands(&watches, &one), "an old answer is not saved by a new promise");
+        assert_eq!(told(&watches).await, [Event::AllBroken, broken("a/1"), broken("a")]);
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_leaves_takes_everything_below_it_along() {
+        let (_folder, watches) = watches(&["a/b/c", "ab"], |_| {});
+        let (deep, beside) = (watches.promise(b"a/b/c/file"), watches.promise(b"ab/file"));
+        watches.hear(number(&watches, b""), ReadFlags::MOVED_FROM.union(ReadFlags::ISDIR), Some(b"a"));
+        assert!(!stands(&watches, &deep) && stands(&watches, &beside));
+        assert!(!watches.is_watched(b"a") && !watches.is_watched(b"a/b/c") && watches.is_watched(b"ab"));
+        assert_eq!(told(&watches).await, [Event::AllBroken, broken("a/b/c/file")]);
+    }
+
+    #[test]
+    fn nothing_is_reached_after_the_top_has_gone() {
+        let (_folder, watches) = watches(&[], |_| {});
+        assert!(watches.watch(b""));
+        watches.hear(number(&watches, b""), ReadFlags::MOVE_SELF, None);
+        assert!(watches.table.lock().gone.is_some());
+        assert!(!watches.watch(b""));
+    }
+
+    #[test]
+    fn a_watch_is_made_anew_when_something_moves_meanwhile() {
+        let (_folder, watches) = watches(&["a"], |_| {});
+        let before = watches.table.lock().moves;
+        watches.hear(12_345, ReadFlags::MOVE_SELF, None);
+        watches.hear(12_345, ReadFlags::IGNORED, None);
+        assert_eq!(watches.table.lock().moves, before + 2, "whoever is about to enter that watch looks again");
+        assert!(watches.watch(b"a"));
+    }
+
+    #[tokio::test]
+    async fn the_least_recently_used_directory_gives_way_and_says_so() {
+        let (_folder, watches) = watches(&["a", "b", "c", "d/e/f"], |options| options.watches_max = 3);
+        let (a, b) = (watches.promise(b"a/1"), watches.promise(b"b/1"));
+        assert!(watches.watch(b"a"), "used again");
+        let c = watches.promise(b"c/1");
+        assert!(stands(&watches, &a) && !stands(&watches, &b) && stands(&watches, &c));
+        assert!(watches.is_watched(b""), "directories above go last");
+        assert!(matches!(watches.promise(b"d/e/f/1"), Promise::NotMade), "deeper than there may be watches");
+        assert!(watches.table.lock().counts().0 <= 3);
+        assert_eq!(told(&watches).await[..2], [Event::AllBroken, broken("b/1")]);
+    }
+
+    #[tokio::test]
+    async fn promises_give_way_too() {
+        let (_folder, watches) = watches(&["a", "b"], |options| options.promises_max = 2);
+        let (one, two) = (watches.promise(b"a/1"), watches.promise(b"a/2"));
+        assert!(stands(&watches, &one) && stands(&watches, &two));
+        assert!(matches!(watches.promise(b"a/3"), Promise::NotMade), "the directory itself does not give way");
+        let other = watches.promise(b"b/1");
+        assert!(!stands(&watches, &one) && !stands(&watches, &two) && stands(&watches, &other));
+        let mut events = told(&watches).await;
+        events.sort_by_key(|event| format!("{event:?}"));
+        assert_eq!(events, [Event::AllBroken, broken("a/1"), broken("a/2")]);
+    }
+}

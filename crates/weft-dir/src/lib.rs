@@ -1,0 +1,43 @@
+//! A directory of this machine as a remote.
+//!
+//! What is promised, and how:
+//!
+//! * **Nothing leads out.** Every name is reached from one descriptor of the top with `openat2`, beneath it, through no
+//!   link and into no mount (`top.rs`). Directories, regular files and symbolic links are shown; what is something else
+//!   or is mounted below the top is absent.
+//! * **A body is one version, never a mix.** A version is device, inode, length and the times of change. A copy begins
+//!   when the last change is older than the clock's grain and no write is under way, and compares after every piece
+//!   (`copy.rs`). What cannot be seen: bytes written through a shared mapping after its first write to a page (no time
+//!   moves until the kernel writes that page back), and direct writes that are under way when the copy begins.
+//! * **A change breaks the lease at once.** Before an answer is read, what it tells of is promised: the directory is
+//!   watched with inotify, and so is each directory above it (`watches.rs`). An answer whose promise was broken while
+//!   it was read is good for its one request. Where changes are not told (network file systems, too many watches, files
+//!   with several names), leases are short. What inotify does not tell: a file that gets a second name elsewhere while
+//!   it is leased and is changed through that; changes made beneath this file system (an overlay's upper directory).
+//!   They are found out when the lease ends.
+//!
+//! All system calls run on the blocking pool (`aside.rs`), a bounded number at a time, with the call's deadline.
+//! Permissions are those of the daemon; modes and owners are told, so that the kernel can hold callers to them. Access
+//! control lists are not.
+#![forbid(unsafe_code)]
+
+mod apply;
+mod aside;
+mod copy;
+mod directory;
+mod error;
+mod facts;
+mod hear;
+mod listing;
+mod news;
+mod options;
+mod place;
+mod promise;
+mod remote;
+mod top;
+mod watches;
+mod write;
+
+pub use directory::Directory;
+pub use error::DirectoryError;
+pub use options::DirectoryOptions;

@@ -1,0 +1,77 @@
+//! The lease of an answer: promised before the answer is read, looked at again when it has been.
+
+use std::time::SystemTime;
+
+use weft_remote::{Entry, Lease};
+
+use crate::place::parted;
+use crate::watches::Watches;
+
+/// What was promised before something was read.
+#[derive(Debug)]
+pub(crate) enum Promise {
+    /// Changes of a name in a directory, or of the directory itself, will be told.
+    Made {
+        dir: Vec<u8>,
+        /// `None` for the directory itself.
+        name: Option<Vec<u8>>,
+        stamp: u64,
+    },
+    /// Changes may go unseen.
+    NotMade,
+}
+
+impl Watches {
+    /// Promises to tell when `path` changes as a name: what it stands for, its content, its attributes.
+    pub fn promise(&self, path: &[u8]) -> Promise {
+        match parted(path) {
+            Some((dir, name)) => self.make_promise(dir, Some(name)),
+            None => self.make_promise(path, None),
+        }
+    }
+
+    /// Promises to tell when a directory changes: its listing and its times.
+    pub fn promise_directory(&self, dir: &[u8]) -> Promise {
+        self.make_promise(dir, None)
+    }
+
+    fn make_promise(&self, dir: &[u8], name: Option<&[u8]>) -> Promise {
+        match self.enter_promise(dir, name) {
+            Some(stamp) => Promise::Made { dir: dir.to_vec(), name: name.map(<[u8]>::to_vec), stamp },
+            None => Promise::NotMade,
+        }
+    }
+
+    /// The lease of an answer that was read under these promises.
+    pub fn lease(&self, promises: &[&Promise]) -> Lease {
+        let mut made = true;
+        for promise in promises {
+            match promise {
+                Promise::Made { dir, name, stamp } if self.stands(dir, name.as_deref(), *stamp) => {}
+                Promise::Made { .. } => return Lease::Spent,
+                Promise::NotMade => made = false,
+            }
+        }
+        if made { self.long_lease() } else { self.short_lease() }
+    }
+
+    /// The lease of a listing that was read under a promise; its rows are promised with it.
+    pub fn lease_listing(&self, promise: &Promise, entries: &[Entry]) -> Lease {
+        let Promise::Made { dir, stamp, .. } = promise else { return self.short_lease() };
+        let names: Vec<&[u8]> = entries.iter().map(|entry| entry.name.as_bytes()).collect();
+        match self.promise_names(dir, *stamp, &names) {
+            Some(true) => self.long_lease(),
+            Some(false) => self.short_lease(),
+            None => Lease::Spent,
+        }
+    }
+
+    fn long_lease(&self) -> Lease {
+        Lease::UntilBroken(SystemTime::now() + self.options.lease)
+    }
+
+    /// The lease where changes are not told.
+    pub fn short_lease(&self) -> Lease {
+        Lease::lasting(self.options.unwatched_lease)
+    }
+}

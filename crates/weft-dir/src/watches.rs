@@ -1,0 +1,407 @@
+//! Watches on directories, and the promises that rest on them.
+//!
+//! A promise says: when this name, or this directory's listing and times, changes, [`Event::Broken`] comes. It is
+//! entered before what it tells of is read, and looked at again when it has been read (`promise.rs`). What the kernel
+//! tells is matched with the promises (`hear.rs`): each is broken once and then forgotten, so that a file which is
+//! written all the time is told of once for each time somebody asked.
+//!
+//! A watch belongs to an inode, a promise to a path. Both stay together because a directory is watched only together
+//! with every directory above it: whatever is moved or deleted on the way is told, and takes the watches below it along.
+//! The kernel may tell so between the moment a directory is opened and the moment its watch is on the table: `moves`
+//! counts what could mean that, and the watch is then made anew.
+//!
+//! The least recently used directory gives way when there are too many; directories above count as used after those
+//! below them, so they go last.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use rustix::fs::inotify::{self, WatchFlags};
+use weft_remote::{Event, FileId};
+
+use crate::news::News;
+use crate::options::DirectoryOptions;
+use crate::place::{below, parted, way};
+use crate::top::{Top, held};
+
+/// All watches of one directory tree.
+#[derive(Debug)]
+pub(crate) struct Watches {
+    pub(crate) top: Arc<Top>,
+    pub(crate) options: DirectoryOptions,
+    pub(crate) news: Arc<News>,
+    /// `None` where nothing is watched.
+    pub(crate) inotify: Option<OwnedFd>,
+    /// Guards all of the table. Held for a look or a change and for taking watches back, which does not wait; the lock
+    /// of the news is taken under it.
+    pub(crate) table: Mutex<Table>,
+    warned: AtomicBool,
+}
+
+/// What is watched and promised.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    /// By path.
+    watches: BTreeMap<Arc<[u8]>, Watch>,
+    /// The kernel's numbers.
+    numbers: HashMap<i32, Arc<[u8]>>,
+    /// Least recently used first.
+    uses: BTreeMap<u64, Arc<[u8]>>,
+    /// Watches taken back, of which the kernel has not yet said so.
+    taken_back: HashSet<i32>,
+    /// Counts uses and promises; no two have the same number.
+    stamp: u64,
+    /// Counts what may mean that a path leads elsewhere now.
+    pub(crate) moves: u64,
+    /// Names promised in all.
+    promises: usize,
+    /// Why nothing can be reached any more.
+    pub(crate) gone: Option<&'static str>,
+}
+
+#[derive(Debug)]
+struct Watch {
+    number: i32,
+    used: u64,
+    /// The promise about the directory itself: its listing and its attributes.
+    itself: Option<u64>,
+    /// Promises about names in it, absent ones too.
+    names: HashMap<Box<[u8]>, u64>,
+}
+
+/// Why a directory was not watched.
+enum Refused {
+    /// Something moved meanwhile: try again.
+    Moved,
+    /// It cannot be.
+    Impossible,
+}
+
+impl Watches {
+    /// Watches that there are none of yet.
+    pub fn new(top: Arc<Top>, options: DirectoryOptions, news: Arc<News>) -> Watches {
+        let wanted = top.blind.is_none() && options.watches_max > 0;
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let inotify = wanted.then(|| inotify::init(flags)).and_then(|made| {
+            made.inspect_err(|error| tracing::warn!(%error, "changes are not heard of, leases are short")).ok()
+        });
+        Watches { top, options, news, inotify, table: Mutex::new(Table::default()), warned: AtomicBool::new(false) }
+    }
+
+    /// Whether this directory is watched now.
+    pub fn is_watched(&self, dir: &[u8]) -> bool {
+        self.table.lock().watches.contains_key(dir)
+    }
+
+    /// Makes sure that a directory and those above it are watched; says whether they are.
+    pub(crate) fn watch(&self, dir: &[u8]) -> bool {
+        let Some(inotify) = &self.inotify else { return false };
+        for _ in 0..TRIES_MAX {
+            {
+                let mut table = self.table.lock();
+                if table.gone.is_some() {
+                    return false;
+                }
+                if table.watches.contains_key(dir) {
+                    table.touch(dir);
+                    return true;
+                }
+            }
+            match way(dir).try_for_each(|path| self.add(inotify, path)) {
+                Ok(()) | Err(Refused::Moved) => {}
+                Err(Refused::Impossible) => return false,
+            }
+        }
+        false
+    }
+
+    fn add(&self, inotify: &OwnedFd, path: &[u8]) -> Result<(), Refused> {
+        let moves = {
+            let table = self.table.lock();
+            if table.watches.contains_key(path) {
+                return Ok(());
+            }
+            table.moves
+        };
+        let open = self.top.reach(path, OFlags::PATH | OFlags::DIRECTORY);
+        let dir = open.map_err(|_| Refused::Impossible)?;
+        let number = inotify::add_watch(inotify, held(&dir), EVENTS).map_err(|error| {
+            // Once is enough: the leases say the rest.
+            if !self.warned.swap(true, Ordering::Relaxed) {
+                let path = self.top.shown(path);
+                tracing::warn!(%error, path, "cannot be watched, leases are short (fs.inotify.max_user_watches?)");
+            }
+            Refused::Impossible
+        })?;
+        let mut broken = Vec::new();
+        let mut table = self.table.lock();
+        let outcome = table.enter(inotify, path, number, moves, self.options.watches_max, &mut broken);
+        if outcome.is_err() && !table.numbers.contains_key(&number) {
+            // Not entered among those taken back: somebody may be about to enter it, and must hear that it went.
+            let _ = inotify::remove_watch(inotify, number);
+        }
+        self.news.tell(broken);
+        outcome
+    }
+
+    /// Enters a promise; its number, unless the directory is not watched or there is no room.
+    pub(crate) fn enter_promise(&self, dir: &[u8], name: Option<&[u8]>) -> Option<u64> {
+        if !self.watch(dir) {
+            return None;
+        }
+        let mut broken = Vec::new();
+        let mut table = self.table.lock();
+        let entered = match self.make_room(&mut table, dir, 1, &mut broken) {
+            true => table.promise(dir, name),
+            false => None,
+        };
+        self.news.tell(broken);
+        entered
+    }
+
+    /// Whether a promise stands.
+    pub(crate) fn stands(&self, dir: &[u8], name: Option<&[u8]>, stamp: u64) -> bool {
+        self.table.lock().standing(dir, name) == Some(stamp)
+    }
+
+    /// Promises every name of a listing that was read under the promise `stamp`, if that stands still; `None` when it
+    /// was broken, `Some(false)` when there is no room.
+    pub(crate) fn promise_names(&self, dir: &[u8], stamp: u64, names: &[&[u8]]) -> Option<bool> {
+        let mut broken = Vec::new();
+        let mut table = self.table.lock();
+        if table.standing(dir, None) != Some(stamp) {
+            return None;
+        }
+        let room = self.make_room(&mut table, dir, names.len(), &mut broken);
+        let all = room && names.iter().all(|name| table.promise(dir, Some(name)).is_some());
+        self.news.tell(broken);
+        Some(all)
+    }
+
+    /// Breaks what is promised of a name and of its directory, because we have changed it ourselves; with `tree`, what
+    /// was at the name has gone with all below it.
+    pub fn changed(&self, path: &[u8], tree: bool) {
+        let mut broken = Vec::new();
+        let mut table = self.table.lock();
+        table.break_at(path, &mut broken);
+        if tree {
+            table.moves += 1;
+            table.forget(self.inotify.as_ref(), path, None, &mut broken);
+        }
+        self.news.tell(broken);
+    }
+
+    /// Nothing can be reached any more.
+    pub fn end(&self, why: &'static str) {
+        self.table.lock().gone = Some(why);
+        self.break_all();
+    }
+
+    /// Ends every lease, and every watch: what the kernel tells was lost.
+    pub fn break_all(&self) {
+        let mut table = self.table.lock();
+        table.moves += 1;
+        table.forget(self.inotify.as_ref(), b"", None, &mut Vec::new());
+        table.taken_back.clear();
+        self.news.tell(vec![Event::AllBroken]);
+    }
+
+    /// Has others than `dir` and those above it give way until `more` names can be promised.
+    fn make_room(&self, table: &mut Table, dir: &[u8], more: usize, broken: &mut Vec<Event>) -> bool {
+        while table.promises.saturating_add(more) > self.options.promises_max {
+            let Some(victim) = table.least_used_beside(dir) else { return false };
+            table.forget(self.inotify.as_ref(), &victim, None, broken);
+        }
+        true
+    }
+}
+
+impl Table {
+    fn next_stamp(&mut self) -> u64 {
+        self.stamp += 1;
+        self.stamp
+    }
+
+    /// Counts a directory, and after it those above it, as used now.
+    fn touch(&mut self, dir: &[u8]) {
+        let mut at = Some(dir);
+        while let Some(path) = at {
+            let stamp = self.next_stamp();
+            if let Some((key, watch)) = self.watches.get_key_value(path).map(|(key, watch)| (key.clone(), watch.used)) {
+                self.uses.remove(&watch);
+                self.uses.insert(stamp, key);
+            }
+            if let Some(watch) = self.watches.get_mut(path) {
+                watch.used = stamp;
+            }
+            at = parted(path).map(|(above, _)| above);
+        }
+    }
+
+    /// Puts a new watch on the table.
+    fn enter(
+        &mut self,
+        inotify: &OwnedFd,
+        path: &[u8],
+        number: i32,
+        moves: u64,
+        watches_max: usize,
+        broken: &mut Vec<Event>,
+    ) -> Result<(), Refused> {
+        let above = parted(path).is_none_or(|(above, _)| self.watches.contains_key(above));
+        if self.moves != moves || !above || self.gone.is_some() {
+            return Err(Refused::Moved);
+        }
+        match self.numbers.get(&number).cloned() {
+            Some(same) if *same == *path => return Ok(()),
+            // The inode was moved here, which is about to be told: what it was called before is over.
+            Some(other) => self.forget(Some(inotify), &other, Some(number), broken),
+            None => {}
+        }
+        // Another inode under this path: it has gone from here.
+        self.forget(Some(inotify), path, None, broken);
+        while self.watches.len() >= watches_max {
+            let victim = self.least_used_beside(path).ok_or(Refused::Impossible)?;
+            self.forget(Some(inotify), &victim, None, broken);
+        }
+        if parted(path).is_some_and(|(above, _)| !self.watches.contains_key(above)) {
+            return Err(Refused::Moved);
+        }
+        let key: Arc<[u8]> = Arc::from(path);
+        let used = self.next_stamp();
+        self.uses.insert(used, key.clone());
+        self.numbers.insert(number, key.clone());
+        self.watches.insert(key, Watch { number, used, itself: None, names: HashMap::new() });
+        self.touch(path);
+        Ok(())
+    }
+
+    /// The least recently used directory that is neither `path` nor above it.
+    fn least_used_beside(&self, path: &[u8]) -> Option<Arc<[u8]>> {
+        self.uses.values().find(|used| !is_at_or_below(path, used)).cloned()
+    }
+
+    fn promise(&mut self, dir: &[u8], name: Option<&[u8]>) -> Option<u64> {
+        let stamp = self.next_stamp();
+        let watch = self.watches.get_mut(dir)?;
+        let Some(name) = name else { return Some(*watch.itself.get_or_insert(stamp)) };
+        if let Some(known) = watch.names.get(name) {
+            return Some(*known);
+        }
+        watch.names.insert(Box::from(name), stamp);
+        self.promises += 1;
+        Some(stamp)
+    }
+
+    fn standing(&self, dir: &[u8], name: Option<&[u8]>) -> Option<u64> {
+        let watch = self.watches.get(dir)?;
+        match name {
+            Some(name) => watch.names.get(name).copied(),
+            None => watch.itself,
+        }
+    }
+
+    /// The path that a watch of the kernel stands for.
+    pub(crate) fn path_of(&self, number: i32) -> Option<Arc<[u8]>> {
+        self.numbers.get(&number).cloned()
+    }
+
+    /// The kernel has let a watch go: whether we had asked for that.
+    pub(crate) fn was_taken_back(&mut self, number: i32) -> bool {
+        self.taken_back.remove(&number)
+    }
+
+    /// Breaks what is promised of `name` in `dir`, and of `dir` itself.
+    pub(crate) fn break_name(&mut self, dir: &[u8], name: &[u8], broken: &mut Vec<Event>) {
+        if let Some(watch) = self.watches.get_mut(dir)
+            && watch.names.remove(name).is_some()
+        {
+            self.promises -= 1;
+            broken.extend(below(dir, name).map(|path| Event::Broken(FileId::new(path))));
+        }
+        self.break_itself(dir, broken);
+    }
+
+    /// Breaks what is promised of a directory itself.
+    pub(crate) fn break_itself(&mut self, dir: &[u8], broken: &mut Vec<Event>) {
+        if self.watches.get_mut(dir).and_then(|watch| watch.itself.take()).is_some() {
+            broken.push(Event::Broken(FileId::new(dir)));
+        }
+    }
+
+    /// Breaks what is promised of a path: as a name, and as a directory.
+    pub(crate) fn break_at(&mut self, path: &[u8], broken: &mut Vec<Event>) {
+        if let Some((dir, name)) = parted(path) {
+            self.break_name(dir, name, broken);
+        }
+        self.break_itself(path, broken);
+    }
+
+    /// Breaks all promises on a directory and on those below it, and takes their watches back, except for `keep`.
+    pub(crate) fn forget(
+        &mut self,
+        inotify: Option<&OwnedFd>,
+        path: &[u8],
+        keep: Option<i32>,
+        broken: &mut Vec<Event>,
+    ) {
+        for path in self.at_or_below(path) {
+            let Some(watch) = self.watches.remove(&path) else { continue };
+            self.numbers.remove(&watch.number);
+            self.uses.remove(&watch.used);
+            self.promises -= watch.names.len();
+            if watch.itself.is_some() {
+                broken.push(Event::Broken(FileId::new(&path)));
+            }
+            let names = watch.names.keys().filter_map(|name| below(&path, name));
+            broken.extend(names.map(|path| Event::Broken(FileId::new(path))));
+            if keep != Some(watch.number)
+                && inotify.is_some_and(|inotify| inotify::remove_watch(inotify, watch.number).is_ok())
+            {
+                self.taken_back.insert(watch.number);
+            }
+        }
+    }
+
+    fn at_or_below(&self, path: &[u8]) -> Vec<Arc<[u8]>> {
+        if path.is_empty() {
+            return self.watches.keys().cloned().collect();
+        }
+        // '0' is the byte after '/'.
+        let (from, to): (Arc<[u8]>, Arc<[u8]>) = ([path, b"/"].concat().into(), [path, b"0"].concat().into());
+        let itself = self.watches.get_key_value(path).map(|(key, _)| key.clone());
+        itself.into_iter().chain(self.watches.range(from..to).map(|(key, _)| key.clone())).collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize, usize, usize) {
+        (self.watches.len(), self.numbers.len(), self.uses.len(), self.promises)
+    }
+}
+
+/// Whether `path` is `dir` or below it.
+fn is_at_or_below(path: &[u8], dir: &[u8]) -> bool {
+    match path.strip_prefix(dir) {
+        Some(rest) => dir.is_empty() || rest.is_empty() || rest[0] == b'/',
+        None => false,
+    }
+}
+
+/// How often a watch is made anew when something moves meanwhile.
+const TRIES_MAX: usize = 8;
+/// What changes names, attributes or content.
+const EVENTS: WatchFlags = WatchFlags::ATTRIB
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::EXCL_UNLINK)
+    .union(WatchFlags::ONLYDIR);

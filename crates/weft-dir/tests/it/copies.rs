@@ -1,0 +1,161 @@
+//! Bodies are one version, never a mix.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures_util::StreamExt;
+use weft_remote::{Lease, Piece, Remote, RemoteError, Span, Version};
+
+use crate::support::{Bed, call, drain, id};
+
+/// A writer rewrites a file with one byte over and over, in single writes, while readers copy it. It is let go on
+/// in turn when a copy has begun, so that it strikes in the middle, and when one has ended well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_ends_well_is_never_a_mix() {
+    let bed = Arc::new(Bed::new(&["file"]).await);
+    let path = bed.path("file");
+    fs::write(&path, vec![0; LENGTH]).unwrap();
+    let (begun, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let running = Arc::new(AtomicBool::new(true));
+    let writer = {
+        let (begun, ended, running) = (begun.clone(), ended.clone(), running.clone());
+        std::thread::spawn(move || {
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            let mut round = 0u8;
+            while running.load(Ordering::Acquire) {
+                round = round.wrapping_add(1);
+                file.write_all_at(&vec![round; LENGTH], 0).unwrap();
+                let turn = if round % 2 == 0 { &begun } else { &ended };
+                let before = turn.load(Ordering::Acquire);
+                while turn.load(Ordering::Acquire) == before && running.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            }
+        })
+    };
+    let (mut well, mut changed) = (0, 0);
+    let readers = (0..READERS).map(|_| {
+        let (bed, begun, ended) = (bed.clone(), begun.clone(), ended.clone());
+        tokio::spawn(async move {
+            let (mut well, mut changed) = (0, 0);
+            while well < COPIES {
+                match copy(&bed, &begun).await {
+                    Ok(bytes) => {
+                        assert_eq!(bytes.len(), LENGTH);
+                        let first = bytes[0];
+                        let other = bytes.iter().position(|byte| *byte != first);
+                        assert_eq!(other, None, "a mix: {first} and then another");
+                        well += 1;
+                    }
+                    Err(RemoteError::VersionChanged { .. } | RemoteError::Busy { .. }) => changed += 1,
+                    Err(error) => panic!("{error}"),
+                }
+                ended.fetch_add(1, Ordering::Release);
+            }
+            (well, changed)
+        })
+    });
+    for reader in futures_util::future::join_all(readers).await {
+        let (more_well, more_changed) = reader.unwrap();
+        well += more_well;
+        changed += more_changed;
+    }
+    running.store(false, Ordering::Release);
+    writer.join().unwrap();
+    println!("{well} copies ended well, {changed} were struck by a change");
+    assert!(well >= READERS * COPIES && changed > 0, "{well} well, {changed} changed");
+}
+
+async fn copy(bed: &Bed, begun: &AtomicUsize) -> Result<Vec<u8>, RemoteError> {
+    let answer = bed.dir.fetch(&call(), &id("file"), &Version::None, Span::WHOLE).await?;
+    let mut stream = answer.value.body.stream;
+    let mut bytes = Vec::with_capacity(LENGTH);
+    while let Some(piece) = stream.next().await {
+        if let Piece::Bytes(piece) = piece? {
+            bytes.extend_from_slice(&piece);
+        }
+        begun.fetch_add(1, Ordering::Release);
+    }
+    Ok(bytes)
+}
+
+const LENGTH: usize = 4 << 20;
+const READERS: usize = 3;
+const COPIES: usize = 10;
+
+#[tokio::test]
+async fn a_change_between_two_pieces_ends_the_body() {
+    let bed = Bed::new(&["file"]).await;
+    fs::write(bed.path("file"), vec![1; 1 << 20]).unwrap();
+    let answer = bed.dir.fetch(&call(), &id("file"), &Version::None, Span::WHOLE).await.unwrap();
+    let mut stream = answer.value.body.stream;
+    let first = stream.next().await;
+    assert!(matches!(&first, Some(Ok(Piece::Bytes(bytes))) if bytes.iter().all(|byte| *byte == 1)), "{first:?}");
+    // The same bytes, the same length: only the times tell.
+    fs::write(bed.path("file"), vec![1; 1 << 20]).unwrap();
+    let second = stream.next().await;
+    assert!(matches!(second, Some(Err(RemoteError::VersionChanged { .. }))), "{second:?}");
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_copy_goes_on_with_the_file_it_began_with() {
+    let bed = Bed::new(&["file", "new"]).await;
+    fs::write(bed.path("file"), vec![1; 1 << 20]).unwrap();
+    fs::write(bed.path("new"), vec![2; 1 << 20]).unwrap();
+    let answer = bed.dir.fetch(&call(), &id("file"), &Version::None, Span::WHOLE).await.unwrap();
+    let mut stream = answer.value.body.stream;
+    stream.next().await.unwrap().unwrap();
+    fs::rename(bed.path("new"), bed.path("file")).unwrap();
+    // The old file lost its name, which is a change of it: what comes is the end or an error, never the new bytes.
+    while let Some(piece) = stream.next().await {
+        match piece {
+            Ok(Piece::Bytes(bytes)) => assert!(bytes.iter().all(|byte| *byte == 1)),
+            other => {
+                assert!(matches!(other, Err(RemoteError::VersionChanged { .. })), "{other:?}");
+                break;
+            }
+        }
+    }
+    assert_eq!(bed.read("file").await.unwrap(), vec![2; 1 << 20]);
+}
+
+#[tokio::test]
+async fn a_span_starts_where_it_was_asked_for_and_a_version_is_kept_to() {
+    let bed = Bed::new(&["file"]).await;
+    let content: Vec<u8> = (0..700_001u32).map(|at| (at % 251) as u8).collect();
+    fs::write(bed.path("file"), &content).unwrap();
+    let version = bed.entry("file").await.version;
+    for (start, length) in [(0, Some(1)), (262_143, Some(2)), (262_144, None), (700_000, Some(9)), (700_001, None)] {
+        let answer = bed.dir.fetch(&call(), &id("file"), &version, Span { start, length }).await.unwrap();
+        let body = answer.value.body;
+        assert_eq!((body.start, body.file_length, body.resumable), (start, Some(700_001), true));
+        let end = length.map_or(content.len(), |length| content.len().min((start + length) as usize));
+        assert_eq!(drain(body).await.unwrap(), content[start as usize..end]);
+    }
+    fs::write(bed.path("file"), "other").unwrap();
+    let refused = bed.dir.fetch(&call(), &id("file"), &version, Span::WHOLE).await;
+    assert!(matches!(refused, Err(RemoteError::VersionChanged { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_file_with_holes_and_an_empty_one() {
+    let bed = Bed::new(&["hole", "empty"]).await;
+    fs::OpenOptions::new().write(true).open(bed.path("hole")).unwrap().set_len(3 << 20).unwrap();
+    fs::write(bed.path("empty"), "").unwrap();
+    let hole = bed.read("hole").await.unwrap();
+    assert_eq!(hole.len(), 3 << 20);
+    assert!(hole[5..].iter().all(|byte| *byte == 0));
+    assert!(bed.read("empty").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_has_the_lease_of_its_file() {
+    let mut bed = Bed::new(&["d/file"]).await;
+    let answer = bed.dir.fetch(&call(), &id("d/file"), &Version::None, Span::WHOLE).await.unwrap();
+    assert!(matches!(answer.lease, Lease::UntilBroken(_)), "{:?}", answer.lease);
+    fs::write(bed.path("d/file"), "changed").unwrap();
+    bed.broken(&["d/file"]).await;
+}

@@ -1,0 +1,104 @@
+//! Listings: all names, odd ones too, in one page, under a version that covers them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use weft_remote::{Completeness, Figure, FileKind, Listing, Name, Remote, Version};
+
+use crate::support::{Bed, call, id, is_not_found};
+
+#[tokio::test]
+async fn twenty_thousand_names_come_in_one_page() {
+    let bed = Bed::new(&["many/"]).await;
+    for at in 0..20_000 {
+        fs::write(bed.path(&format!("many/{at:05}")), "").unwrap();
+    }
+    let (page, version, _) = bed.list("many").await.unwrap();
+    assert_eq!(page.completeness, Completeness::Complete);
+    assert_eq!(page.next, None);
+    let names: Vec<String> = page.entries.iter().map(|entry| entry.name.to_string()).collect();
+    assert_eq!(names, (0..20_000).map(|at| format!("{at:05}")).collect::<Vec<_>>());
+    let again = bed.dir.entries(&call(), &id("many"), &version, None).await.unwrap();
+    assert!(matches!(again.value, Listing::Unchanged));
+    assert_eq!(again.version, version);
+}
+
+#[tokio::test]
+async fn rows_tell_what_the_files_are() {
+    let bed = Bed::new(&["d/file", "d/sub/x"]).await;
+    fs::set_permissions(bed.path("d/file"), fs::Permissions::from_mode(0o6751)).unwrap();
+    symlink("file", bed.path("d/link")).unwrap();
+    let (page, version, _) = bed.list("d").await.unwrap();
+    assert_eq!(page.entries.len(), 3);
+    for entry in &page.entries {
+        let real = fs::symlink_metadata(bed.path("d").join(entry.name.as_os_str())).unwrap();
+        assert_eq!(entry.attributes.modified, Figure::Exact(real.modified().unwrap()));
+        assert_eq!(entry.attributes.mode, Some((real.mode() & 0o1777) as u16), "no set-id bits");
+        let owner = entry.attributes.owner.unwrap();
+        assert_eq!((owner.uid, owner.gid), (real.uid(), real.gid()));
+        let path = format!("d/{}", entry.name);
+        let asked = bed.entry(&path).await;
+        assert_eq!(asked, *entry, "a row says what a lookup says");
+        assert_eq!(bed.attributes(&path).await.unwrap(), *entry);
+    }
+    let kinds: Vec<FileKind> = page.entries.iter().map(|entry| entry.attributes.kind).collect();
+    assert_eq!(kinds, [FileKind::File, FileKind::Symlink, FileKind::Directory]);
+    assert_eq!(page.entries[0].attributes.size, Figure::Exact(6));
+    // Whatever a row tells is covered.
+    fs::set_permissions(bed.path("d/file"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_ne!(bed.list("d").await.unwrap().1, version);
+}
+
+#[tokio::test]
+async fn names_are_bytes() {
+    let bed = Bed::new(&["d/"]).await;
+    let longest = [b'x'; 255];
+    let odd: [&[u8]; 7] = [b"\xff\xfe", b"new\nline", b" ", b"...", b"-rf", b"names-0", &longest];
+    for name in odd {
+        fs::write(bed.path("d").join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    let (page, ..) = bed.list("d").await.unwrap();
+    assert_eq!(page.entries.len(), odd.len());
+    for entry in page.entries {
+        let fetched = bed.dir.fetch(&call(), &entry.id, &Version::None, weft_remote::Span::WHOLE).await.unwrap();
+        let bytes = crate::support::drain(fetched.value.body).await.unwrap();
+        assert_eq!(bytes, entry.name.as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn a_path_longer_than_the_kernel_takes_at_once_is_reached() {
+    let bed = Bed::new(&[]).await;
+    // 30 names of 200 bytes are 6,029 bytes; made step by step, for no one call takes the whole.
+    let name = "n".repeat(200);
+    let mut at = rustix::fs::open(bed.folder.path(), DIR, rustix::fs::Mode::empty()).unwrap();
+    let mut dir = bed.dir.root();
+    for _ in 0..30 {
+        rustix::fs::mkdirat(&at, &name, rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
+        at = rustix::fs::openat(&at, &name, DIR, rustix::fs::Mode::empty()).unwrap();
+        let found = bed.dir.lookup(&call(), &dir, &Name::new(&name).unwrap()).await.unwrap().value;
+        dir = found.expect("it is there").entry.id;
+    }
+    assert_eq!(dir.as_bytes().len(), 30 * 201 - 1);
+    let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
+    let file = rustix::fs::openat(&at, "leaf", flags, rustix::fs::Mode::from_raw_mode(0o644)).unwrap();
+    rustix::io::write(&file, b"deep").unwrap();
+    let found = bed.dir.lookup(&call(), &dir, &Name::new("leaf").unwrap()).await.unwrap().value.unwrap();
+    let fetched = bed.dir.fetch(&call(), &found.entry.id, &Version::None, weft_remote::Span::WHOLE).await.unwrap();
+    assert_eq!(crate::support::drain(fetched.value.body).await.unwrap(), "deep");
+}
+
+const DIR: rustix::fs::OFlags = rustix::fs::OFlags::RDONLY.union(rustix::fs::OFlags::DIRECTORY);
+
+#[tokio::test]
+async fn what_vanishes_is_gone_and_what_is_no_directory_says_so() {
+    let bed = Bed::new(&["d/file", "gone/file"]).await;
+    fs::remove_dir_all(bed.path("gone")).unwrap();
+    assert!(is_not_found(&bed.list("gone").await));
+    assert!(is_not_found(&bed.lookup("gone/file").await), "its directory is gone: that is no absence");
+    assert!(is_not_found(&bed.attributes("d/absent").await));
+    let within = bed.lookup("d/file/within").await;
+    assert!(matches!(within, Err(weft_remote::RemoteError::NotADirectory { .. })), "{within:?}");
+}
