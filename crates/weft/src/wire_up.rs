@@ -268,29 +268,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_addresses_are_refused_where_others_may_use_the_mount() {
-        let policy = |said: Option<PrivateAddresses>, allow_other: bool| {
-            let settings = WebSettings { private_addresses: said, ..WebSettings::default() };
-            address_policy(&settings, allow_other).expect("no patterns").private
-        };
-        let open = weft_web::PrivateAddresses::Allow;
-        for said in [None, Some(PrivateAddresses::Auto)] {
-            assert_eq!(policy(said, false), open);
-            let closed = policy(said, true);
-            assert!(matches!(&closed, weft_web::PrivateAddresses::Deny { rule } if rule.contains("allow_other")));
-        }
-        for allow_other in [false, true] {
-            assert_eq!(policy(Some(PrivateAddresses::Allow), allow_other), open);
-            assert_ne!(policy(Some(PrivateAddresses::Deny), allow_other), open);
-        }
-    }
-
-    #[test]
     fn rules_count_from_the_root_of_the_mounted_tree() {
-        assert_eq!(rule_below("web/example.org/docs/new", "web:example.org/docs"), Some("new"));
-        assert_eq!(rule_below("web/example.org", "web:example.org/docs"), Some(""));
-        assert_eq!(rule_below("web/example.org/docs", "web:example.org/docs"), Some(""));
-        assert_eq!(rule_below("web/example.com", "web:example.org/docs"), None);
-        assert_eq!(rule_below("web/example.org/docs2", "web:example.org/docs"), None);
+        assert_eq!(rule_below("web/example.org/docs/new", "web/example.org/docs"), Some("new"));
+        assert_eq!(rule_below("web/example.org", "web/example.org/docs"), Some(""));
+        assert_eq!(rule_below("web/example.org/docs", "web/example.org/docs"), Some(""));
+        assert_eq!(rule_below("web/example.com", "web/example.org/docs"), None);
+        assert_eq!(rule_below("web/example.org/docs2", "web/example.org/docs"), None);
+        assert_eq!(
+            (rule_below("web", "web"), rule_below("web/a", "web"), rule_below("dir", "web")),
+            (Some(""), Some("a"), None)
+        );
     }
 }

@@ -7,6 +7,7 @@ mod changes;
 mod content;
 mod faults;
 mod lanes;
+mod links;
 mod names;
 mod space;
 mod verbs;

@@ -152,3 +152,26 @@ fn sample_site(runtime: tokio::runtime::Handle) -> Connector {
 
 /// Bytes under way between the daemon and the sample site in it.
 const PIPE_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_addresses_are_refused_where_others_may_use_the_mount() {
+        let policy = |said: Option<PrivateAddresses>, allow_other: bool| {
+            let settings = WebSettings { private_addresses: said, ..WebSettings::default() };
+            address_policy(&settings, allow_other).expect("no patterns").private
+        };
+        let open = weft_web::PrivateAddresses::Allow;
+        for said in [None, Some(PrivateAddresses::Auto)] {
+            assert_eq!(policy(said, false), open);
+            let closed = policy(said, true);
+            assert!(matches!(&closed, weft_web::PrivateAddresses::Deny { rule } if rule.contains("allow_other")));
+        }
+        for allow_other in [false, true] {
+            assert_eq!(policy(Some(PrivateAddresses::Allow), allow_other), open);
+            assert_ne!(policy(Some(PrivateAddresses::Deny), allow_other), open);
+        }
+    }
+}

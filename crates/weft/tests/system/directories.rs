@@ -48,7 +48,13 @@ fn listing(top: &Path) -> Vec<String> {
         .map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
             let of_directory = words[1] == "d";
-            words.iter().enumerate().filter(|(at, _)| !of_directory || *at != 3).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
+            words
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| !of_directory || *at != 3)
+                .map(|(_, word)| *word)
+                .collect::<Vec<_>>()
+                .join(" ")
         })
         .collect();
     lines.sort();
@@ -167,7 +173,10 @@ fn configured_directories_have_names() {
     let Some(mount) = Mount::with(Setup::default().config(&config)) else { return };
     assert_eq!(names_in(&mount.dir()), ["dir", "web"]);
     assert_eq!(names_in(&mount.at("dir")), ["docs", "www"]);
-    run("diff", ["-r".as_ref(), "--no-dereference".as_ref(), tree.0.path().as_os_str(), mount.at("dir/www").as_os_str()]);
+    run(
+        "diff",
+        ["-r".as_ref(), "--no-dereference".as_ref(), tree.0.path().as_os_str(), mount.at("dir/www").as_os_str()],
+    );
     assert_eq!(listing(&mount.at("dir/docs")), listing(&tree.at("docs")));
     let known = mount.verb("ls -w --all", [mount.at("dir/www")]);
     assert!(known.out.contains("a.txt") && known.out.contains("docs"), "{known:?}");
