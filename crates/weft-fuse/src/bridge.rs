@@ -78,6 +78,17 @@ impl Handler for Bridge {
         async move { Ok(read.await?) }
     }
 
+    fn read_unopened(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        offset: u64,
+        size: usize,
+    ) -> impl Future<Output = Answer<Data>> + Send + 'static {
+        let read = self.vfs.clone().read_unopened(self.vfs.call(caller), node, offset, size);
+        async move { Ok(read.await?) }
+    }
+
     fn content_at_hand(&self, handle: HandleId) -> Option<Bytes> {
         self.vfs.content_at_hand(handle)
     }

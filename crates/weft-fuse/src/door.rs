@@ -30,6 +30,8 @@ pub(crate) struct Door<H> {
     files: Arc<Files>,
     directories: Arc<Directories>,
     roll: Arc<Roll>,
+    /// Files are read without being opened.
+    unopened: bool,
 }
 
 /// How files are opened.
@@ -41,18 +43,20 @@ struct Files {
 }
 
 impl<H: Handler> Door<H> {
-    /// `passthrough`: whether the kernel reads backing files by itself. What it holds is kept on `roll`.
+    /// `passthrough`: whether the kernel reads backing files by itself; `unopened`: whether it reads files without opening
+    /// them. What it holds is kept on `roll`.
     pub(crate) fn new(
         handler: Arc<H>,
         driver: Driver,
         backings: BackingFiles,
         pages: Pages,
         passthrough: bool,
+        unopened: bool,
         roll: Arc<Roll>,
     ) -> Door<H> {
         let files = Files { modes: Arc::new(Backings::new(passthrough)), backings, pages, roll: roll.clone() };
-        let reads = Arc::new(Reads::new(handler.clone(), driver.clone()));
-        Door { handler, driver, reads, files: Arc::new(files), directories: Arc::default(), roll }
+        let reads = Arc::new(Reads::new(handler.clone(), driver.clone(), unopened));
+        Door { handler, driver, reads, files: Arc::new(files), directories: Arc::default(), roll, unopened }
     }
 
     /// What answers.
@@ -96,8 +100,12 @@ impl<H: Handler> Serve for Door<H> {
         let header = &request.header;
         match request.operation {
             Asks::Lookup(name) => self.lookup(header, name, reply),
-            Asks::Getattr { handle } => self.getattr(header, handle, reply),
+            Asks::Getattr { handle } => self.getattr(header, handle.filter(|_| !self.unopened), reply),
             Asks::Readlink => self.read_link(header, reply),
+            // The kernel asks no more, neither to open files nor to close them, and keeps their pages.
+            Asks::Open { .. } if self.unopened => {
+                reply.error(E::NOSYS.raw_os_error());
+            }
             Asks::Open { .. } => self.open(header, reply),
             Asks::Read(read) => self.reads.read(*header, read, reply),
             Asks::Release { handle, .. } => self.release(header, handle, reply),

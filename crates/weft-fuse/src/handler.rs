@@ -87,6 +87,15 @@ pub trait Handler: Send + Sync + 'static {
         size: usize,
     ) -> impl Future<Output = Answer<Data>> + Send + 'static;
 
+    /// Reads a file that nobody has opened, for mounts in which nobody does.
+    fn read_unopened(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        offset: u64,
+        size: usize,
+    ) -> impl Future<Output = Answer<Data>> + Send + 'static;
+
     /// The whole content of an open file, if it is small and here, and this is its only handle; never waits.
     fn content_at_hand(&self, handle: HandleId) -> Option<Bytes>;
 

@@ -35,6 +35,9 @@ pub struct MountOptions {
     /// How requests come. A mount that is to outlive its daemon takes [`Transport::Auto`] for [`Transport::Classic`]:
     /// what a dead daemon had taken from a ring is lost.
     pub transport: Transport,
+    /// Whether files are read without being opened: the kernel then asks nothing to open or close one, and keeps its
+    /// pages until it is told that they are old.
+    pub unopened: bool,
 }
 
 /// Why a mount failed.
@@ -164,7 +167,8 @@ pub fn mount<H: Handler>(
     tracing::debug!(minor = agreed.minor, flags = ?agreed.flags.names().collect::<Vec<_>>(), "the kernel agreed");
     let passthrough = agreed.has(InitFlags::PASSTHROUGH);
     let pages = Pages::new(session.notifier());
-    let door = Door::new(Arc::new(handler), driver, session.backings(), pages, passthrough, roll.clone());
+    let door =
+        Door::new(Arc::new(handler), driver, session.backings(), pages, passthrough, options.unopened, roll.clone());
     let modes = door.modes();
     let threads = |source| MountError::Threads { mountpoint: place(), source };
     let notifier = session.notifier();

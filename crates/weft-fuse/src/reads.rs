@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weft_fusedev::{Delivery, Header, Read, Reply, Unread};
 use weft_remote::Caller;
-use weft_vfs::{Data, HandleId, Stretch};
+use weft_vfs::{Data, HandleId, NodeId, Stretch};
 
 use crate::Errno;
 use crate::drive::{Driver, Signals};
@@ -15,11 +15,13 @@ use crate::meter::Operation;
 pub(crate) struct Reads<H> {
     handler: Arc<H>,
     driver: Driver,
+    /// Files are read without having been opened.
+    unopened: bool,
 }
 
 impl<H: Handler> Reads<H> {
-    pub(crate) fn new(handler: Arc<H>, driver: Driver) -> Reads<H> {
-        Reads { handler, driver }
+    pub(crate) fn new(handler: Arc<H>, driver: Driver, unopened: bool) -> Reads<H> {
+        Reads { handler, driver, unopened }
     }
 
     /// Reads, and answers with what is in memory or from the file that it lies in.
@@ -55,7 +57,12 @@ impl<H: Handler> Reads<H> {
     fn ask(&self, header: Header, read: Read, answer: impl FnOnce(Answer<Data>) + Send + 'static) {
         let asked = self.driver.meter.begin(Operation::Read, &header);
         let caller = Caller { uid: header.uid, gid: header.gid, pid: header.pid };
-        let data = self.handler.read(caller, HandleId(read.handle), read.offset, read.size as usize);
+        let (offset, size) = (read.offset, read.size as usize);
+        if self.unopened {
+            let data = self.handler.read_unopened(caller, NodeId(header.node), offset, size);
+            return self.driver.drive_with(Signals::Untold, asked, &header, data, answer);
+        }
+        let data = self.handler.read(caller, HandleId(read.handle), offset, size);
         self.driver.drive_with(Signals::Untold, asked, &header, data, answer);
     }
 }

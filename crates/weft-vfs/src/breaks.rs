@@ -115,6 +115,7 @@ impl Vfs {
             if inode.record.read().binding == binding {
                 self.distrust_content(inode.id)?;
                 self.notices.send_surely(Notice::Attributes { node: self.namespace.shown(inode.id) });
+                self.forget_pages_unopened(inode.id);
             }
         }
         Ok(())
@@ -142,6 +143,7 @@ impl Vfs {
         let parent = self.namespace.shown(record.parent);
         self.notices.send_surely(Notice::Entry { parent, name: record.name });
         self.notices.send_surely(Notice::Attributes { node });
+        self.forget_pages_unopened(inode.id);
         self.forget_absences(inode)
     }
 

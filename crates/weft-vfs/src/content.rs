@@ -10,6 +10,7 @@ use crate::arrival::{Arrival, Delivery, State};
 use crate::figures::count;
 use crate::inode::{Current, Inode};
 use crate::learn::Told;
+use crate::notice::Notice;
 use crate::prefetch::Want;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
@@ -170,7 +171,15 @@ impl Vfs {
         {
             current.object.discard();
         }
+        self.forget_pages_unopened(node);
         Ok(self.store.remove_object(node)?)
+    }
+
+    /// Nobody opens files: so the kernel is told when the pages that it has may be old.
+    pub(crate) fn forget_pages_unopened(&self, node: NodeId) {
+        if self.options.unopened {
+            self.notices.send(Notice::Content { node: self.namespace.shown(node) });
+        }
     }
 
     /// Takes up a body that came along with an answer about `node`, which counts as known from `checked` on.

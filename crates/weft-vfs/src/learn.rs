@@ -106,6 +106,7 @@ impl Vfs {
         }
         if !old.version.still_holds(&record.version) {
             inode.content.lock().seen = Some(record.learnt);
+            self.forget_pages_unopened(inode.id);
         }
         *inode.record.write() = record.clone();
         let mut changes = Vec::with_capacity(2);
@@ -201,8 +202,12 @@ impl Vfs {
         if old.is_some_and(|old| old.attributes != record.attributes) {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(id) });
         }
+        let is_other = old.is_some_and(|old| !old.version.still_holds(&record.version));
+        if is_other {
+            self.forget_pages_unopened(id);
+        }
         if let Some(inode) = self.inodes.get(id) {
-            if old.is_some_and(|old| !old.version.still_holds(&record.version)) {
+            if is_other {
                 inode.content.lock().seen = Some(record.learnt);
             }
             *inode.record.write() = record.clone();

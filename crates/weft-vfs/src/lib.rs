@@ -46,6 +46,7 @@ mod stale;
 mod stat;
 mod through;
 mod trouble;
+mod unopened;
 mod usage;
 mod validate;
 mod vfs;

@@ -53,6 +53,8 @@ pub struct VfsOptions {
     pub passthrough_bytes_min: u64,
     /// What may be held, and where.
     pub space: SpaceOptions,
+    /// Whether files are read without having been opened: the kernel keeps pages until it is told that they are old.
+    pub unopened: bool,
 }
 
 impl Default for VfsOptions {
@@ -67,6 +69,7 @@ impl Default for VfsOptions {
             shared: false,
             passthrough_bytes_min: 128 << 10,
             space: SpaceOptions::default(),
+            unopened: false,
         }
     }
 }

@@ -379,6 +379,8 @@ Options for -o:
   noexec               programs on the mount cannot be run
   transport=WAY        how the kernel asks: auto (the default), classic, or io_uring: faster with several readers,
                        but such a mount ends with its daemon (`weft doctor` says whether it can be had)
+  no_open              of dir:/PATH: the kernel opens files without asking weft, which is as fast as a local disk; who reads a
+                       file while it changes may get bytes of two versions
   no_passthrough       large cached files are read by weft, not by the kernel itself (as without root's rights)
   ro,nosuid,nodev      true in any case; what else fstab(5) knows is ignored
 

@@ -156,6 +156,7 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
         deadline: resolved.deadline,
         policies: Policies::new(resolved.freshness, rules).with_stale_if_error(resolved.stale_if_error, stale_rules),
         space,
+        unopened: resolved.unopened,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         inodes_max: default.inodes_max.min(open_files_max() / FILES_PER_INODE),
@@ -223,6 +224,7 @@ fn mount_options(resolved: &Resolved) -> weft_fuse::MountOptions {
         exec: !resolved.noexec,
         threads: resolved.threads.unwrap_or(READERS),
         transport: resolved.transport,
+        unopened: resolved.unopened,
     }
 }
 

@@ -111,6 +111,10 @@ fn resolved(args: &MountArgs, options: MountOptions, begun: Begun) -> Outcome<Re
         );
         return Err(Failure::usage(sentence));
     }
+    if resolved.unopened && !matches!(resolved.source, Source::Dirs | Source::DirTree { .. }) {
+        let sentence = "no_open is for `dir` and dir:/PATH alone: only there the source tells when files change";
+        return Err(Failure::usage(sentence));
+    }
     check_fuse(&environment)?;
     Ok(resolved)
 }

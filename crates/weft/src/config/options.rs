@@ -16,6 +16,8 @@ pub struct MountOptions {
     pub noexec: bool,
     /// `no_passthrough`.
     pub no_passthrough: bool,
+    /// `no_open`.
+    pub no_open: bool,
     /// `cache=DIR`.
     pub cache: Option<PathBuf>,
     /// `config=FILE`.
@@ -46,6 +48,7 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             ("noexec", None) => options.noexec = true,
             ("exec", None) => options.noexec = false,
             ("no_passthrough", None) => options.no_passthrough = true,
+            ("no_open", None) => options.no_open = true,
             ("foreground", None) => options.foreground = true,
             ("cache", Some(dir)) if !dir.is_empty() => options.cache = Some(PathBuf::from(dir)),
             ("config", Some(file)) if !file.is_empty() => options.config = Some(PathBuf::from(file)),
@@ -78,7 +81,7 @@ fn wrong(option: &str, name: &str) -> String {
     }
 }
 
-const ALONE: &[&str] = &["allow_other", "noexec", "exec", "no_passthrough", "foreground"];
+const ALONE: &[&str] = &["allow_other", "noexec", "exec", "no_passthrough", "no_open", "foreground"];
 const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "deadline", "transport"];
 /// True of every mount of weft, or without meaning for one; `rw` since mount(8) adds it unasked.
 const AS_IS: &[&str] =

@@ -33,6 +33,8 @@ pub struct Resolved {
     pub noexec: bool,
     /// Whether large files that are held may be read by the kernel itself.
     pub passthrough: bool,
+    /// Whether files are read without being opened.
+    pub unopened: bool,
     /// Threads that answer the kernel; `None` leaves it to the kernel's side.
     pub threads: Option<usize>,
     /// How requests of the kernel come.
@@ -185,6 +187,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         allow_other: options.allow_other.or(settings.allow_other).unwrap_or(false),
         noexec: options.noexec,
         passthrough: !options.no_passthrough,
+        unopened: options.no_open,
         threads: settings.threads,
         transport: options.transport.or(settings.transport).unwrap_or_default(),
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),

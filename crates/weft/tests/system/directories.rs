@@ -219,6 +219,7 @@ fn what_cannot_be_mounted_is_refused() {
     refused(of(format!("dir:{}", tree.at("a.txt").display())), "a.txt");
     refused(of("dir".to_owned()), "no [[dir]]");
     refused(of("dir:/".to_owned()), "lies inside of it");
+    refused(Setup { source: "web", ..Setup::default() }.option("no_open"), "no_open is for `dir`");
     refused(Setup { cache: Some(tree.at("cache")), ..of(tree.source().to_owned()) }, "the cache (");
 }
 
@@ -234,4 +235,45 @@ fn what_is_mounted_below_is_not_shown() {
     run("umount", [tree.at("empty")]);
     let Some(shown) = shown else { return };
     assert_eq!(shown, ["a.txt", "docs", "link", "nothing"]);
+}
+
+/// Goal: where files are read without being opened, weft hears nothing of files that were read, and they are never old:
+/// not after a change, and not after a change between two daemons.
+#[test]
+fn files_are_read_without_being_opened() {
+    let tree = Tree::new();
+    let Some(mount) = Mount::with(Setup { source: tree.source(), ..Setup::default() }.option("no_open")) else {
+        return;
+    };
+    let asked = || {
+        let text = mount.verb("stats --prometheus", [mount.dir()]).out;
+        let count = |operation: &str| {
+            let row = format!("weft_kernel_request_duration_seconds_count{{operation=\"{operation}\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(&row)?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        ["open", "release", "read", "lookup"].map(count)
+    };
+    run("diff", ["-r".as_ref(), "--no-dereference".as_ref(), tree.0.path().as_os_str(), mount.dir().as_os_str()]);
+    let before = asked();
+    assert_eq!(before[..2], [0, 0], "nothing is opened");
+    for _ in 0..100 {
+        assert!(std::fs::read(mount.at("docs/deep/c.txt")).expect("read") == noise(5000));
+        assert!(std::fs::read(mount.at("docs/b.bin")).expect("read") == noise(700_000));
+    }
+    assert_eq!(asked(), before, "and nothing is asked");
+    for round in 0..5u8 {
+        // The same length, so that the bytes alone tell.
+        std::fs::write(tree.at("docs/deep/c.txt"), vec![round; 5000]).expect("written");
+        wait_until("other bytes", || {
+            std::fs::read(mount.at("docs/deep/c.txt")).is_ok_and(|bytes| bytes == vec![round; 5000])
+        });
+    }
+    let daemon = mount.daemon();
+    let gone = crate::support::Exit::of(daemon);
+    rustix::process::kill_process(daemon, rustix::process::Signal::KILL).expect("killed");
+    assert!(gone.wait());
+    std::fs::write(tree.at("docs/deep/c.txt"), vec![77; 5000]).expect("written");
+    wait_until("bytes of the next daemon", || {
+        std::fs::read(mount.at("docs/deep/c.txt")).is_ok_and(|bytes| bytes == vec![77; 5000])
+    });
 }
