@@ -71,14 +71,27 @@ impl Contender {
 }
 
 impl Mounted {
+    /// Has weft mount a directory of this machine, at an empty folder.
+    pub fn of_directory(weft: &Path, top: &Path, place: &Path, cache: &Path, options: &[&str]) -> Result<Mounted> {
+        std::fs::create_dir_all(place)?;
+        std::fs::create_dir_all(cache)?;
+        let place = place.canonicalize()?;
+        let contender = Contender::Weft;
+        let mut mounted =
+            Mounted { contender, weft: weft.into(), root: place.clone(), place, pid: 0, child: None, up: false };
+        let mut command = Command::new(weft);
+        command.args(["mount", "--json", "--cache"]).arg(cache).args(options);
+        command.arg(format!("dir:{}", top.display())).arg(&mounted.place);
+        mounted.pid = started(&mut command)?;
+        mounted.up = true;
+        Ok(mounted)
+    }
+
     fn start_weft(&mut self, site: Site, cache: &Path, options: &[&str]) -> Result<()> {
         let mut command = Command::new(&self.weft);
         command.args(["mount", "--json", "--cache"]).arg(cache).args(options).arg(&self.place);
-        let said = process::output(&mut command)?;
+        self.pid = started(&mut command)?;
         self.up = true;
-        let said: serde_json::Value = serde_json::from_str(&said).with_context(|| format!("weft said {said}"))?;
-        let pid = said["daemon_pid"].as_u64().context("daemon_pid")?;
-        self.pid = u32::try_from(pid)?;
         self.root = self.place.join("web").join(site.authority());
         Ok(())
     }
@@ -121,6 +134,13 @@ impl Drop for Mounted {
         }
         self.end_child();
     }
+}
+
+/// Runs `weft mount`; the daemon.
+fn started(command: &mut Command) -> Result<u32> {
+    let said = process::output(command)?;
+    let said: serde_json::Value = serde_json::from_str(&said).with_context(|| format!("weft said {said}"))?;
+    Ok(u32::try_from(said["daemon_pid"].as_u64().context("daemon_pid")?)?)
 }
 
 /// Longest wait for a mount or its end.

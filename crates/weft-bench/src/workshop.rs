@@ -65,6 +65,12 @@ impl Workshop {
         contender.mount(&self.weft, site, &self.fresh("mount"), cache, options)
     }
 
+    /// Mounts a directory of this machine.
+    pub fn mount_directory(&self, top: &Path, options: &[&str]) -> Result<Mounted> {
+        self.settle_disk()?;
+        Mounted::of_directory(&self.weft, top, &self.fresh("mount"), &self.fresh("cache"), options)
+    }
+
     /// A path that nothing has had before.
     pub fn fresh(&self, what: &str) -> PathBuf {
         self.places.set(self.places.get() + 1);

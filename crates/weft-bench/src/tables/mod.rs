@@ -1,6 +1,7 @@
 //! The tables of the report.
 
 mod crowd;
+mod directory;
 mod door;
 mod far;
 mod large;
@@ -35,6 +36,8 @@ pub enum Table {
     Memory,
     /// What a request costs.
     Door,
+    /// A directory of this machine.
+    Directory,
 }
 
 impl Table {
@@ -49,6 +52,7 @@ impl Table {
             Table::Random,
             Table::Memory,
             Table::Door,
+            Table::Directory,
         ];
         all.into_iter().filter(|table| only.is_empty() || only.contains(table)).collect()
     }
@@ -64,6 +68,7 @@ impl Table {
             Table::Random => "10 GB read here and there",
             Table::Memory => "Memory of the daemon",
             Table::Door => "What a request costs",
+            Table::Directory => "A directory of this machine, read again",
         }
     }
 
@@ -78,6 +83,7 @@ impl Table {
             Table::Random => random::measure(workshop),
             Table::Memory => memory::measure(workshop),
             Table::Door => door::measure(workshop, doors, rounds),
+            Table::Directory => directory::measure(workshop, rounds),
         }
     }
 }
