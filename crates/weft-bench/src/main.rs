@@ -15,13 +15,16 @@ mod figures;
 mod knock;
 mod machine;
 mod process;
+mod random;
 mod reader;
 mod relay;
+mod replay;
 mod report;
 mod sample;
 mod server;
 mod store;
 mod tables;
+mod workload;
 mod workshop;
 
 use std::path::PathBuf;
@@ -46,6 +49,8 @@ enum Verb {
     Run(RunArgs),
     /// Measure the store of small objects alone, beside ext4, and print
     Store(store::StoreArgs),
+    /// Replay a server's log against the store, told and not told what belongs together, and print
+    Replay(replay::ReplayArgs),
     /// Open a volume and print `open_ns first_ns memory_bytes objects` (started by `store`)
     StoreOpen(store::OpenArgs),
     /// Read files as a program of a user would, and print `wall_ns cpu_ns bytes` (started by `run`)
@@ -91,6 +96,7 @@ fn main() -> Result<()> {
         Verb::Relay(args) => relay::run(&args),
         Verb::Run(args) => run(&args),
         Verb::Store(args) => store::run(&args),
+        Verb::Replay(args) => replay::run(&args),
         Verb::StoreOpen(args) => store::open_and_tell(&args),
     }
 }

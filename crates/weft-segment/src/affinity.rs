@@ -82,6 +82,11 @@ impl Groups {
         self.of(hash).len() as u64
     }
 
+    /// Whether it belongs to so many groups that it belongs to none of them.
+    pub(crate) fn is_popular(&self, hash: u64) -> bool {
+        self.of(hash).len() >= POPULAR
+    }
+
     fn of(&self, hash: u64) -> &[u32] {
         self.of.get(&hash).map_or(&[], Vec::as_slice)
     }
@@ -103,8 +108,10 @@ impl Groups {
 
 /// Most members of a group; further ones are left out.
 pub(crate) const MEMBERS_MAX: usize = 256;
-/// Most groups that are remembered of one object; one that has as many is popular.
+/// Most groups that are remembered of one object.
 const GROUPS_OF_ONE_MAX: usize = 16;
+/// One that is in as many groups is popular.
+pub(crate) const POPULAR: usize = 8;
 /// Most members of all groups together: about 8 MiB.
 const MEMBERS_OF_ALL_MAX: usize = 1 << 18;
 

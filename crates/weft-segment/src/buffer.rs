@@ -3,6 +3,9 @@
 //! What comes new, or came along as the neighbour of something that was wanted, enters a small queue. What was touched
 //! there moves on to the main one, the rest leaves, remembered for a while by its hash: when it comes again it goes
 //! to the main queue at once. So what is wanted once does not push out what is wanted often.
+//!
+//! To come along is not to be wanted: the first use of a neighbour counts as its coming, and one that leaves unused is
+//! not remembered. Else all that lies in a segment that is read again and again would be taken for often wanted.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -60,8 +63,11 @@ impl Buffer {
     /// An object that is here; and, the first time, the segment that it came along from.
     pub(crate) fn get(&mut self, hash: u64, key: &[u8]) -> Option<(Cached, Option<u32>)> {
         let entry = self.entries.get_mut(&hash).filter(|entry| entry.object.key == key)?;
-        entry.uses = (entry.uses + 1).min(USES_MAX);
-        Some((entry.object.clone(), entry.neighbour_of.take()))
+        let came_along_from = entry.neighbour_of.take();
+        if came_along_from.is_none() {
+            entry.uses = (entry.uses + 1).min(USES_MAX);
+        }
+        Some((entry.object.clone(), came_along_from))
     }
 
     pub(crate) fn contains(&self, hash: u64) -> bool {
@@ -75,7 +81,7 @@ impl Buffer {
         if cost > self.bytes_max {
             return;
         }
-        let is_main = self.ghost_set.remove(&hash);
+        let is_main = neighbour_of.is_none() && self.ghost_set.remove(&hash);
         self.stamp += 1;
         let stamp = self.stamp;
         if is_main {
@@ -129,8 +135,9 @@ impl Buffer {
             self.main.push_back((hash, stamp));
             return;
         }
+        let was_wanted = entry.neighbour_of.is_none();
         self.remove(hash);
-        if from_small && self.ghost_set.insert(hash) {
+        if from_small && was_wanted && self.ghost_set.insert(hash) {
             self.ghosts.push_back(hash);
         }
         while self.ghosts.len() > GHOSTS_MAX {
@@ -146,8 +153,8 @@ fn cost(object: &Cached) -> usize {
 }
 
 const USES_MAX: u8 = 3;
-/// The small queue has a tenth.
-const SMALL_PART: usize = 10;
+/// The small queue has a quarter: the neighbours of some reads have to wait there for their turn.
+const SMALL_PART: usize = 4;
 /// Hashes that are remembered of what has left.
 const GHOSTS_MAX: usize = 1 << 16;
 /// What an entry costs besides its bytes: tables, queues, counts of references.
@@ -202,6 +209,40 @@ mod tests {
         assert!(buffer.get(1, b"other").is_none());
         let mut told = || buffer.get(1, &1u64.to_le_bytes()).unwrap().1;
         assert_eq!((told(), told()), (Some(7), None));
+    }
+
+    #[test]
+    fn neighbours_that_nobody_wants_do_not_push_out_what_is_wanted_often() {
+        let mut buffer = Buffer::new(100_000);
+        for key in 0..50 {
+            buffer.insert(key, object(key), None);
+            assert!(touch(&mut buffer, key));
+        }
+        // The same segments come again and again, more of them than the small queue holds.
+        for key in (1000..1200).cycle().take(2000) {
+            buffer.insert(key, object(key), Some(7));
+        }
+        assert!((0..50).all(|key| touch(&mut buffer, key)));
+    }
+
+    #[test]
+    fn a_neighbour_that_was_used_once_is_as_one_that_was_wanted_once() {
+        let mut buffer = Buffer::new(100_000);
+        for key in [5, 6] {
+            buffer.insert(key, object(key), Some(7));
+            assert!(touch(&mut buffer, key));
+        }
+        assert!(touch(&mut buffer, 6));
+        for key in 1000..1200 {
+            buffer.insert(key, object(key), None);
+        }
+        assert!(!touch(&mut buffer, 5) && touch(&mut buffer, 6));
+        // It is remembered, as what was wanted is.
+        buffer.insert(5, object(5), None);
+        for key in 2000..2500 {
+            buffer.insert(key, object(key), None);
+        }
+        assert!(touch(&mut buffer, 5));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! From the first object that has no place, its friends are added, the closest first: by the sum of the weights of
 //! the groups that they share with what is there already, divided by the root of how many groups they are in, so that
-//! what belongs to many pages is not dragged along with one. A directory in common counts as a weak group. Such a
+//! what belongs to many pages is not dragged along with one. What belongs to very many (a logo) lies with its like alone:
+//! it is wanted at all times, and would bring along parts of a page that nobody wants. A directory in common counts as a weak group. Such a
 //! *unit* that fills a segment becomes one. A smaller one goes as a whole to the fullest of four open segments that
 //! has room, so that objects without friends lie in the order of their first use. When none has, one is filled
 //! up with some of it and done. The same input always gives the same segments.
@@ -49,7 +50,10 @@ impl Plan {
 pub(crate) fn plan(items: &[Item], groups: &Groups, room: usize, least: usize) -> Vec<Plan> {
     let mut packing = Packing::new(items, groups, room);
     let (mut full, mut open) = (Vec::new(), Vec::<Plan>::new());
-    for seed in 0..items.len() {
+    // What is popular comes first: so it is done before the segments are filled up with what is left over.
+    let mut seeds: Vec<usize> = (0..items.len()).collect();
+    seeds.sort_by_key(|seed| !groups.is_popular(items[*seed].hash));
+    for seed in seeds {
         if packing.placed[seed] {
             continue;
         }
@@ -155,8 +159,10 @@ impl<'i> Packing<'i> {
 
     /// Adds what an item's friends gain by its being in the unit.
     fn befriend(&self, item: usize, closeness: &mut BTreeMap<usize, Closeness>) {
+        let is_popular = |item: usize| self.groups.is_popular(self.items[item].hash);
+        let popular = is_popular(item);
         let mut gain = |other: usize, weight: u64, is_of_groups: bool| {
-            if !self.placed[other] {
+            if !self.placed[other] && is_popular(other) == popular {
                 let popularity = self.groups.popularity(self.items[other].hash).max(1);
                 let by = closeness.entry(other).or_default();
                 by.sum += weight * SCALE / (popularity * SCALE * SCALE).isqrt();
@@ -200,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::affinity::Affinity;
+    use crate::affinity::{Affinity, POPULAR};
 
     const ROOM: usize = 128 << 10;
 
@@ -240,6 +246,25 @@ mod tests {
         // The popular one came first of its friends, but there is room for two objects.
         let items = [item(1, ROOM / 2), item(7777, ROOM / 2), item(2, ROOM / 2)];
         assert_eq!(plan(&items, &groups, ROOM, 0)[0].hashes, [1, 2]);
+    }
+
+    #[test]
+    fn what_belongs_to_very_many_lies_with_its_like() {
+        let mut groups = Groups::default();
+        let logos = [9001, 9002, 9003, 9004];
+        let pages = POPULAR as u64;
+        for page in 0..pages {
+            groups.add(Affinity::Told, &[&[page * 10, page * 10 + 1], &logos[..]].concat());
+        }
+        let own = (0..pages).flat_map(|page| [page * 10, page * 10 + 1]);
+        let items: Vec<Item> = own.chain(logos).map(|hash| item(hash, ROOM / 4)).collect();
+        let plans = plan(&items, &groups, ROOM, 0);
+        let together = plans.iter().find(|plan| plan.hashes.contains(&logos[0])).unwrap();
+        assert!(logos.iter().all(|logo| together.hashes.contains(logo)), "{together:?}");
+        for page in 0..pages {
+            let of_page = |plan: &&Plan| plan.hashes.iter().any(|hash| *hash / 10 == page);
+            assert_eq!(plans.iter().filter(of_page).count(), 1, "page {page}");
+        }
     }
 
     #[test]

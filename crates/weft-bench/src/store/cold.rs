@@ -7,8 +7,9 @@ use weft_segment::{Options, Volume};
 
 use super::Scale;
 use super::fill::Filled;
-use super::pages::{Object, Random};
+use super::pages::Object;
 use crate::book::Book;
+use crate::random::Random;
 use crate::report::{Bound, Section, Unit};
 
 /// Who reads.

@@ -14,8 +14,9 @@ use weft_segment::{Affinity, Class, Hints, Options, Shape, Volume};
 
 use super::Scale;
 use super::disk::Disk;
-use super::pages::{Object, Random, pages, source};
+use super::pages::{Object, pages, source};
 use crate::book::Book;
+use crate::random::Random;
 use crate::report::{Bound, Section, Unit};
 
 /// What lies on the disk after the last round.

@@ -1,9 +1,11 @@
 //! The store of small objects alone, beside files of ext4: as a tree with a folder for each page, in the order of the
 //! pages (the best that ext4 can have), and as a cache has them, in folders named by a hash.
 
+mod alone;
 mod cold;
 mod disk;
 mod fill;
+pub mod grouping;
 mod pages;
 mod start;
 mod turning;
@@ -16,6 +18,7 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
 use crate::report::{Report, Section};
+use crate::workload::{Log, LogFormat};
 use crate::{figures, machine};
 
 /// What `store` takes.
@@ -33,6 +36,12 @@ pub struct StoreArgs {
     /// Only these tables
     #[arg(long, value_enum)]
     only: Vec<Table>,
+    /// A web server's log that is replayed as well
+    #[arg(long)]
+    log: Option<PathBuf>,
+    /// How it is written
+    #[arg(long, value_enum, default_value_t = LogFormat::Lines)]
+    log_format: LogFormat,
 }
 
 /// A table that can be asked for by itself.
@@ -44,6 +53,8 @@ pub enum Table {
     Cold,
     /// The same on a model of a disk that turns
     Turning,
+    /// Replaying requests, told and not told what belongs together
+    Grouping,
     /// Memory for each object, and how long a start takes
     Start,
 }
@@ -62,11 +73,28 @@ struct Scale {
     durable: usize,
     /// Objects of the table of starts.
     held: u64,
+    /// Pages of the site whose views are replayed.
+    pages_replayed: usize,
 }
 
-const FULL: Scale =
-    Scale { rounds: 5, pages: 2400, pages_read: 400, objects_read: 3000, durable: 1500, held: 10_000_000 };
-const QUICK: Scale = Scale { rounds: 1, pages: 300, pages_read: 100, objects_read: 800, durable: 300, held: 500_000 };
+const FULL: Scale = Scale {
+    rounds: 5,
+    pages: 2400,
+    pages_read: 400,
+    objects_read: 3000,
+    durable: 1500,
+    held: 10_000_000,
+    pages_replayed: 1000,
+};
+const QUICK: Scale = Scale {
+    rounds: 1,
+    pages: 300,
+    pages_read: 100,
+    objects_read: 800,
+    durable: 300,
+    held: 500_000,
+    pages_replayed: 300,
+};
 
 /// Measures and prints.
 pub fn run(args: &StoreArgs) -> Result<()> {
@@ -90,6 +118,14 @@ pub fn run(args: &StoreArgs) -> Result<()> {
     if wanted(Table::Turning) {
         eprintln!("measuring: a disk that turns");
         add(turning::measure(scale))?;
+    }
+    if wanted(Table::Grouping) {
+        eprintln!("measuring: grouping");
+        grouping::made_up(scale.pages_replayed)?.into_iter().try_for_each(|section| add(Ok(section)))?;
+        match &args.log {
+            Some(path) => add(grouping::of_log(&Log::read(path, args.log_format)?))?,
+            None => eprintln!("skipped: no log to replay; name one with --log"),
+        }
     }
     if wanted(Table::Start) {
         eprintln!("measuring: starts");

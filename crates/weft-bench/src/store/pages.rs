@@ -2,41 +2,7 @@
 
 use bytes::Bytes;
 
-/// A sequence of numbers from a seed.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// From a seed.
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// Below a bound.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Puts a list into an order that is none.
-    pub fn shuffle<T>(&mut self, list: &mut [T]) {
-        for at in (1..list.len()).rev() {
-            let other = usize::try_from(self.below(at as u64 + 1)).expect("below a length");
-            list.swap(at, other);
-        }
-    }
-}
+use crate::random::Random;
 
 /// An object: its number and its length in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +40,8 @@ pub fn pages(count: usize) -> Vec<Vec<Object>> {
     let mut number = 0;
     let mut object = |random: &mut Random| {
         number += 1;
-        // The sum of twelve is as good as normal: the lengths are log-normal, median 7 KiB.
-        let normal = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
-        let length = (MEDIAN * (SIGMA * normal).exp()) as usize;
+        // Log-normal, median 7 KiB.
+        let length = (MEDIAN * (SIGMA * random.normal()).exp()) as usize;
         Object { number, length: length.clamp(64, LENGTH_MAX) }
     };
     (0..count).map(|_| (0..11 + random.below(12)).map(|_| object(&mut random)).collect()).collect()

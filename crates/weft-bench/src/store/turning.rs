@@ -7,8 +7,9 @@ use weft_segment::device::{Device, MemoryDevice, Rotating};
 use weft_segment::{Affinity, Class, Hints, Options, Packer, Shape, Volume};
 
 use super::Scale;
-use super::pages::{Object, Random, pages, source};
+use super::pages::{Object, pages, source};
 use crate::book::Book;
+use crate::random::Random;
 use crate::report::{Bound, Section, Unit};
 
 /// Measures the table: once, for the model's clock does not depend on luck.
