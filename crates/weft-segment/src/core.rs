@@ -13,7 +13,7 @@ use crate::affinity::Groups;
 use crate::buffer::Buffer;
 use crate::cost::Costs;
 use crate::device::{Aligned, Device};
-use crate::group::Group;
+use crate::group::{Group, short};
 use crate::index::{Index, Place};
 use crate::log::{Tail, batch_bytes};
 use crate::options::{Options, Stats};
@@ -162,6 +162,11 @@ impl Shared {
     /// Hash of a key.
     pub(crate) fn hash(&self, key: &[u8]) -> u128 {
         xxh3_128_with_seed(key, self.block.seed)
+    }
+
+    /// What groups call the object of a key.
+    pub(crate) fn name_of(&self, key: &[u8]) -> u64 {
+        short(self.hash((self.options.group_part)(key)))
     }
 
     /// Makes every record up to `ticket` durable. Those who call at the same time share one sync.

@@ -17,6 +17,8 @@ pub(crate) struct Waiting {
     pub(crate) attributes: Bytes,
     pub(crate) content: Bytes,
     pub(crate) directory: u64,
+    /// What groups call it.
+    pub(crate) name: u64,
     pub(crate) pinned: bool,
     /// The record of the log that holds it; what is found there by a replay has 0.
     pub(crate) ticket: Option<u64>,
@@ -105,8 +107,10 @@ impl Group {
 
     /// What packing has to know, in the order of their first use.
     pub(crate) fn items(&self) -> Vec<Item> {
-        let item =
-            |object: &Waiting| Item { hash: short(object.hash), cost: object.cost(), directory: object.directory };
+        let item = |object: &Waiting| {
+            let Waiting { hash, directory, name, .. } = *object;
+            Item { hash: short(hash), cost: object.cost(), directory, name }
+        };
         self.iter().map(item).collect()
     }
 
@@ -141,6 +145,7 @@ mod tests {
             attributes: Bytes::new(),
             content: Bytes::from(vec![0; length]),
             directory: 0,
+            name: hash as u64,
             pinned: false,
             ticket,
             former_ticket: None,

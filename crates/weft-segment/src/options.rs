@@ -18,6 +18,8 @@ pub struct Options {
     pub policy: Policy,
     /// Who packs.
     pub packer: Packer,
+    /// The part of a key that groups go by: of a caller who tells what belongs together before all of a key is known.
+    pub group_part: fn(&[u8]) -> &[u8],
 }
 
 impl Default for Options {
@@ -29,6 +31,7 @@ impl Default for Options {
             age: Duration::from_secs(5),
             policy: Policy::Keep,
             packer: Packer::Thread,
+            group_part: |key| key,
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Item {
     pub(crate) cost: usize,
     /// The directory that it lies in, as the caller numbers them; 0 for none.
     pub(crate) directory: u64,
+    /// What groups call it.
+    pub(crate) name: u64,
 }
 
 /// What goes into one segment.
@@ -52,7 +54,7 @@ pub(crate) fn plan(items: &[Item], groups: &Groups, room: usize, least: usize) -
     let (mut full, mut open) = (Vec::new(), Vec::<Plan>::new());
     // What is popular comes first: so it is done before the segments are filled up with what is left over.
     let mut seeds: Vec<usize> = (0..items.len()).collect();
-    seeds.sort_by_key(|seed| !groups.is_popular(items[*seed].hash));
+    seeds.sort_by_key(|seed| !groups.is_popular(items[*seed].name));
     for seed in seeds {
         if packing.placed[seed] {
             continue;
@@ -97,17 +99,19 @@ struct Packing<'i> {
     room: usize,
     placed: Vec<bool>,
     at: HashMap<u64, usize>,
+    named: HashMap<u64, usize>,
     directories: HashMap<u64, Vec<usize>>,
 }
 
 impl<'i> Packing<'i> {
     fn new(items: &'i [Item], groups: &'i Groups, room: usize) -> Packing<'i> {
         let at = items.iter().enumerate().map(|(at, item)| (item.hash, at)).collect();
+        let named = items.iter().enumerate().map(|(at, item)| (item.name, at)).collect();
         let mut directories: HashMap<u64, Vec<usize>> = HashMap::new();
         for (at, item) in items.iter().enumerate().filter(|(_, item)| item.directory != 0) {
             directories.entry(item.directory).or_default().push(at);
         }
-        Packing { items, groups, room, placed: vec![false; items.len()], at, directories }
+        Packing { items, groups, room, placed: vec![false; items.len()], at, named, directories }
     }
 
     /// The object `seed` and as many of its friends as fit.
@@ -159,18 +163,18 @@ impl<'i> Packing<'i> {
 
     /// Adds what an item's friends gain by its being in the unit.
     fn befriend(&self, item: usize, closeness: &mut BTreeMap<usize, Closeness>) {
-        let is_popular = |item: usize| self.groups.is_popular(self.items[item].hash);
+        let is_popular = |item: usize| self.groups.is_popular(self.items[item].name);
         let popular = is_popular(item);
         let mut gain = |other: usize, weight: u64, is_of_groups: bool| {
             if !self.placed[other] && is_popular(other) == popular {
-                let popularity = self.groups.popularity(self.items[other].hash).max(1);
+                let popularity = self.groups.popularity(self.items[other].name).max(1);
                 let by = closeness.entry(other).or_default();
                 by.sum += weight * SCALE / (popularity * SCALE * SCALE).isqrt();
                 by.is_of_groups |= is_of_groups;
             }
         };
-        self.groups.friends(self.items[item].hash, |hash, weight| {
-            if let Some(other) = self.at.get(&hash) {
+        self.groups.friends(self.items[item].name, |name, weight| {
+            if let Some(other) = self.named.get(&name) {
                 gain(*other, weight * SCALE, true);
             }
         });
@@ -211,7 +215,7 @@ mod tests {
     const ROOM: usize = 128 << 10;
 
     fn item(hash: u64, cost: usize) -> Item {
-        Item { hash, cost, directory: 0 }
+        Item { hash, cost, directory: 0, name: hash }
     }
 
     /// Pages of 16 objects of 8 KiB, their objects coming interleaved.
@@ -279,8 +283,9 @@ mod tests {
 
     #[test]
     fn a_directory_makes_weak_friends() {
-        let items: Vec<Item> =
-            (0..32u64).map(|number| Item { hash: number, cost: 8 << 10, directory: 1 + number % 2 }).collect();
+        let items: Vec<Item> = (0..32u64)
+            .map(|number| Item { hash: number, cost: 8 << 10, directory: 1 + number % 2, name: number })
+            .collect();
         let plans = plan(&items, &Groups::default(), ROOM, 0);
         assert!(plans.iter().all(|plan| plan.hashes.iter().all(|hash| hash % 2 == plan.hashes[0] % 2)), "{plans:?}");
     }
@@ -324,7 +329,7 @@ mod tests {
             let items: Vec<Item> = costs
                 .iter()
                 .zip(0u64..)
-                .map(|(cost, hash)| Item { hash, cost: *cost, directory: hash % 5 })
+                .map(|(cost, hash)| Item { hash, cost: *cost, directory: hash % 5, name: hash })
                 .collect();
             let known = || {
                 let mut known = Groups::default();

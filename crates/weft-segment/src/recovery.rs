@@ -266,6 +266,7 @@ fn waiting(block: &Superblock, batch: &Bytes, record: Record) -> Waiting {
         attributes,
         content,
         directory: 0,
+        name: short(hash),
         pinned,
         ticket: Some(0),
         former_ticket: None,

@@ -106,12 +106,14 @@ impl Shared {
             moved += size(candidate);
             self.index.change(candidate.hash, |place| place.with_uses(0));
             // It stays where it is as well until it is written elsewhere.
+            let name = self.name_of(&object.key);
             core.group.insert(Waiting {
                 hash: candidate.row.hash,
                 key: object.key,
                 attributes: object.attributes,
                 content: object.content,
                 directory: 0,
+                name,
                 pinned: candidate.place.is_pinned(),
                 ticket: None,
                 former_ticket: None,

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use crate::affinity::Affinity;
 use crate::core::Shared;
 use crate::device::{Device, FileDevice, Prepare};
-use crate::group::short;
 use crate::inspect::Findings;
 use crate::options::{Class, Options, Packer, Stats};
 use crate::superblock::{Shape, Superblock};
@@ -145,10 +144,11 @@ impl Volume {
         self.shared.pin(key, pinned)
     }
 
-    /// Says that objects are used together; they need not be here yet.
+    /// Says that objects are used together; they need not be here yet. Of the keys the part counts that groups go by
+    /// ([`Options::group_part`]).
     pub fn hint(&self, affinity: Affinity, keys: &[&[u8]]) {
-        let hashes: Vec<u64> = keys.iter().map(|key| short(self.shared.hash(key))).collect();
-        self.shared.groups.lock().add(affinity, &hashes);
+        let names: Vec<u64> = keys.iter().map(|key| self.shared.name_of(key)).collect();
+        self.shared.groups.lock().add(affinity, &names);
     }
 
     /// Makes durable all that was put and removed before.

@@ -24,8 +24,8 @@ impl Shared {
         self.check_lengths(key, attributes, &content)?;
         let hash = self.hash(key);
         if !hints.links.is_empty() {
-            let links = hints.links.iter().map(|link| short(self.hash(link)));
-            let group: Vec<u64> = std::iter::once(short(hash)).chain(links).collect();
+            let links = hints.links.iter().map(|link| self.name_of(link));
+            let group: Vec<u64> = std::iter::once(self.name_of(key)).chain(links).collect();
             self.groups.lock().add(Affinity::Linked, &group);
         }
         let mut object = Waiting {
@@ -34,6 +34,7 @@ impl Shared {
             attributes: Bytes::copy_from_slice(attributes),
             content,
             directory: hints.directory,
+            name: self.name_of(key),
             pinned: false,
             ticket: None,
             former_ticket: None,

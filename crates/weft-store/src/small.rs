@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use weft_segment::device::Prepare;
-use weft_segment::{Class, Hints, Options, SegmentError, Shape, Volume};
+use weft_segment::{Affinity, Class, Hints, Options, SegmentError, Shape, Volume};
 
 use crate::disk::Disk;
 use crate::staging::Staging;
@@ -171,6 +171,15 @@ impl Small {
         volumes.iter().any(|volume| volume.remove(&key.bytes(), Class::Cache).unwrap_or(false))
     }
 
+    /// Says that files refer to each other: their contents are laid side by side, also those that come later.
+    pub(crate) fn hint(&self, nodes: &[NodeId]) {
+        let keys: Vec<[u8; 16]> = nodes.iter().map(|node| SmallKey { node: *node, generation: 0 }.bytes()).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 16]>::as_slice).collect();
+        for volume in self.volumes.read().iter() {
+            volume.hint(Affinity::Linked, &keys);
+        }
+    }
+
     /// Sees to it that there is a volume with room.
     fn make_room(&self) {
         let last = self.volumes.read().last().cloned();
@@ -307,7 +316,12 @@ impl Drop for Small {
 }
 
 fn options(buffer_bytes: usize) -> Options {
-    Options { buffer_bytes, group_bytes: GROUP_BYTES, ..Options::default() }
+    Options { buffer_bytes, group_bytes: GROUP_BYTES, group_part: node_part, ..Options::default() }
+}
+
+/// What groups go by: which files belong together is known before the generation of a content is.
+fn node_part(key: &[u8]) -> &[u8] {
+    key.split_at_checked(NODE_BYTES).map_or(key, |(node, _)| node)
 }
 
 fn remove(disk: &Disk, path: &Path, troubles: &Troubles) {
@@ -324,6 +338,8 @@ fn number_of(name: &str) -> Option<u32> {
     name.strip_prefix("volume-")?.parse().ok()
 }
 
+/// Bytes of a key that are its node.
+const NODE_BYTES: usize = 8;
 const SEGMENT_BYTES: u32 = 128 << 10;
 /// Memory of the newest volume for contents that are in segments as well; the older a volume is, the less it has.
 const BUFFER_BYTES: usize = 4 << 20;
@@ -347,3 +363,34 @@ const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// What is staged is brought to the volumes when it is so much or so old.
 const STAGED_BYTES: u64 = 8 << 20;
 const STAGED_AGE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Contents that come in turns, of files of which was told before that they belong together, come back with one read.
+    #[test]
+    fn what_refers_to_each_other_lies_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Small::open(dir.path().join("segments"), Disk::default(), Arc::default()).unwrap();
+        let key = |page: u64, part: u64| SmallKey { node: NodeId(page * 100 + part), generation: page + part };
+        let content = |page: u64, part: u64| Bytes::from(vec![(page * 16 + part) as u8; 18_000]);
+        let small = open();
+        for page in 1..=8 {
+            small.hint(&(0..6).map(|part| key(page, part).node).collect::<Vec<_>>());
+        }
+        for (part, page) in (0..6).flat_map(|part| (1..=8).map(move |page| (part, page))) {
+            assert!(small.put(key(page, part), &content(page, part), 0));
+        }
+        small.settle_now();
+        drop(small);
+        let small = open();
+        for (page, part) in (1..=8).flat_map(|page| (0..6).map(move |part| (page, part))) {
+            assert_eq!(small.get(key(page, part)).unwrap(), Some(content(page, part)));
+        }
+        let stats = small.volumes.read()[0].stats();
+        // A read of a segment brings a page. Now and then one object is read alone, to learn what that costs.
+        assert!(stats.segment_reads + stats.object_reads <= 16, "{stats:?}");
+        assert_eq!(stats.segments - stats.free_segments, 8, "a page fills a segment: {stats:?}");
+    }
+}

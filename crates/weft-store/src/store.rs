@@ -348,6 +348,12 @@ impl Store {
     }
 
     /// Waits until the files left behind by a kill have been removed.
+    /// Says that the first of these files refers to the others: who reads it will want them next. Small contents of them
+    /// are laid side by side where they come at about the same time.
+    pub fn link(&self, nodes: &[NodeId]) {
+        self.shelf.small.hint(nodes);
+    }
+
     /// Looks at the tables of all volumes, and with `repair` writes them anew: how many are damaged, and how.
     pub(crate) fn check_volumes(&self, repair: bool) -> Result<(u64, Vec<String>)> {
         self.shelf.small.check(repair)

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use tokio::sync::watch;
-use weft_remote::{Audience, Body, Call, FileId, Lease, Piece, RemoteError, Version};
+use weft_remote::{Audience, Body, Call, FileId, FileKind, Lease, Piece, RemoteError, Version};
 use weft_store::{BindingId, NewObject, NodeId, Object, Writer};
 
 use crate::ending::UnderWay;
@@ -244,6 +244,8 @@ struct Pump {
     whole: bool,
     /// Whether the names that the body revealed include the body's own file.
     named: bool,
+    /// The file and those that its body refers to.
+    links: Vec<NodeId>,
 }
 
 impl Drop for Pump {
@@ -269,7 +271,8 @@ impl Pump {
         let inode = vfs.inode(delivery.node).ok();
         let keeps_part = !whole || delivery.body.resumable && delivery.lists.is_none();
         let under_way = keeps_part.then(|| vfs.ending.body());
-        Pump { vfs, arrival, delivery, inode, room, listing: None, under_way, whole, named }
+        let links = vec![delivery.node];
+        Pump { vfs, arrival, delivery, inode, room, listing: None, under_way, whole, named, links }
     }
 
     async fn run(mut self, mut writer: Writer) {
@@ -371,6 +374,12 @@ impl Pump {
     fn learn(&mut self, known: weft_remote::Known) -> Result<()> {
         let binding = self.delivery.binding;
         self.named |= known.page.value.entries.iter().any(|entry| entry.id == self.delivery.body.file);
+        for entry in known.page.value.entries.iter().take(LINKS_MAX - self.links.len()) {
+            let node = self.vfs.store.identify(binding, &entry.id)?;
+            if entry.attributes.kind != FileKind::Directory && !self.links.contains(&node) {
+                self.links.push(node);
+            }
+        }
         match &self.delivery.lists {
             Some((dir, node)) if *dir == known.dir => {
                 let told = Told::by(&known.page);
@@ -410,6 +419,9 @@ impl Pump {
         if !self.whole {
             self.record_range()?;
             return Ok(false);
+        }
+        if self.links.len() > 1 {
+            self.vfs.store.link(&self.links);
         }
         object.commit()?;
         Ok(true)
@@ -506,5 +518,7 @@ const AHEAD_BYTES: u64 = 8 << 20;
 const JUMP_BYTES: u64 = 2 << 20;
 /// Most bytes of a body that does not announce its length.
 const UNANNOUNCED_BYTES_MAX: u64 = 4 << 30;
+/// Files that a page refers to of which is remembered that they belong with it.
+const LINKS_MAX: usize = 64;
 /// How long a body that nobody reads on is held before it is dropped.
 const IDLE_PATIENCE: Duration = Duration::from_secs(2);

@@ -187,6 +187,32 @@ fn a_durable_removal_covers_one_before_that_was_not() {
     assert_eq!(get(&done, 1), None);
 }
 
+/// Groups may go by a part of the keys: what is told before the rest of them is known brings the objects together.
+#[test]
+fn groups_go_by_the_part_of_the_keys_that_they_are_to_go_by() {
+    let options = Options { buffer_bytes: 1 << 20, group_part: |key| &key[..key.len().min(4)], ..options() };
+    let (device, volume) = new_volume(options);
+    let part = |number: u64| format!("{number:04}").into_bytes();
+    let whole = |number: u64| format!("{number:04}, version {}", number * 7919).into_bytes();
+    for page in 0..8u64 {
+        let parts: Vec<Vec<u8>> = (0..6).map(|object| part(page * 10 + object)).collect();
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        volume.hint(Affinity::Linked, &parts);
+    }
+    for object in 0..6 {
+        for number in (0..8u64).map(|page| page * 10 + object) {
+            volume.put(&whole(number), &[], content(number, 10_000), Hints::default(), Class::Cache).unwrap();
+        }
+    }
+    drop(volume);
+    let volume = open(&device, options);
+    for number in (0..8u64).flat_map(|page| (0..6).map(move |object| page * 10 + object)) {
+        assert_eq!(volume.get(&whole(number)).unwrap().map(|held| held.content), Some(content(number, 10_000)));
+    }
+    let stats = volume.stats();
+    assert_eq!(stats.segment_reads + stats.object_reads, 8, "{stats:?}");
+}
+
 /// Far more goes through the log than it holds, while everything is replaced over and over.
 #[test]
 fn many_durable_writers_never_run_out_of_log_or_segments() {
