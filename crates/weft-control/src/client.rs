@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::protocol::{Outcome, Reply, Request, Response, Verb};
 use crate::stream::BEAT;
 use crate::{
-    CacheReport, Checked, ControlError, Covered, Depth, Eviction, Hello, LINE_BYTES_MAX, Measures, NameInfo, OfPinned,
-    PROTOCOL_VERSION, PathBytes, Reloaded, Removed, Status, WarmOrder, Warmed, Watched, Why,
+    CacheReport, Checked, ControlError, Covered, Depth, Eviction, Grouped, Hello, LINE_BYTES_MAX, Measures, NameInfo,
+    OfPinned, PROTOCOL_VERSION, PathBytes, Reloaded, Removed, Status, WarmOrder, Warmed, Watched, Why,
 };
 
 /// A connection to one daemon. Errors of every call: `Refused` when the daemon says no, `Io` when it cannot be
@@ -188,6 +188,17 @@ impl Client {
         }
     }
 
+    /// Tells which files are read together. `groups` fit into a request ([`Client::GROUP_BYTES_MAX`]).
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn group(&mut self, groups: Vec<Vec<PathBytes>>, linked: bool) -> Result<Grouped, ControlError> {
+        match self.ask(Verb::Group { groups, linked }, LONG)? {
+            Reply::Grouped(grouped) => Ok(grouped),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// The newest evictions, oldest first; fewer than `limit` where they would not fit into one answer.
     ///
     /// # Errors
@@ -311,6 +322,8 @@ impl Client {
         }
     }
 
+    /// Most bytes of paths in one call of [`Client::group`]: in JSON a byte takes at most six.
+    pub const GROUP_BYTES_MAX: usize = LINE_BYTES_MAX / 8;
     /// Most names that one listing may bring.
     pub const NAMES_MAX: usize = 2_000_000;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    CacheReport, Checked, Covered, Depth, Eviction, Hello, Lines, Measures, NameInfo, OfPinned, Refusal, Reloaded,
-    Removed, Status, WarmOrder, Warmed, Watched, Why,
+    CacheReport, Checked, Covered, Depth, Eviction, Grouped, Hello, Lines, Measures, NameInfo, OfPinned, PathBytes,
+    Refusal, Reloaded, Removed, Status, WarmOrder, Warmed, Watched, Why,
 };
 
 /// The daemon as the control socket sees it. Paths are bytes relative to the mount's root, without a leading or
@@ -117,6 +117,12 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// Any [`Refusal`].
     async fn check(&self, repair: bool, uid: u32) -> Result<Lines<Checked>, Refusal>;
+
+    /// Is told which files are read together; `linked`: one of each group refers to the others.
+    ///
+    /// # Errors
+    /// Any [`Refusal`]; paths that are not known are counted.
+    async fn group(&self, groups: Vec<Vec<PathBytes>>, linked: bool, uid: u32) -> Result<Grouped, Refusal>;
 
     /// Everything that is counted. Never waits for a remote.
     ///

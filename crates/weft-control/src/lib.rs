@@ -29,8 +29,8 @@ pub use find::{Located, Mounts, daemons, find_for_path, resolve_without_entering
 pub use measures::{Family, FamilyKind, Measures, Sample, Spread, Value};
 pub use path_bytes::PathBytes;
 pub use protocol::{
-    BindingStatus, Cached, Code, Depth, Fact, Figures, Hello, LINE_BYTES_MAX, NameInfo, NameKind, PROTOCOL_VERSION,
-    Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, Why,
+    BindingStatus, Cached, Code, Depth, Fact, Figures, Grouped, Hello, LINE_BYTES_MAX, NameInfo, NameKind,
+    PROTOCOL_VERSION, Refusal, Reloaded, Removed, SourceStatus, Status, Trouble, Why,
 };
 pub use server::{Access, Server};
 pub use socket_dir::socket_dir;

@@ -84,6 +84,10 @@ pub(crate) enum Verb {
     Check {
         repair: bool,
     },
+    Group {
+        groups: Vec<Vec<PathBytes>>,
+        linked: bool,
+    },
 }
 
 impl Verb {
@@ -105,6 +109,7 @@ impl Verb {
             | Verb::Cache { .. }
             | Verb::Evictions { .. }
             | Verb::Check { .. }
+            | Verb::Group { .. }
             | Verb::Unmount { .. }
             | Verb::Replace => false,
         }
@@ -152,10 +157,22 @@ pub(crate) enum Reply {
     Taken,
     Warmed(Warmed),
     Checked(Checked),
+    Grouped(Grouped),
     /// In a stream: nothing to tell, but alive. The first line of every stream is one.
     Beat,
     /// The end of a stream.
     End,
+}
+
+/// What came of groups of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grouped {
+    /// Groups of at least two files that are known.
+    pub groups: u64,
+    /// Files in them.
+    pub files: u64,
+    /// Paths that nothing is known of.
+    pub unknown: u64,
 }
 
 /// Whether a directory is meant alone or with everything below it.

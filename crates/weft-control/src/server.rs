@@ -267,6 +267,10 @@ async fn answer(line: &[u8], uid: u32, house: &House, paths: &mut Vec<PathBytes>
             let lines = daemon.check(repair, uid).await?;
             return Ok(Answer::Stream(lines.map(|line| line.map(Reply::Checked)).boxed(), seat));
         }
+        Verb::Group { groups, linked } => {
+            groups.iter().flatten().try_for_each(|path| checked(path).map(drop))?;
+            Reply::Grouped(daemon.group(groups, linked, uid).await?)
+        }
         Verb::Stats => Reply::Stats(Box::new(daemon.stats(uid).await?)),
     };
     Ok(Answer::Replies(vec![reply]))

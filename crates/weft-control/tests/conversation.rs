@@ -13,9 +13,9 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use weft_control::{
     Access, CacheReport, Cached, Change, ChangeKind, CheckProgress, Checked, Client, Code, ControlError, Covered,
-    Daemon, Depth, Eviction, Fact, Family, FamilyKind, Hello, LINE_BYTES_MAX, Lines, Measures, NameInfo, NameKind,
-    OfPinned, PathBytes, Refusal, Reloaded, Removed, Sample, Server, Status, Value, WarmForecast, WarmOrder, Warmed,
-    Watched, Why, daemons, find_for_path,
+    Daemon, Depth, Eviction, Fact, Family, FamilyKind, Grouped, Hello, LINE_BYTES_MAX, Lines, Measures, NameInfo,
+    NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, Sample, Server, Status, Value, WarmForecast, WarmOrder,
+    Warmed, Watched, Why, daemons, find_for_path,
 };
 
 struct Answering {
@@ -122,6 +122,11 @@ impl Daemon for Answering {
             _ if every.is_some() => Err(Refusal::new(Code::Invalid, "too fast")),
             _ => Ok(futures_util::stream::pending().boxed()),
         }
+    }
+
+    async fn group(&self, groups: Vec<Vec<PathBytes>>, _linked: bool, _uid: u32) -> Result<Grouped, Refusal> {
+        let files = groups.iter().flatten().count() as u64;
+        Ok(Grouped { groups: groups.len() as u64, files, unknown: 0 })
     }
 
     async fn check(&self, repair: bool, _uid: u32) -> Result<Lines<Checked>, Refusal> {

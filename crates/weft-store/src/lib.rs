@@ -60,6 +60,7 @@ pub use records::{
 };
 pub use store::Store;
 pub use stretch::Stretch;
+pub use weft_segment::Affinity;
 pub use writer::Writer;
 
 /// What every call of the store returns.

@@ -171,12 +171,12 @@ impl Small {
         volumes.iter().any(|volume| volume.remove(&key.bytes(), Class::Cache).unwrap_or(false))
     }
 
-    /// Says that files refer to each other: their contents are laid side by side, also those that come later.
-    pub(crate) fn hint(&self, nodes: &[NodeId]) {
+    /// Says that files are read together: their contents are laid side by side, also those that come later.
+    pub(crate) fn group(&self, affinity: Affinity, nodes: &[NodeId]) {
         let keys: Vec<[u8; 16]> = nodes.iter().map(|node| SmallKey { node: *node, generation: 0 }.bytes()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(<[u8; 16]>::as_slice).collect();
         for volume in self.volumes.read().iter() {
-            volume.hint(Affinity::Linked, &keys);
+            volume.hint(affinity, &keys);
         }
     }
 
@@ -377,7 +377,8 @@ mod tests {
         let content = |page: u64, part: u64| Bytes::from(vec![(page * 16 + part) as u8; 18_000]);
         let small = open();
         for page in 1..=8 {
-            small.hint(&(0..6).map(|part| key(page, part).node).collect::<Vec<_>>());
+            let nodes: Vec<NodeId> = (0..6).map(|part| key(page, part).node).collect();
+            small.group(Affinity::Linked, &nodes);
         }
         for (part, page) in (0..6).flat_map(|part| (1..=8).map(move |page| (part, page))) {
             assert!(small.put(key(page, part), &content(page, part), 0));

@@ -23,8 +23,8 @@ use crate::stage::Change;
 use crate::sweeper::Sweeper;
 use crate::troubles::Troubles;
 use crate::{
-    Account, BindingId, Bound, Bounds, Candidate, Class, DentryRecord, Evicted, ListingRecord, NewObject, NodeId,
-    NodeRecord, Object, ObjectRecord, Record, Result, StoreError, StoreOptions, Sum, Usage, key, value,
+    Account, Affinity, BindingId, Bound, Bounds, Candidate, Class, DentryRecord, Evicted, ListingRecord, NewObject,
+    NodeId, NodeRecord, Object, ObjectRecord, Record, Result, StoreError, StoreOptions, Sum, Usage, key, value,
 };
 
 /// What this machine holds: names, attributes and leases in an index, content as objects.
@@ -348,10 +348,10 @@ impl Store {
     }
 
     /// Waits until the files left behind by a kill have been removed.
-    /// Says that the first of these files refers to the others: who reads it will want them next. Small contents of them
-    /// are laid side by side where they come at about the same time.
-    pub fn link(&self, nodes: &[NodeId]) {
-        self.shelf.small.hint(nodes);
+    /// Says that these files are read together. Small contents of them are laid side by side where they come at about
+    /// the same time.
+    pub fn group(&self, affinity: Affinity, nodes: &[NodeId]) {
+        self.shelf.small.group(affinity, nodes);
     }
 
     /// Looks at the tables of all volumes, and with `repair` writes them anew: how many are damaged, and how.

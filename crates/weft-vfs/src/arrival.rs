@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::StreamExt;
 use tokio::sync::watch;
 use weft_remote::{Audience, Body, Call, FileId, FileKind, Lease, Piece, RemoteError, Version};
-use weft_store::{BindingId, NewObject, NodeId, Object, Writer};
+use weft_store::{Affinity, BindingId, NewObject, NodeId, Object, Writer};
 
 use crate::ending::UnderWay;
 use crate::figures::add;
@@ -421,7 +421,7 @@ impl Pump {
             return Ok(false);
         }
         if self.links.len() > 1 {
-            self.vfs.store.link(&self.links);
+            self.vfs.store.group(Affinity::Linked, &self.links);
         }
         object.commit()?;
         Ok(true)

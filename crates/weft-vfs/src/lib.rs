@@ -18,6 +18,7 @@ mod error;
 mod extended;
 mod figures;
 mod freshness;
+mod groups;
 mod handle;
 mod inode;
 mod journal;
@@ -60,6 +61,7 @@ pub use directory::{DirectoryName, Snapshot};
 pub use error::VfsError;
 pub use figures::FiguresSnapshot;
 pub use freshness::{Freshness, Policies};
+pub use groups::Grouped;
 pub use handle::HandleId;
 pub use journal::Eviction;
 pub use known::{Cached, NameInfo};
@@ -77,7 +79,7 @@ pub use trouble::Trouble;
 pub use usage::{CacheUsage, TreeUsage, UserUsage};
 pub use vfs::{Binding, Vfs, VfsOptions};
 pub use warm::{Came, Choice, Everything, Forecast, Progress, WarmEvent, WarmRequest, Warming};
-pub use weft_store::{Class, NodeId, Object, StoreError, Stretch, Sum};
+pub use weft_store::{Affinity, Class, NodeId, Object, StoreError, Stretch, Sum};
 pub use why::Why;
 
 /// What every operation returns.

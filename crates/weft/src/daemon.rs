@@ -6,13 +6,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use weft_control::{
-    BindingStatus, CacheReport, Cached, Checked, Code, Covered, Daemon, Depth, Eviction, Fact, Figures, Hello, Lines,
-    Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, SourceStatus, Status, Trouble,
-    WarmOrder, WarmStatus, Warmed, Watched, Why,
+    BindingStatus, CacheReport, Cached, Checked, Code, Covered, Daemon, Depth, Eviction, Fact, Figures, Grouped, Hello,
+    Lines, Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, SourceStatus, Status,
+    Trouble, WarmOrder, WarmStatus, Warmed, Watched, Why,
 };
 use weft_fuse::{Meter, Mounted, Transport};
 use weft_remote::{Caller, FileKind, Name, RemoteError, Source, SourceState};
-use weft_vfs::{Mode, Vfs, VfsError};
+use weft_vfs::{Affinity, Mode, Vfs, VfsError};
 
 use crate::config::Resolved;
 use crate::metrics::measures;
@@ -135,7 +135,7 @@ impl Daemon for MountDaemon {
         let bindings = self.vfs.bindings().map(|(at, source)| BindingStatus {
             path: PathBytes(at.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/')),
             kind: source.split(':').next().unwrap_or_default().to_owned(),
-            state: state.clone(),
+            state: if source.starts_with("dir:") { "on this machine".to_owned() } else { state.clone() },
         });
         let troubles = self.vfs.troubles().into_iter().rev();
         // A path that something went wrong at may be known to one user alone.
@@ -318,6 +318,15 @@ impl Daemon for MountDaemon {
 
     async fn warm(&self, order: WarmOrder, uid: u32) -> Result<Lines<Warmed>, Refusal> {
         warming::warm(&self.vfs, order, Caller { uid, gid: uid, pid: 0 })
+    }
+
+    async fn group(&self, groups: Vec<Vec<PathBytes>>, linked: bool, uid: u32) -> Result<Grouped, Refusal> {
+        let paths = |group: &Vec<PathBytes>| group.iter().map(|path| names_of(&path.0)).collect::<Result<Vec<_>, _>>();
+        let groups = groups.iter().map(paths).collect::<Result<Vec<_>, _>>()?;
+        let affinity = if linked { Affinity::Linked } else { Affinity::Told };
+        let call = self.vfs.call(Caller { uid, gid: uid, pid: 0 });
+        let done = self.vfs.group(&call, &groups, affinity).await.map_err(|error| refusal(b"", &error))?;
+        Ok(Grouped { groups: done.groups, files: done.files, unknown: done.unknown })
     }
 
     async fn check(&self, repair: bool, _uid: u32) -> Result<Lines<Checked>, Refusal> {
