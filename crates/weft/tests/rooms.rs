@@ -20,8 +20,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-fuse", &["weft-vfs", "weft-remote", "weft-fusedev"]),
     ("weft-control", &[]),
     ("weft", &["weft-remote", "weft-store", "weft-vfs", "weft-fuse", "weft-web", "weft-control"]),
-    // Drives the built program as a user would; of the rooms it knows only the ground whose speed it measures alone.
-    ("weft-bench", &["weft-segment"]),
+    // Drives the built program as a user would; of the rooms it knows only the ground whose speed it measures alone, and
+    // the kernel's protocol, by which it serves the model of a disk.
+    ("weft-bench", &["weft-segment", "weft-fusedev"]),
 ];
 
 /// Floors of the house: tests of a room may use any room on a lower floor.
