@@ -7,6 +7,7 @@
 //! are shown. Nothing is asserted: the targets are a column.
 
 mod access_log;
+mod block;
 mod book;
 mod contender;
 mod dead;
@@ -53,6 +54,8 @@ enum Verb {
     Replay(replay::ReplayArgs),
     /// Open a volume and print `open_ns first_ns memory_bytes objects` (started by `store`)
     StoreOpen(store::OpenArgs),
+    /// Serve a file that is as slow as a disk that turns (started by `store`)
+    TurningDisk(block::ServeArgs),
     /// Read files as a program of a user would, and print `wall_ns cpu_ns bytes` (started by `run`)
     Read(reader::ReadArgs),
     /// Read many files at once, a thread for each (started by `run`)
@@ -96,6 +99,7 @@ fn main() -> Result<()> {
         Verb::Relay(args) => relay::run(&args),
         Verb::Run(args) => run(&args),
         Verb::Store(args) => store::run(&args),
+        Verb::TurningDisk(args) => block::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::StoreOpen(args) => store::open_and_tell(&args),
     }

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::machine;
 use crate::report::Report;
 use crate::store::grouping;
-use crate::workload::{Log, LogFormat};
+use weft_log::{Log, LogFormat};
 
 /// What `replay` takes.
 #[derive(clap::Args, Debug)]
@@ -16,13 +16,13 @@ pub struct ReplayArgs {
     #[arg(long)]
     log: PathBuf,
     /// How it is written
-    #[arg(long, value_enum, default_value_t = LogFormat::Lines)]
+    #[arg(long, default_value = "lines")]
     log_format: LogFormat,
 }
 
 /// Replays and prints.
 pub fn run(args: &ReplayArgs) -> Result<()> {
-    let log = Log::read(&args.log, args.log_format)?;
+    let log = Log::read(&args.log, args.log_format).with_context(|| args.log.display().to_string())?;
     let mut report = Report::new(machine::describe(Path::new("."), &["weft-segment".to_owned()]), 1);
     report.sections.push(grouping::of_log(&log)?);
     println!("{}", report.markdown());

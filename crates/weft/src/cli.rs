@@ -127,6 +127,18 @@ pub enum Verb {
     /// Show who uses what of the cache, and what was evicted
     #[command(after_help = CACHE_EXAMPLES)]
     Cache(CacheArgs),
+    /// Tell a mount which files are read together, as the log of a web server knows it
+    #[command(after_help = GROUP_EXAMPLES)]
+    Group {
+        /// The log (- for standard input)
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+        /// How it is written: lines (common and combined log format) or worldcup (records of 20 bytes)
+        #[arg(long, value_name = "FORMAT", default_value = "lines")]
+        format: weft_log::LogFormat,
+        /// The directory in the mount that the server shows as /
+        path: PathBuf,
+    },
     /// Fetch ahead what is at and below paths: a forecast of the space first, then the files, politely
     #[command(after_help = WARM_EXAMPLES)]
     Warm(WarmArgs),
@@ -422,6 +434,13 @@ Examples:
   weft cache --journal=50 ~/weft        the newest 50 evictions
   weft cache check                      is all that is held what was written? exit status 7 if not
   weft cache repair                     give up what is not, to be fetched again";
+const GROUP_EXAMPLES: &str = "\
+What is told counts for small files that are read for the first time after that, as long as the daemon runs: they are
+laid side by side in the cache, so that one read of the disk brings all of a page.
+
+Examples:
+  weft group --from /var/log/nginx/access.log /srv/www-fast
+  zcat access.log.*.gz | weft group --from - /srv/www-fast";
 const LS_EXAMPLES: &str = "\
 Examples:
   lsw                               what is known to be in this folder and not cached yet

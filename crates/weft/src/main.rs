@@ -57,6 +57,7 @@ fn run(cli: Cli) -> Outcome {
         Verb::Unpin { paths } => cmd::pin::unpin(&paths, json),
         Verb::Cache(args) => cmd::cache::run(&args, json),
         Verb::Warm(args) => cmd::warm::run(&args, json),
+        Verb::Group { from, format, path } => cmd::group::run(&from, format, &path, json),
         Verb::Why { path } => cmd::why::run(&path, json),
         Verb::Stats { every, prometheus, dir } => {
             cmd::stats::run(dir.as_deref(), cmd::stats::Shown { json, prometheus, every })

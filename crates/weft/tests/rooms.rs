@@ -20,14 +20,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-vfs", &["weft-store", "weft-remote"]),
     ("weft-fuse", &["weft-vfs", "weft-remote", "weft-fusedev"]),
     ("weft-control", &[]),
-    ("weft", &["weft-remote", "weft-store", "weft-vfs", "weft-fuse", "weft-web", "weft-dir", "weft-control"]),
-    // Drives the built program as a user would; of the rooms it knows only the ground whose speed it measures alone.
-    ("weft-bench", &["weft-segment"]),
+    (
+        "weft",
+        &["weft-remote", "weft-store", "weft-vfs", "weft-fuse", "weft-web", "weft-dir", "weft-control", "weft-log"],
+    ),
+    ("weft-log", &[]),
+    // Drives the built program as a user would; of the rooms it knows only the ground whose speed it measures alone, the
+    // kernel's protocol, by which it serves the model of a disk, and the logs that it replays.
+    ("weft-bench", &["weft-segment", "weft-fusedev", "weft-log"]),
 ];
 
 /// Floors of the house: tests of a room may use any room on a lower floor.
 const FLOORS: &[&[&str]] = &[
-    &["weft-remote", "weft-fusedev", "weft-segment"],
+    &["weft-remote", "weft-fusedev", "weft-segment", "weft-log"],
     &["weft-store", "weft-web", "weft-dir"],
     &["weft-vfs"],
     &["weft-fuse", "weft-control"],

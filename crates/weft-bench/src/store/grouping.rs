@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
+use weft_log::{Act, Log, Request, Sessions, Trace};
 use weft_segment::device::{Device, MemoryDevice, Rotating};
 use weft_segment::{Affinity, Class, Hints, Options, Packer, Shape, Volume};
 
 use super::alone::{Alone, OldestGoes};
 use super::pages::source;
 use crate::report::{Against, Bound, Row, Section, Unit};
-use crate::workload::{Act, Clients, Log, Request, Sessions, Shape as SiteShape, Site, Trace, views};
+use crate::workload::{Clients, Shape as SiteShape, Site, views};
 
 /// Measures a site that is made up, for each exponent of its pages' popularity.
 pub fn made_up(pages: usize) -> Result<Vec<Section>> {

@@ -1,11 +1,13 @@
 //! The store of small objects alone, beside files of ext4: as a tree with a folder for each page, in the order of the
-//! pages (the best that ext4 can have), and as a cache has them, in folders named by a hash.
+//! pages (the best that ext4 can have), and as a cache has them, in folders named by a hash. On a model of a disk that
+//! turns beside xfs and btrfs as well.
 
 mod alone;
 mod cold;
 mod disk;
 mod fill;
 pub mod grouping;
+mod on_block;
 mod pages;
 mod start;
 mod turning;
@@ -18,13 +20,13 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
 use crate::report::{Report, Section};
-use crate::workload::{Log, LogFormat};
 use crate::{figures, machine};
+use weft_log::{Log, LogFormat};
 
 /// What `store` takes.
 #[derive(clap::Args, Debug)]
 pub struct StoreArgs {
-    /// An empty folder on a disk with 12 GB free; what is made there is left for the caller to remove
+    /// An empty folder on a disk with 16 GB free; what is made there is left for the caller to remove
     #[arg(long)]
     dir: PathBuf,
     /// Write the result between the markers of this file
@@ -40,7 +42,7 @@ pub struct StoreArgs {
     #[arg(long)]
     log: Option<PathBuf>,
     /// How it is written
-    #[arg(long, value_enum, default_value_t = LogFormat::Lines)]
+    #[arg(long, default_value = "lines")]
     log_format: LogFormat,
 }
 
@@ -53,6 +55,8 @@ pub enum Table {
     Cold,
     /// The same on a model of a disk that turns
     Turning,
+    /// The same on that disk as a block device, beside ext4, xfs and btrfs
+    Block,
     /// Replaying requests, told and not told what belongs together
     Grouping,
     /// Memory for each object, and how long a start takes
@@ -75,6 +79,9 @@ struct Scale {
     held: u64,
     /// Pages of the site whose views are replayed.
     pages_replayed: usize,
+    /// Rounds on the disk that turns as a block device, and the pages that each reads: that takes its time.
+    rounds_on_block: usize,
+    pages_on_block: usize,
 }
 
 const FULL: Scale = Scale {
@@ -85,6 +92,8 @@ const FULL: Scale = Scale {
     durable: 1500,
     held: 10_000_000,
     pages_replayed: 1000,
+    rounds_on_block: 2,
+    pages_on_block: 120,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -94,6 +103,8 @@ const QUICK: Scale = Scale {
     durable: 300,
     held: 500_000,
     pages_replayed: 300,
+    rounds_on_block: 1,
+    pages_on_block: 40,
 };
 
 /// Measures and prints.
@@ -119,11 +130,18 @@ pub fn run(args: &StoreArgs) -> Result<()> {
         eprintln!("measuring: a disk that turns");
         add(turning::measure(scale))?;
     }
+    if wanted(Table::Block) {
+        eprintln!("measuring: a disk that turns, as a block device");
+        on_block::measure(&dir, scale)?.into_iter().try_for_each(|section| add(Ok(section)))?;
+    }
     if wanted(Table::Grouping) {
         eprintln!("measuring: grouping");
         grouping::made_up(scale.pages_replayed)?.into_iter().try_for_each(|section| add(Ok(section)))?;
         match &args.log {
-            Some(path) => add(grouping::of_log(&Log::read(path, args.log_format)?))?,
+            Some(path) => {
+                let log = Log::read(path, args.log_format).with_context(|| path.display().to_string())?;
+                add(grouping::of_log(&log))?
+            }
             None => eprintln!("skipped: no log to replay; name one with --log"),
         }
     }

@@ -34,14 +34,13 @@ pub fn measure(scale: Scale) -> Result<Section> {
         book.note(who, "reads", (disk.requests() - requests) as f64 / objects);
     }
     let rows = [
-        // The target is against ext4 on such a disk, which is not here: none is shown.
+        // The target is against ext4 on such a disk, which is another table: none is shown.
         book.compare("time of a page", Unit::Seconds, "page", ("an object at a time", "page"), None),
         book.alone("reads for each object", Unit::Each, "reads", Some(Bound::AtMost(0.3))),
     ];
     let notes = vec![format!(
         "{} pages on the first part of a disk of 250 GB, read in no order. Beside: the same store with objects in the \
-         order in which they came, reading each alone. ext4 on this disk is not measured here: it needs the model below \
-         a block device. The paper (simulated disk of 2003): latency of the disk down by 18 to 77 percent.",
+         order in which they came, reading each alone. The paper (simulated disk of 2003): latency of the disk down by 18 to 77 percent.",
         pages.len()
     )];
     Ok(Section {

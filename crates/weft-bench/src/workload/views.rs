@@ -4,9 +4,10 @@
 //! of 0.64 to 0.83). A client asks for the objects of its page one after the other, and then takes another page; whose
 //! turn it is is left to chance. Nobody keeps anything: what a browser would have is asked for again.
 
+use weft_log::{Act, Request, Trace};
+
 use super::site::{self, Site};
 use super::zipf::Zipf;
-use super::{Act, Request, Trace};
 use crate::random::Random;
 
 /// Who looks at a site, and how.

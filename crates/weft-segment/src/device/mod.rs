@@ -15,7 +15,7 @@ pub use aligned::Aligned;
 pub use file::{FileDevice, Prepare};
 pub use memory::MemoryDevice;
 pub use recorder::{Recorder, Tear};
-pub use rotating::Rotating;
+pub use rotating::{Head, Rotating};
 
 /// Unit of every read and write, in bytes.
 pub const BLOCK_BYTES: usize = 4096;

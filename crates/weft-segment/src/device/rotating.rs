@@ -17,24 +17,63 @@ use super::Device;
 #[derive(Debug)]
 pub struct Rotating<D> {
     inner: D,
-    /// How large a disk the device is taken for a part of, in bytes.
-    disk_bytes: u64,
     /// Guards the clock and the head; held for one computation.
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+/// The head of such a disk, for whoever has a clock.
+#[derive(Debug)]
+pub struct Head {
+    /// The byte after the last request.
+    at: u64,
+    /// How large a disk the requests are taken to be on, in bytes.
+    disk_bytes: u64,
+}
+
+#[derive(Debug)]
 struct State {
     now_ns: u64,
-    /// Where the head is: the byte after the last request.
-    head: u64,
+    head: Head,
     requests: u64,
+}
+
+impl Head {
+    /// At the beginning of a disk of so many bytes.
+    pub fn new(disk_bytes: u64) -> Head {
+        Head { at: 0, disk_bytes: disk_bytes.max(1) }
+    }
+
+    /// Moves it for a request that begins at `now`; how long the request takes.
+    pub fn pass(&mut self, now: Duration, offset: u64, length: usize) -> Duration {
+        let ahead = offset.checked_sub(self.at);
+        let mut took_ns = length as u64 * NS_PER_SECOND / BYTES_PER_SECOND;
+        match ahead {
+            // The bytes between pass below the head all the same.
+            Some(ahead) if ahead <= READ_ON_BYTES => took_ns += ahead * NS_PER_SECOND / BYTES_PER_SECOND,
+            _ => {
+                let stroke = offset.abs_diff(self.at) as f64 / self.disk_bytes as f64;
+                let seek_ns = ((1.0 + 12.1 * stroke.min(1.0).sqrt()) * 1e6) as u64;
+                let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX / 2);
+                let wanted = (offset % TRACK_BYTES) * TURN_NS / TRACK_BYTES;
+                let turn_ns = (wanted + TURN_NS - (now_ns + seek_ns) % TURN_NS) % TURN_NS;
+                took_ns += seek_ns + turn_ns;
+            }
+        }
+        self.at = offset + length as u64;
+        Duration::from_nanos(took_ns)
+    }
+
+    /// What it takes until all that was written is on the platter.
+    pub fn settle() -> Duration {
+        Duration::from_nanos(TURN_NS / 2)
+    }
 }
 
 impl<D: Device> Rotating<D> {
     /// `inner` as the first part of a disk of `disk_bytes`.
     pub fn new(inner: D, disk_bytes: u64) -> Rotating<D> {
-        Rotating { inner, disk_bytes: disk_bytes.max(1), state: Mutex::default() }
+        let state = State { now_ns: 0, head: Head::new(disk_bytes), requests: 0 };
+        Rotating { inner, state: Mutex::new(state) }
     }
 
     /// Reads and writes so far.
@@ -44,22 +83,9 @@ impl<D: Device> Rotating<D> {
 
     fn pass(&self, offset: u64, length: usize) {
         let mut state = self.state.lock();
-        let ahead = offset.checked_sub(state.head);
-        let mut took_ns = length as u64 * NS_PER_SECOND / BYTES_PER_SECOND;
-        match ahead {
-            // The bytes between pass below the head all the same.
-            Some(ahead) if ahead <= READ_ON_BYTES => took_ns += ahead * NS_PER_SECOND / BYTES_PER_SECOND,
-            _ => {
-                let stroke = offset.abs_diff(state.head) as f64 / self.disk_bytes as f64;
-                let seek_ns = ((1.0 + 12.1 * stroke.min(1.0).sqrt()) * 1e6) as u64;
-                let angle = |at_ns: u64| at_ns % TURN_NS;
-                let wanted = (offset % TRACK_BYTES) * TURN_NS / TRACK_BYTES;
-                let turn_ns = (wanted + TURN_NS - angle(state.now_ns + seek_ns)) % TURN_NS;
-                took_ns += seek_ns + turn_ns;
-            }
-        }
-        state.now_ns += took_ns;
-        state.head = offset + length as u64;
+        let now = Duration::from_nanos(state.now_ns);
+        let took = state.head.pass(now, offset, length);
+        state.now_ns += u64::try_from(took.as_nanos()).expect("seconds at most");
         state.requests += 1;
     }
 }
@@ -79,8 +105,7 @@ impl<D: Device> Device for Rotating<D> {
 
     fn sync(&self) -> io::Result<()> {
         self.inner.sync()?;
-        // Until the platter has come round.
-        self.state.lock().now_ns += TURN_NS / 2;
+        self.state.lock().now_ns += u64::try_from(Head::settle().as_nanos()).expect("milliseconds");
         Ok(())
     }
 

@@ -6,6 +6,7 @@ pub mod config;
 pub mod definition;
 pub mod demo;
 pub mod doctor;
+pub mod group;
 pub mod ls;
 pub mod mount;
 pub mod offline;

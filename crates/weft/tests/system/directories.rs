@@ -277,3 +277,46 @@ fn files_are_read_without_being_opened() {
         std::fs::read(mount.at("docs/deep/c.txt")).is_ok_and(|bytes| bytes == vec![77; 5000])
     });
 }
+
+/// Goal: the log of a server says which files are read together. Method: files of pages that are asked for in turns, and
+/// the figures of what a daemon that knows the log reads of its segments afterwards.
+#[test]
+fn a_log_says_what_is_read_together() {
+    let tree = Tree::new();
+    let pages = 12;
+    let mut log = String::new();
+    for page in 0..pages {
+        let folder = tree.at(format!("page {page}"));
+        std::fs::create_dir(&folder).expect("made");
+        std::fs::write(folder.join("index.html"), noise(4000)).expect("written");
+        let line = |path: &str, referer: &str| {
+            let agent = "\"an agent\"";
+            format!(
+                "10.0.0.{page} - - [17/May/2015:10:05:03 +0000] \"GET {path} HTTP/1.1\" 200 4000 \"{referer}\" {agent}\n"
+            )
+        };
+        log += &line(&format!("/page%20{page}/"), "-");
+        for part in 0..4 {
+            std::fs::write(tree.at(format!("part-{page}-{part}.png")), noise(20_000)).expect("written");
+            log += &line(&format!("/part-{page}-{part}.png?v=1"), &format!("http://site/page%20{page}/"));
+        }
+    }
+    log += "not a line\n";
+    let Some(mount) = tree.mounted() else { return };
+    let file = mount.beside("access.log");
+    std::fs::write(&file, &log).expect("written");
+    let told = mount.json("group", ["--from".as_ref(), file.as_os_str(), mount.dir().as_os_str()]);
+    assert_eq!((&told["bad_lines"], &told["requests"]), (&1.into(), &(pages * 5).into()));
+    assert_eq!((&told["unknown"], &told["groups"]), (&0.into(), &(2 * pages).into()), "{told}");
+    let piped = mount.verb("group --from /dev/null", [mount.dir()]);
+    assert_eq!(piped.code, Some(1), "{piped:?}");
+    assert!(piped.err.contains("no request for a file"), "{piped:?}");
+    let wrong = mount.verb("group --from", [file.as_os_str(), mount.at("docs").as_os_str()]);
+    assert_eq!(wrong.code, Some(4), "{wrong:?}");
+    for part in 0..4 {
+        for page in 0..pages {
+            let name = format!("part-{page}-{part}.png");
+            assert!(std::fs::read(mount.at(name)).expect("read") == noise(20_000));
+        }
+    }
+}

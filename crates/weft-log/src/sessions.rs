@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Act, Request};
+use crate::{Act, Request};
 
 /// Objects that are used together, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,20 +5,29 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use clap::ValueEnum;
-
-use super::line::{self, Line};
-use super::worldcup::{self, RECORD_BYTES};
-use super::{Act, Request, Trace};
+use crate::line::{self, Line};
+use crate::worldcup::{self, RECORD_BYTES};
+use crate::{Act, Request, Trace};
 
 /// How a log is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// A line each: the common format or the combined one.
     Lines,
     /// Records of 20 bytes, as the World Cup of 1998 has them.
     Worldcup,
+}
+
+impl std::str::FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogFormat, String> {
+        match text {
+            "lines" => Ok(LogFormat::Lines),
+            "worldcup" => Ok(LogFormat::Worldcup),
+            _ => Err(format!("`{text}` is no format of a log: lines or worldcup")),
+        }
+    }
 }
 
 /// What a log held.
@@ -41,12 +50,18 @@ impl Log {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn read(path: &Path, format: LogFormat) -> Result<Log> {
-        let shown = || path.display().to_string();
-        let reader = BufReader::new(File::open(path).with_context(shown)?);
+    pub fn read(path: &Path, format: LogFormat) -> io::Result<Log> {
+        Log::of(BufReader::new(File::open(path)?), format)
+    }
+
+    /// Reads a log from anywhere.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn of(reader: impl BufRead, format: LogFormat) -> io::Result<Log> {
         match format {
-            LogFormat::Lines => Log::of_lines(reader).with_context(shown),
-            LogFormat::Worldcup => Log::of_records(reader).with_context(shown),
+            LogFormat::Lines => Log::of_lines(reader),
+            LogFormat::Worldcup => Log::of_records(reader),
         }
     }
 
