@@ -27,7 +27,7 @@ async fn a_body_that_ends_well_is_never_a_mix() {
             while running.load(Ordering::Acquire) {
                 round = round.wrapping_add(1);
                 file.write_all_at(&vec![round; LENGTH], 0).unwrap();
-                let turn = if round % 2 == 0 { &begun } else { &ended };
+                let turn = if round.is_multiple_of(2) { &begun } else { &ended };
                 let before = turn.load(Ordering::Acquire);
                 while turn.load(Ordering::Acquire) == before && running.load(Ordering::Acquire) {
                     std::thread::yield_now();
