@@ -18,7 +18,6 @@ use weft_remote::{
 pub struct Bed {
     pub folder: tempfile::TempDir,
     pub dir: Arc<Directory>,
-    /// Locked by none: what is in it may be shared by the readers of the rest.
     events: std::sync::Mutex<BoxStream<'static, Event>>,
 }
 
@@ -123,8 +122,9 @@ impl Bed {
         seen
     }
 
-    pub fn into_events(self) -> BoxStream<'static, Event> {
-        self.events.into_inner().unwrap()
+    /// The events that are still to come, for somebody else.
+    pub fn take_events(&self) -> BoxStream<'static, Event> {
+        std::mem::replace(&mut *self.events.lock().unwrap(), Box::pin(futures_util::stream::pending()))
     }
 }
 

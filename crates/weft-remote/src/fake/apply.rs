@@ -136,9 +136,7 @@ fn rename(tree: &mut tree::Tree, from: u64, name: &Name, to: u64, new_name: &Nam
 
 fn removable(tree: &tree::Tree, number: u64) -> Result<()> {
     match &node(tree, number)?.what {
-        What::Dir(names) if !names.is_empty() => {
-            Err(RemoteError::NotEmpty { detail: format!("fake:{number}") })
-        }
+        What::Dir(names) if !names.is_empty() => Err(RemoteError::NotEmpty { detail: format!("fake:{number}") }),
         What::Dir(_) | What::File(_) | What::Symlink(_) => Ok(()),
     }
 }
