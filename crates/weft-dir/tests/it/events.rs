@@ -14,18 +14,18 @@ use crate::support::{ALL, Bed, PATIENCE, call, id};
 
 /// After `change`, the leases on `wanted` are broken, and until a sentinel is told nothing of `others` is.
 async fn breaks(bed: &mut Bed, change: impl FnOnce(&Bed), wanted: &[&str], others: &[&str]) {
-    bed.lease("sentinel/file").await;
+    let sentinel = bed.sentinel().await;
     change(bed);
     let mut seen = bed.broken(wanted).await;
-    fs::write(bed.path("sentinel/file"), "changed").unwrap();
-    seen.extend(bed.broken(&["sentinel/file"]).await);
+    fs::write(bed.path(&sentinel), "").unwrap();
+    seen.extend(bed.broken(&[&sentinel]).await);
     for other in others.iter().chain(&[ALL]) {
         assert!(!seen.contains(*other), "{other} is broken as well: {seen:?}");
     }
 }
 
 async fn bed() -> Bed {
-    let bed = Bed::new(&["d/file", "d/other", "e/file", "sentinel/file"]).await;
+    let bed = Bed::new(&["d/file", "d/other", "e/file", "sentinel/"]).await;
     bed.lease_listing("d").await;
     bed.lease_listing("e").await;
     bed.lease("d").await;
@@ -112,7 +112,7 @@ async fn deleting_a_file_and_a_directory() {
 
 #[tokio::test]
 async fn a_directory_that_is_replaced_breaks_what_was_below_it() {
-    let mut bed = Bed::new(&["d/deep/file", "new/deep/file", "sentinel/file"]).await;
+    let mut bed = Bed::new(&["d/deep/file", "new/deep/file", "sentinel/"]).await;
     fs::write(bed.path("new/deep/file"), "replaced").unwrap();
     for path in ["d", "d/deep", "d/deep/file", "d/deep/absent"] {
         bed.lease(path).await;
@@ -135,7 +135,7 @@ async fn a_directory_that_is_replaced_breaks_what_was_below_it() {
 
 #[tokio::test]
 async fn a_directory_moved_by_one_above_it_is_told_by_no_old_name() {
-    let mut bed = Bed::new(&["a/b/c/file", "sentinel/file"]).await;
+    let mut bed = Bed::new(&["a/b/c/file", "sentinel/"]).await;
     bed.lease("a/b/c/file").await;
     let change = |bed: &Bed| fs::rename(bed.path("a"), bed.path("z")).unwrap();
     breaks(&mut bed, change, &["a/b/c/file"], &[]).await;
@@ -146,7 +146,7 @@ async fn a_directory_moved_by_one_above_it_is_told_by_no_old_name() {
 
 #[tokio::test]
 async fn a_lease_broken_before_is_told_once_for_each_time_somebody_asked() {
-    let mut bed = Bed::new(&["file", "sentinel/file"]).await;
+    let mut bed = Bed::new(&["file", "sentinel/"]).await;
     bed.lease("file").await;
     let many = |bed: &Bed| (0..1000).for_each(|round| fs::write(bed.path("file"), round.to_string()).unwrap());
     breaks(&mut bed, many, &["file"], &[]).await;
@@ -195,7 +195,7 @@ async fn events_end_with_the_directory() {
 async fn an_answer_that_a_change_overtakes_is_not_trusted() {
     let paths: Vec<String> = (0..300).map(|at| format!("d/{at}")).collect();
     let mut paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    paths.extend(["d/file", "sentinel/file"]);
+    paths.extend(["d/file", "sentinel/"]);
     let bed = Bed::new(&paths).await;
     let heard = Heard::listen(&bed);
     let (mut long, mut broken) = (0, 0);
@@ -229,9 +229,9 @@ async fn an_answer_that_a_change_overtakes_is_not_trusted() {
             }
         };
         tokio::task::block_in_place(|| writer.join().unwrap());
-        bed.lease("sentinel/file").await;
-        fs::write(bed.path("sentinel/file"), round.to_string()).unwrap();
-        let seen = heard.until(before, "sentinel/file").await;
+        let sentinel = bed.sentinel().await;
+        fs::write(bed.path(&sentinel), "").unwrap();
+        let seen = heard.until(before, &sentinel).await;
         let is_long = matches!(lease, Lease::UntilBroken(_));
         let is_broken = seen.iter().any(|event| event == of || event == ALL);
         long += u32::from(is_long);
