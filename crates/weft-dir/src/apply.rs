@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, CWD, Dir, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use weft_remote::{Answer, Caller, Change, FileKind, Mutation, Name, Outcome, RemoteError, Result, Version};
 
@@ -99,56 +99,69 @@ impl Shared {
 
     fn create(&self, spot: Spot, kind: FileKind, mode: u16, caller: &Caller) -> Result<Vec<u8>> {
         let Spot { dir, name, path } = spot;
-        let (made, undo) = match kind {
+        let said = |doing, errno| failed(&self.top.shown(&path), doing, errno);
+        let made = match kind {
             FileKind::File => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let made = rustix::fs::openat(&dir, name.as_bytes(), flags, Mode::from_raw_mode(0o600));
-                (made.map_err(|errno| failed(&self.top.shown(&path), "create", errno))?, AtFlags::empty())
+                made.map_err(|errno| said("create", errno))?
             }
             FileKind::Directory => {
                 let made = rustix::fs::mkdirat(&dir, name.as_bytes(), Mode::from_raw_mode(0o700));
-                made.map_err(|errno| failed(&self.top.shown(&path), "mkdir", errno))?;
+                made.map_err(|errno| said("mkdir", errno))?;
                 let open = self.top.step(dir.as_fd(), name.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY);
-                (open.map_err(|errno| self.top.lost(&path, errno))?, AtFlags::REMOVEDIR)
+                open.map_err(|errno| self.top.lost(&path, errno))?
             }
             FileKind::Symlink | FileKind::Unknown => {
                 let detail = format!("{}: only files and directories are created so", self.top.shown(&path));
                 return Err(RemoteError::Unsupported { detail });
             }
         };
-        let adopted = self.adopt(&dir, &made, caller).and_then(|()| {
-            let kept = facts(made.as_fd())?.0.mode & KEPT_ON_DIRECTORIES;
-            let kept = if kind == FileKind::Directory { kept } else { 0 };
-            rustix::fs::fchmod(&made, Mode::from_raw_mode(u32::from(mode & SHOWN_MODE | kept)))
-        });
-        if let Err(errno) = adopted {
-            // Nobody knows of it yet.
-            let _ = rustix::fs::unlinkat(&dir, name.as_bytes(), undo);
-            return Err(failed(&self.top.shown(&path), "give to its owner", errno));
-        }
         self.watches.changed(&path, kind == FileKind::Directory);
+        let is_directory = kind == FileKind::Directory;
+        let given = match is_directory && !is_just_made(&made).map_err(|errno| said("statx", errno))? {
+            true => Ok(()),
+            false => give(&dir, &made, caller).and_then(|()| {
+                let kept = if is_directory { facts(made.as_fd())?.0.mode & KEPT_ON_DIRECTORIES } else { 0 };
+                tolerated(rustix::fs::fchmod(&made, Mode::from_raw_mode(u32::from(mode & SHOWN_MODE | kept))))
+            }),
+        };
+        given.map_err(|errno| {
+            self.take_back(&dir, &name, &made, if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() });
+            said("give to its owner", errno)
+        })?;
         Ok(path)
     }
 
-    /// Gives what was made to the caller, where we may: the kernel would have made it for the caller.
-    fn adopt(&self, dir: &OwnedFd, made: &OwnedFd, caller: &Caller) -> rustix::io::Result<()> {
-        let Some((uid, gid)) = new_owner(dir, caller)? else { return Ok(()) };
-        rustix::fs::fchown(made, Some(uid), gid)
+    /// Removes what was made in vain, if it still has its name.
+    fn take_back(&self, dir: &OwnedFd, name: &Name, made: &OwnedFd, flags: AtFlags) {
+        let there = self.top.step(dir.as_fd(), name.as_bytes(), OFlags::PATH).and_then(|fd| facts(fd.as_fd()));
+        if let (Ok((there, _)), Ok((made, _))) = (there, facts(made.as_fd()))
+            && there.is_same_file(&made)
+        {
+            let _ = rustix::fs::unlinkat(dir, name.as_bytes(), flags);
+        }
     }
 
     fn symlink(&self, spot: Spot, target: &[u8], caller: &Caller) -> Result<Vec<u8>> {
         let Spot { dir, name, path } = spot;
-        let made = rustix::fs::symlinkat(target, &dir, name.as_bytes());
-        made.map_err(|errno| failed(&self.top.shown(&path), "symlink", errno))?;
-        let adopted = new_owner(&dir, caller).and_then(|owner| match owner {
-            Some((uid, gid)) => rustix::fs::chownat(&dir, name.as_bytes(), Some(uid), gid, AtFlags::SYMLINK_NOFOLLOW),
-            None => Ok(()),
-        });
-        if let Err(errno) = adopted {
-            let _ = rustix::fs::unlinkat(&dir, name.as_bytes(), AtFlags::empty());
-            return Err(failed(&self.top.shown(&path), "give to its owner", errno));
-        }
+        let said = |doing, errno| failed(&self.top.shown(&path), doing, errno);
+        rustix::fs::symlinkat(target, &dir, name.as_bytes()).map_err(|errno| said("symlink", errno))?;
         self.watches.changed(&path, false);
+        let made = self.top.step(dir.as_fd(), name.as_bytes(), OFlags::PATH);
+        let made = made.map_err(|errno| self.top.lost(&path, errno))?;
+        let told = self.facts(&path, &made)?;
+        // Whoever may rename there can put another file under the name: that one is not given away.
+        let ours = told.kind == Some(FileKind::Symlink)
+            && told.links == 1
+            && told.owner.uid == rustix::process::geteuid().as_raw()
+            && rustix::fs::readlinkat(&made, "", Vec::new()).is_ok_and(|told| told.as_bytes() == target);
+        if ours {
+            give(&dir, &made, caller).map_err(|errno| {
+                self.take_back(&dir, &name, &made, AtFlags::empty());
+                said("give to its owner", errno)
+            })?;
+        }
         Ok(path)
     }
 
@@ -229,14 +242,34 @@ impl Shared {
     }
 }
 
-/// Whom something new in `dir` belongs to; `None` where it is ours already, or we may not give it away.
-fn new_owner(dir: &OwnedFd, caller: &Caller) -> rustix::io::Result<Option<(Uid, Option<Gid>)>> {
+/// Whether a directory is as `mkdir` leaves it. Whoever may rename there can put another one under its name; only an
+/// empty one that is closed to all but us is given away.
+fn is_just_made(dir: &OwnedFd) -> rustix::io::Result<bool> {
+    let told = facts(dir.as_fd())?.0;
+    if told.owner.uid != rustix::process::geteuid().as_raw() || told.mode & 0o077 != 0 {
+        return Ok(false);
+    }
+    let mut names = Dir::read_from(dir)?;
+    Ok(names.all(|name| name.is_ok_and(|name| matches!(name.file_name().to_bytes(), b"." | b".."))))
+}
+
+/// Gives what was made in `dir` to the caller, where we may: the kernel would have made it for the caller.
+fn give(dir: &OwnedFd, made: &OwnedFd, caller: &Caller) -> rustix::io::Result<()> {
     if caller.uid == 0 || !rustix::process::geteuid().is_root() {
-        return Ok(None);
+        return Ok(());
     }
     // A directory with the set-group-id bit gives its own group to what is made in it.
     let inherits = facts(dir.as_fd())?.0.mode & 0o2000 != 0;
-    Ok(Some((Uid::from_raw(caller.uid), (!inherits).then(|| Gid::from_raw(caller.gid)))))
+    let gid = (!inherits).then(|| Gid::from_raw(caller.gid));
+    tolerated(rustix::fs::chownat(made, "", Some(Uid::from_raw(caller.uid)), gid, AtFlags::EMPTY_PATH))
+}
+
+/// File systems without owners or modes keep their own.
+fn tolerated(outcome: rustix::io::Result<()>) -> rustix::io::Result<()> {
+    match outcome {
+        Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// The whole mode for what a caller wants: files lose set-id bits, which nobody here can see; directories keep theirs.

@@ -8,14 +8,14 @@
 //! 3. After every piece, and before it is handed on, length and times are compared. If anything differs, the body ends
 //!    with `VersionChanged`.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, openat, seek};
 use rustix::io::Errno;
-use weft_remote::{Answer, Body, Call, Fetched, FileId, FileKind, Lease, Piece, RemoteError, Result, Span, Version};
+use weft_remote::{Answer, Body, Call, Fetched, FileId, FileKind, Piece, RemoteError, Result, Span, Version};
 
 use crate::aside::PIECE_TIME_MAX;
 use crate::directory::Shared;
@@ -105,7 +105,7 @@ impl Shared {
         let Opened { fd, facts, promise, .. } = opened;
         let shown = self.top.shown(path);
         let attributes = facts.attributes().ok_or_else(|| self.top.lost(path, Errno::NOENT))?;
-        let lease: Lease = self.limited(&facts, self.watches.lease(&[&promise]));
+        let lease = self.limited(&facts, self.watches.lease(&[&promise]));
         let start = span.start.min(facts.length);
         let end = start.saturating_add(span.length.unwrap_or(u64::MAX)).min(facts.length);
         let copy = Copy { shared: self.clone(), shown, fd: Arc::new(fd), facts, at: start, end, failed: false };
@@ -153,7 +153,7 @@ fn piece(fd: &OwnedFd, was: &Facts, at: u64, length: usize, shown: &str) -> Resu
             Err(errno) => return Err(failed(shown, "read", errno)),
         }
     }
-    let (now, _) = facts(std::os::fd::AsFd::as_fd(fd)).map_err(|errno| failed(shown, "statx", errno))?;
+    let (now, _) = facts(fd.as_fd()).map_err(|errno| failed(shown, "statx", errno))?;
     if !now.is_same_version(was) {
         return Err(RemoteError::VersionChanged { detail: format!("{shown}: while it was copied") });
     }

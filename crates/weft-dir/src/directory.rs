@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
-use weft_remote::{Entry, FileId, FileKind, Lease, Name, RemoteError, Result, Space, Version};
+use weft_remote::{Entry, FileId, FileKind, Lease, Name, RemoteError, Result, Sameness, Space, Version};
 
 use crate::aside::Aside;
 use crate::error::{DirectoryError, failed};
@@ -69,7 +69,9 @@ impl Shared {
     /// of a directory only when nobody holds it any more.
     pub fn usable(&self) -> Result<()> {
         let gone = || self.watches.table.lock().gone;
-        if gone().is_none() && facts(self.top.fd()).is_ok_and(|(top, _)| top.links == 0) {
+        // Some file systems of others count no names at all, and asking those could take long.
+        let counted = self.top.blind.is_none() && self.top.facts.links > 0;
+        if counted && gone().is_none() && facts(self.top.fd()).is_ok_and(|(top, _)| top.links == 0) {
             self.watches.end(TOP_GONE);
         }
         match gone() {
@@ -148,7 +150,7 @@ impl Shared {
     /// `VersionChanged` when `now` is not what was expected.
     pub fn expect(&self, path: &[u8], now: &Version, expected: &Version) -> Result<()> {
         match now.compare(expected) {
-            weft_remote::Sameness::Different => Err(RemoteError::VersionChanged { detail: self.top.shown(path) }),
+            Sameness::Different => Err(RemoteError::VersionChanged { detail: self.top.shown(path) }),
             _ => Ok(()),
         }
     }

@@ -241,10 +241,15 @@ mod tests {
         let (one, two) = (watches.promise(b"a/1"), watches.promise(b"a/2"));
         assert!(stands(&watches, &one) && stands(&watches, &two));
         assert!(matches!(watches.promise(b"a/3"), Promise::NotMade), "the directory itself does not give way");
+        let Promise::Made { stamp, .. } = watches.promise_directory(b"a") else { panic!("it is watched") };
+        assert_eq!(watches.promise_names(b"a", stamp, &[b"1", b"2"]), Some(true), "what is promised needs no room");
+        let Promise::Made { stamp: beside, .. } = watches.promise_directory(b"b") else { panic!("it is watched") };
+        assert_eq!(watches.promise_names(b"b", beside, &[b"1", b"2", b"3"]), Some(false), "more than there may be");
+        assert!(stands(&watches, &one) && stands(&watches, &two), "and nobody gave way to it");
         let other = watches.promise(b"b/1");
         assert!(!stands(&watches, &one) && !stands(&watches, &two) && stands(&watches, &other));
         let mut events = told(&watches).await;
         events.sort_by_key(|event| format!("{event:?}"));
-        assert_eq!(events, [Event::AllBroken, broken("a/1"), broken("a/2")]);
+        assert_eq!(events, [Event::AllBroken, broken("a"), broken("a/1"), broken("a/2")]);
     }
 }

@@ -13,8 +13,9 @@
 //!   watched with inotify, and so is each directory above it (`watches.rs`). An answer whose promise was broken while
 //!   it was read is good for its one request. Where changes are not told (network file systems, too many watches, files
 //!   with several names), leases are short. What inotify does not tell: a file that gets a second name elsewhere while
-//!   it is leased and is changed through that; changes made beneath this file system (an overlay's upper directory).
-//!   They are found out when the lease ends.
+//!   it is leased and is changed through that; changes made beneath this file system (an overlay's upper directory); a
+//!   mount that covers something. They are found out when the lease ends. A directory's own time in the listing above it
+//!   is that of the listing: what happens in it breaks its own lease, where somebody asked about it, and none above.
 //!
 //! All system calls run on the blocking pool (`aside.rs`), a bounded number at a time, with the call's deadline.
 //! Permissions are those of the daemon; modes and owners are told, so that the kernel can hold callers to them. Access

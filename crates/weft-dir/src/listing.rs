@@ -46,7 +46,7 @@ impl Shared {
         let mut entries = Vec::new();
         for (at, row) in names.enumerate() {
             let row = row.map_err(|errno| failed(&shown(), "getdents", errno))?;
-            if at % LOOKS_BETWEEN == 0 && Instant::now() >= deadline {
+            if at.is_multiple_of(LOOKS_BETWEEN) && Instant::now() >= deadline {
                 return Err(RemoteError::TimedOut { detail: format!("{}: {at} names so far", shown()) });
             }
             if at >= NAMES_MAX {

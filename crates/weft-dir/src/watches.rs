@@ -155,7 +155,9 @@ impl Watches {
         }
         let mut broken = Vec::new();
         let mut table = self.table.lock();
-        let entered = match self.make_room(&mut table, dir, 1, &mut broken) {
+        // The directory itself needs no room, and what is promised already has it.
+        let more = usize::from(name.is_some() && table.standing(dir, name).is_none());
+        let entered = match self.make_room(&mut table, dir, more, &mut broken) {
             true => table.promise(dir, name),
             false => None,
         };
@@ -176,7 +178,8 @@ impl Watches {
         if table.standing(dir, None) != Some(stamp) {
             return None;
         }
-        let room = self.make_room(&mut table, dir, names.len(), &mut broken);
+        let more = names.iter().filter(|name| table.standing(dir, Some(name)).is_none()).count();
+        let room = self.make_room(&mut table, dir, more, &mut broken);
         let all = room && names.iter().all(|name| table.promise(dir, Some(name)).is_some());
         self.news.tell(broken);
         Some(all)
@@ -212,6 +215,11 @@ impl Watches {
 
     /// Has others than `dir` and those above it give way until `more` names can be promised.
     fn make_room(&self, table: &mut Table, dir: &[u8], more: usize, broken: &mut Vec<Event>) -> bool {
+        let here = table.watches.get(dir).map_or(0, |watch| watch.names.len());
+        if here.saturating_add(more) > self.options.promises_max {
+            // Nobody has to give way to what has no room at all.
+            return false;
+        }
         while table.promises.saturating_add(more) > self.options.promises_max {
             let Some(victim) = table.least_used_beside(dir) else { return false };
             table.forget(self.inotify.as_ref(), &victim, None, broken);

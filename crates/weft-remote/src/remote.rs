@@ -154,6 +154,9 @@ pub trait Remote: Send + Sync {
     }
 
     /// Messages that nobody asked for. Called once, when the tree is bound.
+    ///
+    /// A message may overtake the answer to a call that was made before it. Who keeps answers by their leases keeps none
+    /// of a file that was told of between the call and its answer.
     fn events(&self) -> BoxStream<'static, Event> {
         Box::pin(futures_util::stream::pending())
     }

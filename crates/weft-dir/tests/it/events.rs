@@ -3,27 +3,29 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
-use weft_remote::{Lease, Name, Remote, RemoteError};
+use tokio::sync::Notify;
+use weft_remote::{Event, Lease, Name, Remote, RemoteError, Version};
 
 use crate::support::{ALL, Bed, PATIENCE, call, id};
 
 /// After `change`, the leases on `wanted` are broken, and until a sentinel is told nothing of `others` is.
 async fn breaks(bed: &mut Bed, change: impl FnOnce(&Bed), wanted: &[&str], others: &[&str]) {
-    bed.lease("sentinel/file").await;
+    let sentinel = bed.sentinel().await;
     change(bed);
     let mut seen = bed.broken(wanted).await;
-    fs::write(bed.path("sentinel/file"), "changed").unwrap();
-    seen.extend(bed.broken(&["sentinel/file"]).await);
+    fs::write(bed.path(&sentinel), "").unwrap();
+    seen.extend(bed.broken(&[&sentinel]).await);
     for other in others.iter().chain(&[ALL]) {
         assert!(!seen.contains(*other), "{other} is broken as well: {seen:?}");
     }
 }
 
 async fn bed() -> Bed {
-    let bed = Bed::new(&["d/file", "d/other", "e/file", "sentinel/file"]).await;
+    let bed = Bed::new(&["d/file", "d/other", "e/file", "sentinel/"]).await;
     bed.lease_listing("d").await;
     bed.lease_listing("e").await;
     bed.lease("d").await;
@@ -110,7 +112,7 @@ async fn deleting_a_file_and_a_directory() {
 
 #[tokio::test]
 async fn a_directory_that_is_replaced_breaks_what_was_below_it() {
-    let mut bed = Bed::new(&["d/deep/file", "new/deep/file", "sentinel/file"]).await;
+    let mut bed = Bed::new(&["d/deep/file", "new/deep/file", "sentinel/"]).await;
     fs::write(bed.path("new/deep/file"), "replaced").unwrap();
     for path in ["d", "d/deep", "d/deep/file", "d/deep/absent"] {
         bed.lease(path).await;
@@ -133,7 +135,7 @@ async fn a_directory_that_is_replaced_breaks_what_was_below_it() {
 
 #[tokio::test]
 async fn a_directory_moved_by_one_above_it_is_told_by_no_old_name() {
-    let mut bed = Bed::new(&["a/b/c/file", "sentinel/file"]).await;
+    let mut bed = Bed::new(&["a/b/c/file", "sentinel/"]).await;
     bed.lease("a/b/c/file").await;
     let change = |bed: &Bed| fs::rename(bed.path("a"), bed.path("z")).unwrap();
     breaks(&mut bed, change, &["a/b/c/file"], &[]).await;
@@ -144,7 +146,7 @@ async fn a_directory_moved_by_one_above_it_is_told_by_no_old_name() {
 
 #[tokio::test]
 async fn a_lease_broken_before_is_told_once_for_each_time_somebody_asked() {
-    let mut bed = Bed::new(&["file", "sentinel/file"]).await;
+    let mut bed = Bed::new(&["file", "sentinel/"]).await;
     bed.lease("file").await;
     let many = |bed: &Bed| (0..1000).for_each(|round| fs::write(bed.path("file"), round.to_string()).unwrap());
     breaks(&mut bed, many, &["file"], &[]).await;
@@ -180,40 +182,110 @@ async fn the_top_that_goes_ends_everything_with_a_clear_sentence() {
 async fn events_end_with_the_directory() {
     let bed = Bed::new(&["file"]).await;
     bed.lease("file").await;
-    // The directory goes with the bed.
-    let rest = tokio::time::timeout(PATIENCE, bed.into_events().collect::<Vec<_>>()).await.expect("the stream ends");
+    let events = bed.take_events();
+    drop(bed);
+    let rest = tokio::time::timeout(PATIENCE, events.collect::<Vec<_>>()).await.expect("the stream ends");
     assert!(rest.len() <= 1, "{rest:?}");
 }
 
-#[tokio::test]
-async fn a_change_while_an_answer_is_made_leaves_no_long_lease() {
-    // Method: a writer that never stops, and looks at its file. Whatever lease an answer has, a broken one is followed
-    // by an event, so nothing that was trusted stays untold.
-    let mut bed = Bed::new(&["hot"]).await;
-    let (path, running) = (bed.path("hot"), std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
-    let keep = running.clone();
-    let writer = std::thread::spawn(move || {
-        let mut round = 0u64;
-        while keep.load(std::sync::atomic::Ordering::Relaxed) {
-            round += 1;
-            fs::write(&path, round.to_string()).unwrap();
-        }
-        fs::write(&path, "the end").unwrap();
-    });
-    let mut long = 0;
-    for _ in 0..500 {
-        let lease = bed.lookup("hot").await.unwrap().lease;
-        if matches!(lease, Lease::UntilBroken(_)) {
-            long += 1;
-            bed.broken(&["hot"]).await;
+/// Method: a change strikes while an answer is made, sooner or later from round to round. Whoever keeps answers by their
+/// leases and drops them by the events that come from the call on must hold what is there in the end. A sentinel,
+/// changed last, says when all events have come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_a_change_overtakes_is_not_trusted() {
+    let paths: Vec<String> = (0..300).map(|at| format!("d/{at}")).collect();
+    let mut paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    paths.extend(["d/file", "sentinel/"]);
+    let bed = Bed::new(&paths).await;
+    let heard = Heard::listen(&bed);
+    let (mut long, mut broken) = (0, 0);
+    for round in 0..ROUNDS {
+        let path = bed.path("d/file");
+        let start = Arc::new(std::sync::Barrier::new(2));
+        let other = start.clone();
+        let writer = std::thread::spawn(move || {
+            let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+            other.wait();
+            // The time it takes does not matter, only that it differs.
+            (0..round * 100).for_each(|turn| {
+                std::hint::black_box(turn);
+            });
+            file.write_all(b"x").unwrap();
+        });
+        let before = heard.count();
+        tokio::task::block_in_place(|| start.wait());
+        let (of, version, lease) = match round % 3 {
+            0 => {
+                let answer = bed.lookup("d/file").await.unwrap();
+                ("d/file", answer.version, answer.lease)
+            }
+            1 => {
+                let (_, version, lease) = bed.list("d").await.unwrap();
+                ("d", version, lease)
+            }
+            _ => {
+                let answer = bed.dir.attributes(&call(), &id("d/file"), &Version::None).await.unwrap();
+                ("d/file", answer.version, answer.lease)
+            }
+        };
+        tokio::task::block_in_place(|| writer.join().unwrap());
+        let sentinel = bed.sentinel().await;
+        fs::write(bed.path(&sentinel), "").unwrap();
+        let seen = heard.until(before, &sentinel).await;
+        let is_long = matches!(lease, Lease::UntilBroken(_));
+        let is_broken = seen.iter().any(|event| event == of || event == ALL);
+        long += u32::from(is_long);
+        broken += u32::from(is_long && is_broken);
+        if is_long && !is_broken {
+            let now = if of == "d" { bed.list("d").await.unwrap().1 } else { bed.entry(of).await.version };
+            assert_eq!(version, now, "round {round}: {of} is trusted and is not what is there");
         }
     }
-    let last = bed.lookup("hot").await.unwrap();
-    running.store(false, std::sync::atomic::Ordering::Relaxed);
-    writer.join().unwrap();
-    println!("{long} of 500 answers had a long lease");
-    if matches!(last.lease, Lease::UntilBroken(_)) {
-        bed.broken(&["hot"]).await;
+    println!("{ROUNDS} answers: {long} with long leases, {broken} of them broken");
+    assert!(long > 0 && broken > 0, "changes came after answers, and answers were trusted");
+}
+
+const ROUNDS: u32 = 600;
+
+/// Events as they come, heard by a task beside the test.
+struct Heard {
+    paths: Arc<Mutex<Vec<String>>>,
+    more: Arc<Notify>,
+}
+
+impl Heard {
+    fn listen(bed: &Bed) -> Heard {
+        let mut events = bed.take_events();
+        let heard = Heard { paths: Arc::default(), more: Arc::default() };
+        let (paths, more) = (heard.paths.clone(), heard.more.clone());
+        tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                let path = match event {
+                    Event::Broken(file) => String::from_utf8_lossy(file.as_bytes()).into_owned(),
+                    _ => ALL.to_owned(),
+                };
+                paths.lock().unwrap().push(path);
+                more.notify_one();
+            }
+        });
+        heard
     }
-    assert_eq!(bed.read("hot").await.unwrap(), "the end");
+
+    fn count(&self) -> usize {
+        self.paths.lock().unwrap().len()
+    }
+
+    /// What came after the first `before` events, once `last` is among it.
+    async fn until(&self, before: usize, last: &str) -> Vec<String> {
+        let wait = async {
+            loop {
+                let seen = self.paths.lock().unwrap()[before..].to_vec();
+                if seen.iter().any(|path| path == last) {
+                    return seen;
+                }
+                self.more.notified().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.expect("the sentinel is told of")
+    }
 }

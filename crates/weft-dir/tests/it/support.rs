@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,8 +19,8 @@ use weft_remote::{
 pub struct Bed {
     pub folder: tempfile::TempDir,
     pub dir: Arc<Directory>,
-    /// Locked by none: what is in it may be shared by the readers of the rest.
     events: std::sync::Mutex<BoxStream<'static, Event>>,
+    sentinels: AtomicU32,
 }
 
 impl Bed {
@@ -45,7 +46,7 @@ impl Bed {
         let dir = Directory::open(options).unwrap();
         let mut events = dir.events();
         assert_eq!(events.next().await, Some(Event::AllBroken), "what another process promised is void");
-        Bed { folder, dir, events: std::sync::Mutex::new(events) }
+        Bed { folder, dir, events: std::sync::Mutex::new(events), sentinels: AtomicU32::new(0) }
     }
 
     pub fn path(&self, path: &str) -> PathBuf {
@@ -95,14 +96,35 @@ impl Bed {
 
     /// Takes a lease on a name: of what is there, or of its absence.
     pub async fn lease(&self, path: &str) {
-        let lease = self.lookup(path).await.unwrap().lease;
-        assert!(matches!(lease, Lease::UntilBroken(_)), "{path}: {lease:?}");
+        self.leased(path, async || self.lookup(path).await.unwrap().lease).await;
     }
 
     /// Takes a lease on a listing.
     pub async fn lease_listing(&self, path: &str) {
-        let lease = self.list(path).await.unwrap().2;
-        assert!(matches!(lease, Lease::UntilBroken(_)), "{path}: {lease:?}");
+        self.leased(path, async || self.list(path).await.unwrap().2).await;
+    }
+
+    /// What the kernel still has to tell of earlier changes may overtake an answer: then it is asked for again.
+    async fn leased(&self, path: &str, ask: impl AsyncFn() -> Lease) {
+        let asked = async {
+            loop {
+                match ask().await {
+                    Lease::UntilBroken(_) => return,
+                    Lease::Spent => {}
+                    other => panic!("{path}: {other:?}"),
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, asked).await.expect("a lease is given");
+    }
+
+    /// Takes a lease on the absence of a name that nothing was ever told of. Once it is made, all that happened before
+    /// has been told when it is told of.
+    pub async fn sentinel(&self) -> String {
+        let number = self.sentinels.fetch_add(1, Ordering::Relaxed);
+        let path = format!("sentinel/{number}");
+        self.lease(&path).await;
+        path
     }
 
     /// Waits until each of these leases is broken; what was broken until then.
@@ -123,8 +145,9 @@ impl Bed {
         seen
     }
 
-    pub fn into_events(self) -> BoxStream<'static, Event> {
-        self.events.into_inner().unwrap()
+    /// The events that are still to come, for somebody else.
+    pub fn take_events(&self) -> BoxStream<'static, Event> {
+        std::mem::replace(&mut *self.events.lock().unwrap(), Box::pin(futures_util::stream::pending()))
     }
 }
 
