@@ -278,8 +278,8 @@ fn files_are_read_without_being_opened() {
     });
 }
 
-/// Goal: the log of a server says which files are read together. Method: files of pages that are asked for in turns, and
-/// the figures of what a daemon that knows the log reads of its segments afterwards.
+/// Goal: the log of a server says which files are read together: pages with their parts, by who referred to them, and what a
+/// client opened one after the other. What is no line, no log or not what is mounted there is told.
 #[test]
 fn a_log_says_what_is_read_together() {
     let tree = Tree::new();
