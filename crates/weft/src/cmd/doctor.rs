@@ -40,6 +40,7 @@ pub fn run(json: bool) -> Outcome {
         cache(&environment),
         passthrough(&environment),
         io_uring(),
+        inotify(),
     ];
     if json {
         say!("{}", serde_json::to_string(&findings).expect("plain data"));
@@ -151,6 +152,29 @@ fn io_uring() -> Finding {
     };
     Finding { name: "io_uring", state, sentence }
 }
+
+/// A mounted directory has each of its directories watched that was looked at; where no more may be, what changes there is
+/// seen a second later.
+fn inotify() -> Finding {
+    let name = "inotify";
+    let text = std::fs::read_to_string(INOTIFY_WATCHES).unwrap_or_default();
+    let (state, sentence) = match text.trim().parse::<u64>() {
+        Ok(watches) if watches >= WATCHES_WANTED => {
+            (State::Good, format!("{watches} directories of `dir:` mounts can be watched for changes"))
+        }
+        Ok(watches) => {
+            let more = "`sudo sysctl fs.inotify.max_user_watches=524288` allows more";
+            let seen = "changes elsewhere are seen a second later";
+            (State::Lesser, format!("only {watches} directories of `dir:` mounts can be watched, {seen}; {more}"))
+        }
+        Err(_) => (State::Lesser, format!("{INOTIFY_WATCHES} cannot be read: changes below `dir:` may be seen later")),
+    };
+    Finding { name, state, sentence }
+}
+
+const INOTIFY_WATCHES: &str = "/proc/sys/fs/inotify/max_user_watches";
+/// As many as one mount may have.
+const WATCHES_WANTED: u64 = 65_536;
 
 /// Large cached files can be read past the daemon since Linux 6.9, by processes with CAP_SYS_ADMIN.
 fn passthrough(environment: &Environment) -> Finding {
