@@ -1,13 +1,13 @@
 //! Which objects go into which segment: friends together, the rest wherever it fits best.
 //!
-//! From the first object that has no place, its friends are added, the closest first: by the sum of the weights of
-//! the groups that they share with what is there already, divided by the root of how many groups they are in, so that
-//! what belongs to many pages is not dragged along with one. What belongs to very many (a logo) lies with its like alone:
-//! it is wanted at all times, and would bring along parts of a page that nobody wants. A directory in common counts as a weak group. Such a
-//! *unit* that fills a segment becomes one. A smaller one goes as a whole to the fullest of four open segments that
-//! has room, so that objects without friends lie in the order of their first use. When none has, one is filled
-//! up with some of it and done, and the segment where the rest goes is written right after it where that can be: a disk
-//! that turns reads on for little. The same input always gives the same segments.
+//! From the first object that has no place, its friends are added, the closest first: by the sum of the weights of the
+//! groups that they share with what is there already, divided by the root of how many groups they are in, so that what
+//! belongs to many pages is not dragged along with one. What belongs to very many (a logo) lies with its like alone: it
+//! is wanted at all times, and would bring along parts of a page that nobody wants. A directory in common counts as a
+//! weak group. Such a *unit* that fills a segment becomes one. A smaller one goes as a whole to the fullest of four
+//! open segments that has room, so that objects without friends lie in the order of their first use. When none has, one
+//! is filled up with some of it and done, and the segment where the rest goes is written right after it where that can
+//! be: a disk that turns reads on for little. The same input always gives the same segments.
 
 use std::collections::{BTreeMap, HashMap};
 
