@@ -1,12 +1,13 @@
 //! Which objects go into which segment: friends together, the rest wherever it fits best.
 //!
-//! From the first object that has no place, its friends are added, the closest first: by the sum of the weights of
-//! the groups that they share with what is there already, divided by the root of how many groups they are in, so that
-//! what belongs to many pages is not dragged along with one. What belongs to very many (a logo) lies with its like alone:
-//! it is wanted at all times, and would bring along parts of a page that nobody wants. A directory in common counts as a weak group. Such a
-//! *unit* that fills a segment becomes one. A smaller one goes as a whole to the fullest of four open segments that
-//! has room, so that objects without friends lie in the order of their first use. When none has, one is filled
-//! up with some of it and done. The same input always gives the same segments.
+//! From the first object that has no place, its friends are added, the closest first: by the sum of the weights of the
+//! groups that they share with what is there already, divided by the root of how many groups they are in, so that what
+//! belongs to many pages is not dragged along with one. What belongs to very many (a logo) lies with its like alone: it
+//! is wanted at all times, and would bring along parts of a page that nobody wants. A directory in common counts as a
+//! weak group. Such a *unit* that fills a segment becomes one. A smaller one goes as a whole to the fullest of four
+//! open segments that has room, so that objects without friends lie in the order of their first use. When none has, one
+//! is filled up with some of it and done, and the segment where the rest goes is written right after it where that can
+//! be: a disk that turns reads on for little. The same input always gives the same segments.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -52,6 +53,8 @@ impl Plan {
 pub(crate) fn plan(items: &[Item], groups: &Groups, room: usize, least: usize) -> Vec<Plan> {
     let mut packing = Packing::new(items, groups, room);
     let (mut full, mut open) = (Vec::new(), Vec::<Plan>::new());
+    // Of each unit that was split, one of the objects of each part.
+    let mut splits = Vec::new();
     // What is popular comes first: so it is done before the segments are filled up with what is left over.
     let mut seeds: Vec<usize> = (0..items.len()).collect();
     seeds.sort_by_key(|seed| !groups.is_popular(items[*seed].name));
@@ -72,14 +75,43 @@ pub(crate) fn plan(items: &[Item], groups: &Groups, room: usize, least: usize) -
                 let filled = |plan: &Plan| packing.topped_up(plan.clone(), unit.clone());
                 let best = (0..open.len()).min_by_key(|at| (room - filled(&open[*at]).0.used, *at));
                 let sealed = open.remove(best.expect("some are open"));
+                let count = unit.hashes.len();
                 let (sealed, rest) = packing.topped_up(sealed, unit);
+                if rest.hashes.len() < count {
+                    splits.extend(sealed.hashes.last().copied().zip(rest.hashes.first().copied()));
+                }
                 full.push(sealed);
                 unit = rest;
             }
         }
     }
     full.extend(open.into_iter().filter(|plan| plan.used >= least));
-    full
+    chained(full, &splits)
+}
+
+/// Orders segments so that the two parts of a split unit follow each other, as far as one has one neighbour.
+fn chained(plans: Vec<Plan>, splits: &[(u64, u64)]) -> Vec<Plan> {
+    let hashes = plans.iter().enumerate().flat_map(|(at, plan)| plan.hashes.iter().map(move |hash| (*hash, at)));
+    let place: HashMap<u64, usize> = hashes.collect();
+    let (mut next, mut has_former) = (vec![None; plans.len()], vec![false; plans.len()]);
+    for (first, rest) in splits {
+        let (Some(first), Some(rest)) = (place.get(first), place.get(rest)) else { continue };
+        // The rest is done later than what it is the rest of: there is no circle.
+        if first < rest && next[*first].is_none() && !has_former[*rest] {
+            next[*first] = Some(*rest);
+            has_former[*rest] = true;
+        }
+    }
+    let mut plans: Vec<Option<Plan>> = plans.into_iter().map(Some).collect();
+    let mut ordered = Vec::with_capacity(plans.len());
+    for begin in (0..plans.len()).filter(|at| !has_former[*at]) {
+        let mut at = Some(begin);
+        while let Some(here) = at {
+            ordered.extend(plans[here].take());
+            at = next[here];
+        }
+    }
+    ordered
 }
 
 /// The fullest that has no more than that in it; of two that are as full the one that was begun first.
@@ -140,11 +172,12 @@ impl<'i> Packing<'i> {
         unit
     }
 
-    /// Fills a segment with objects of a unit: the large ones first, for the small ones fit into what is left.
+    /// Fills a segment with objects of a unit: the one that the others came for first, then the large ones, for the small
+    /// ones fit into what is left.
     fn topped_up(&self, mut plan: Plan, mut unit: Plan) -> (Plan, Plan) {
         let cost = |hash: &u64| self.items[self.at[hash]].cost;
         let mut order: Vec<usize> = (0..unit.hashes.len()).collect();
-        order.sort_by_key(|at| std::cmp::Reverse(cost(&unit.hashes[*at])));
+        order.sort_by_key(|at| (*at != 0, std::cmp::Reverse(cost(&unit.hashes[*at]))));
         let mut taken = vec![false; unit.hashes.len()];
         for at in order {
             let (hash, cost) = (unit.hashes[at], cost(&unit.hashes[at]));
@@ -269,6 +302,25 @@ mod tests {
             let of_page = |plan: &&Plan| plan.hashes.iter().any(|hash| *hash / 10 == page);
             assert_eq!(plans.iter().filter(of_page).count(), 1, "page {page}");
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_page_that_does_not_fit_follow_each_other() {
+        let mut groups = Groups::default();
+        // Five pages of ten objects, each three fourths of a segment: the fifth is split.
+        for page in 0..5u64 {
+            let members: Vec<u64> = (0..10).map(|object| page * 100 + object).collect();
+            groups.add(Affinity::Linked, &members);
+        }
+        let items: Vec<Item> =
+            (0..5).flat_map(|page| (0..10).map(move |object| item(page * 100 + object, ROOM * 3 / 40))).collect();
+        let plans = plan(&items, &groups, ROOM, 0);
+        let of_last = |plan: &Plan| plan.hashes.iter().any(|hash| hash / 100 == 4);
+        let at: Vec<usize> = (0..plans.len()).filter(|at| of_last(&plans[*at])).collect();
+        assert!(at.len() == 2 && at[0] + 1 == at[1], "{at:?} of {plans:?}");
+        assert!(plans[at[0]].hashes.contains(&400), "the page itself comes first");
+        let all: usize = plans.iter().map(|plan| plan.hashes.len()).sum();
+        assert_eq!(all, 50);
     }
 
     #[test]

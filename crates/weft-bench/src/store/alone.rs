@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-
-use weft_segment::device::Device;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use weft_segment::device::Device;
 
 /// A device on which a volume finds that a long read costs out of all proportion, so that it reads each object alone.
 /// What it really takes the inner device knows.

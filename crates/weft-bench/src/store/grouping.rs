@@ -270,7 +270,7 @@ fn content(source: &Bytes, length: usize) -> Bytes {
     source.slice(..length)
 }
 
-/// Longer objects are files of their own; half a segment less what stands beside a content.
+/// Longer objects are files of their own: half a segment.
 const LENGTH_MAX: usize = 64 << 10;
 const DISK_BYTES: u64 = 250_000_000_000;
 const MEMORY_PERCENT: [usize; 3] = [5, 10, 20];

@@ -165,7 +165,7 @@ impl Pages {
         let bytes: u64 = self.site.lengths.iter().map(|length| u64::from(*length)).sum();
         format!(
             "{} objects, {} MB, in {} pages, 2 to 4 of the objects of each shared with others; {} pages are read in no order, \
-             all objects of one in turn, by one reader. The disk: {} GiB, a file served over \
+             all objects of one in turn, by one reader, in {} rounds. The disk: {} GiB, a file served over \
              FUSE that answers when the model of a disk of 7200 turns a minute says, one request at a time, below a \
              loop device with direct I/O. Caches are dropped and file systems mounted anew before each round. Page by page: the objects \
              came in the order of the pages, the best that a tree of folders can have; mixed: as {VISITORS} clients \
@@ -176,6 +176,7 @@ impl Pages {
             bytes / 1_000_000,
             self.site.pages.len(),
             scale.pages_on_block,
+            scale.rounds_on_block,
             BLOCK_DISK_BYTES >> 30,
             SEGMENT_BYTES >> 10,
             BUFFER_BYTES >> 20,
