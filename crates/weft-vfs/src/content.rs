@@ -178,7 +178,7 @@ impl Vfs {
     /// Nobody opens files: so the kernel is told when the pages that it has may be old.
     pub(crate) fn forget_pages_unopened(&self, node: NodeId) {
         if self.options.unopened {
-            self.notices.send(Notice::Content { node: self.namespace.shown(node) });
+            self.notices.send_later(Notice::Content { node: self.namespace.shown(node) }, &self.runtime);
         }
     }
 

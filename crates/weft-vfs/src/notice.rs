@@ -108,6 +108,16 @@ impl Notices {
         senders.sent.fetch_add(u64::from(passed && is_of_attributes), Ordering::SeqCst);
     }
 
+    /// Passes a notice about names or content on: now, or on a thread of its own when others wait before it.
+    pub(crate) fn send_later(&self, notice: Notice, runtime: &tokio::runtime::Handle) {
+        let Some(senders) = &self.0 else { return };
+        if let Err(mpsc::TrySendError::Full(notice)) = senders.others.try_send(notice) {
+            let others = senders.others.clone();
+            // An error means that the kernel side is gone.
+            runtime.spawn_blocking(move || drop(others.send(notice)));
+        }
+    }
+
     /// Returns when the kernel has been told of every change of attributes so far.
     pub(crate) async fn settled(&self) {
         let Some(senders) = &self.0 else { return };
@@ -120,3 +130,25 @@ impl Notices {
 
 /// How many notices may wait for the kernel side.
 const NOTICES_WAITING_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_must_not_be_left_out_waits_for_its_turn() {
+        let (notices, receivers) = Notices::channel();
+        (0..NOTICES_WAITING_MAX).for_each(|_| notices.send(Notice::Everything));
+        notices.send(Notice::Content { node: NodeId(1) });
+        notices.send_later(Notice::Content { node: NodeId(2) }, &tokio::runtime::Handle::current());
+        let contents = tokio::task::spawn_blocking(move || {
+            drop(notices);
+            let contents = receivers.others.iter().filter_map(|notice| match notice {
+                Notice::Content { node } => Some(node),
+                _ => None,
+            });
+            contents.collect::<Vec<_>>()
+        });
+        assert_eq!(contents.await.expect("no panic"), [NodeId(2)], "the other found no room");
+    }
+}
