@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
-use weft_remote::{Entry, FileId, FileKind, Lease, Name, RemoteError, Result, Sameness, Space, Version};
+use weft_remote::{Entry, Event, FileId, FileKind, Lease, Name, RemoteError, Result, Sameness, Space, Version};
 
 use crate::aside::Aside;
 use crate::error::{DirectoryError, failed};
@@ -19,11 +19,29 @@ use crate::top::Top;
 use crate::watches::Watches;
 
 /// A directory of this machine as a remote. When it is dropped, its events end and nothing is watched any more.
+///
+/// The directory is the one that is at its path: when that has gone, and another is there, that one is opened.
 #[derive(Debug)]
 pub struct Directory {
-    pub(crate) shared: Arc<Shared>,
-    /// Hears of changes for as long as the directory lives.
+    place: Arc<Place>,
+}
+
+/// Where the directory is, and what is open of it.
+#[derive(Debug)]
+struct Place {
+    options: DirectoryOptions,
+    news: Arc<News>,
+    /// Guards what is open; held over system calls only while a directory that has gone is opened anew.
+    open: RwLock<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    shared: Arc<Shared>,
+    /// Hears of changes for as long as it is open.
     _listener: Option<Listener>,
+    /// When it was last opened, or tried to be.
+    tried: Instant,
 }
 
 /// What calls under way keep.
@@ -42,24 +60,64 @@ impl Directory {
     /// # Errors
     /// [`DirectoryError`] says what to do about it.
     pub fn open(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
-        let top = Arc::new(Top::open(&options.path)?);
         let news = Arc::new(News::new(options.events_max));
-        let path = options.path.clone();
-        if let Some(why) = top.blind {
-            tracing::info!(path = %path.display(), why, "leases are short");
+        let open = RwLock::new(Open::begin(&options, &news)?);
+        Ok(Arc::new(Directory { place: Arc::new(Place { options, news, open }) }))
+    }
+
+    /// What is open now.
+    pub(crate) fn now(&self) -> Arc<Shared> {
+        self.place.open.read().shared.clone()
+    }
+
+    /// The same; where that has gone, what is there instead.
+    pub(crate) async fn ready(&self) -> Arc<Shared> {
+        let shared = self.now();
+        if shared.watches.table.lock().gone.is_none() {
+            return shared;
         }
-        let watches = Arc::new(Watches::new(top.clone(), options, news));
-        // From now on it is told when the top itself goes.
-        watches.watch(b"");
-        let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
-        let shared = Arc::new(Shared { top, watches, aside: Aside::new(), space: Mutex::new(None) });
-        Ok(Arc::new(Directory { shared, _listener: listener }))
+        let place = self.place.clone();
+        // A panic in there has been reported by the panic hook.
+        tokio::task::spawn_blocking(move || place.again()).await.unwrap_or(shared)
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        self.shared.watches.news.close();
+        self.place.news.close();
+    }
+}
+
+impl Place {
+    /// Opens what is at the path now, in place of what has gone.
+    fn again(&self) -> Arc<Shared> {
+        let mut open = self.open.write();
+        let has_gone = open.shared.watches.table.lock().gone.is_some();
+        if has_gone && open.tried.elapsed() >= TRY_AGAIN {
+            open.tried = Instant::now();
+            if let Ok(next) = Open::begin(&self.options, &self.news) {
+                tracing::info!(path = %self.options.path.display(), "a directory is there again");
+                *open = next;
+                self.news.tell(vec![Event::AllBroken]);
+            }
+        }
+        open.shared.clone()
+    }
+}
+
+impl Open {
+    fn begin(options: &DirectoryOptions, news: &Arc<News>) -> std::result::Result<Open, DirectoryError> {
+        let top = Arc::new(Top::open(&options.path)?);
+        let path = options.path.clone();
+        if let Some(why) = top.blind {
+            tracing::info!(path = %path.display(), why, "leases are short");
+        }
+        let watches = Arc::new(Watches::new(top.clone(), options.clone(), news.clone()));
+        // From now on it is told when the top itself goes.
+        watches.watch(b"");
+        let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
+        let shared = Arc::new(Shared { top, watches, aside: Aside::new(), space: Mutex::new(None) });
+        Ok(Open { shared, _listener: listener, tried: Instant::now() })
     }
 }
 
@@ -177,6 +235,8 @@ impl Shared {
 
 /// Why nothing can be reached any more.
 pub(crate) const TOP_GONE: &str =
-    "it was moved, deleted or unmounted while it was in use: unmount it and mount it again";
+    "it was moved, deleted or unmounted while it was in use; put it back, or another in its place";
+/// How long to wait before what has gone is looked for again.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
 /// How old the figures for `df` may be.
 const SPACE_AGE_MAX: Duration = Duration::from_secs(1);

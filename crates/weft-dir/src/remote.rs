@@ -67,7 +67,7 @@ impl Remote for Directory {
     }
 
     async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
-        self.shared.fetch(call, path_of(file)?, expected, span).await
+        self.ready().await.fetch(call, path_of(file)?, expected, span).await
     }
 
     async fn read_link(&self, call: &Call, file: &FileId) -> Result<Answer<Vec<u8>>> {
@@ -82,16 +82,17 @@ impl Remote for Directory {
     }
 
     fn space(&self) -> Option<Space> {
-        self.shared.space()
+        self.now().space()
     }
 
     fn events(&self) -> BoxStream<'static, Event> {
-        self.shared.watches.news.stream()
+        self.now().watches.news.stream()
     }
 
     fn about(&self, file: &FileId) -> Vec<(String, String)> {
         let Ok(path) = path_of(file) else { return Vec::new() };
-        let Shared { top, watches, .. } = &*self.shared;
+        let now = self.now();
+        let Shared { top, watches, .. } = &*now;
         let dir = crate::place::parted(path).map_or(path, |(dir, _)| dir);
         let watched = match (watches.is_watched(dir), top.blind) {
             (true, _) => "yes".to_owned(),
@@ -102,7 +103,7 @@ impl Remote for Directory {
     }
 
     fn root_attributes(&self) -> Attributes {
-        self.shared.top.facts.attributes().unwrap_or_else(|| Attributes::of_kind(FileKind::Directory))
+        self.now().top.facts.attributes().unwrap_or_else(|| Attributes::of_kind(FileKind::Directory))
     }
 }
 
@@ -114,9 +115,9 @@ impl Directory {
         path: &[u8],
         work: impl FnOnce(&Arc<Shared>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let shared = self.shared.clone();
+        let shared = self.ready().await;
         let shown = shared.top.shown(path);
-        self.shared.aside.run(call.deadline, &shown, move || work(&shared)).await
+        shared.clone().aside.run(call.deadline, &shown, move || work(&shared)).await
     }
 }
 

@@ -169,12 +169,29 @@ async fn the_top_that_goes_ends_everything_with_a_clear_sentence() {
         }
         let answer = bed.dir.lookup(&call(), &id(""), &Name::new("file").unwrap()).await;
         match answer {
-            Err(RemoteError::Failed { detail }) => assert!(detail.contains("mount it again"), "{detail}"),
+            Err(RemoteError::Failed { detail }) => assert!(detail.contains("put it back"), "{detail}"),
             other => panic!("{other:?}"),
         }
         if !moved {
             bed.broken(&[ALL]).await;
         }
+        // Another in its place, as when a site is replaced as a whole.
+        fs::create_dir(bed.folder.path()).unwrap();
+        fs::write(bed.path("file"), "new").unwrap();
+        fs::create_dir(bed.path("sentinel")).unwrap();
+        let found = async {
+            loop {
+                match bed.dir.lookup(&call(), &id(""), &Name::new("file").unwrap()).await {
+                    Ok(answer) => return answer.value.is_some(),
+                    Err(RemoteError::Failed { .. }) => tokio::task::yield_now().await,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        assert!(tokio::time::timeout(PATIENCE, found).await.expect("it is found"));
+        bed.broken(&[ALL]).await;
+        bed.lease("file").await;
+        breaks(&mut bed, |bed| fs::write(bed.path("file"), "newer").unwrap(), &["file"], &[]).await;
     }
 }
 

@@ -320,3 +320,25 @@ fn a_log_says_what_is_read_together() {
         }
     }
 }
+
+/// Goal: a directory that is replaced as a whole, as when a site is deployed, is shown as it is then; while there is none
+/// nothing wrong is shown.
+#[test]
+fn a_directory_that_is_replaced_as_a_whole_is_shown() {
+    let tree = Tree::new();
+    let site = tree.at("site");
+    std::fs::create_dir(&site).expect("made");
+    std::fs::write(site.join("page"), "one").expect("written");
+    let source = format!("dir:{}", site.display()).leak();
+    let Some(mount) = Mount::with(Setup { source, ..Setup::default() }) else { return };
+    assert_eq!(std::fs::read(mount.at("page")).expect("read"), b"one");
+    std::fs::rename(&site, tree.at("old")).expect("renamed");
+    wait_until("nothing there", || std::fs::read(mount.at("page")).is_err());
+    std::fs::create_dir(&site).expect("made");
+    std::fs::write(site.join("page"), "two").expect("written");
+    std::fs::write(site.join("more"), "new").expect("written");
+    wait_until("the other", || std::fs::read(mount.at("page")).is_ok_and(|bytes| bytes == b"two"));
+    wait_until("its names", || names_in(&mount.dir()) == ["more", "page"]);
+    std::fs::write(site.join("page"), "three").expect("written");
+    wait_until("its changes", || std::fs::read(mount.at("page")).is_ok_and(|bytes| bytes == b"three"));
+}
