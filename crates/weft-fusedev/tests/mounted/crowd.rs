@@ -1,6 +1,6 @@
 //! More requests at once than there are entries in a queue.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use weft_fusedev::{RingLimits, Transport};
 
@@ -10,7 +10,7 @@ use super::{over_both, over_rings};
 /// A process that reads a name that is never answered. (A thread of the server's own process would keep the device open
 /// while it waits for an answer on it.)
 pub fn waiter(mounted: &Mounted, number: usize) -> Child {
-    let mut command = Command::new("cat");
+    let mut command = super::interrupts::interruptible("cat");
     command.arg(mounted.path(&format!("dead-{number}"))).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("a process")
 }

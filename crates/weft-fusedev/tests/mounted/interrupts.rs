@@ -21,10 +21,17 @@ const WAITS: [(&str, &str); 6] = [
     ("fsync", "stuck-sync"),
 ];
 
+/// A program that Ctrl-C ends, also where these tests were started by something that ignores it (which is inherited).
+pub fn interruptible(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", program]);
+    command
+}
+
 /// A process that does one thing with a path, and says with which error it came back. It catches SIGINT, so that its
 /// call comes back, or leaves it as it is. (In Perl, whose handlers do not have calls begin anew.)
 fn caller(what: &str, path: &Path, catches: bool) -> Option<Child> {
-    let mut command = Command::new("perl");
+    let mut command = interruptible("perl");
     command.args(["-e", CALLER, what]).arg(path).arg(if catches { "catch" } else { "" });
     match command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
         Ok(child) => Some(child),
