@@ -31,8 +31,10 @@ pub struct Directory {
 struct Place {
     options: DirectoryOptions,
     news: Arc<News>,
-    /// Guards what is open; held over system calls only while a directory that has gone is opened anew.
+    /// Guards what is open; held for a look or a change.
     open: RwLock<Open>,
+    /// When what has gone was last looked for. Held by the one who looks; nobody waits for it.
+    looked: Mutex<Instant>,
 }
 
 #[derive(Debug)]
@@ -40,8 +42,6 @@ struct Open {
     shared: Arc<Shared>,
     /// Hears of changes for as long as it is open.
     _listener: Option<Listener>,
-    /// When it was last opened, or tried to be.
-    tried: Instant,
 }
 
 /// What calls under way keep.
@@ -62,7 +62,8 @@ impl Directory {
     pub fn open(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
         let news = Arc::new(News::new(options.events_max));
         let open = RwLock::new(Open::begin(&options, &news)?);
-        Ok(Arc::new(Directory { place: Arc::new(Place { options, news, open }) }))
+        let looked = Mutex::new(Instant::now());
+        Ok(Arc::new(Directory { place: Arc::new(Place { options, news, open, looked }) }))
     }
 
     /// What is open now.
@@ -91,17 +92,19 @@ impl Drop for Directory {
 impl Place {
     /// Opens what is at the path now, in place of what has gone.
     fn again(&self) -> Arc<Shared> {
-        let mut open = self.open.write();
-        let has_gone = open.shared.watches.table.lock().gone.is_some();
-        if has_gone && open.tried.elapsed() >= TRY_AGAIN {
-            open.tried = Instant::now();
+        let shared = || self.open.read().shared.clone();
+        let Some(mut looked) = self.looked.try_lock() else { return shared() };
+        let has_gone = shared().watches.table.lock().gone.is_some();
+        if has_gone && looked.elapsed() >= TRY_AGAIN {
+            *looked = Instant::now();
             if let Ok(next) = Open::begin(&self.options, &self.news) {
                 tracing::info!(path = %self.options.path.display(), "a directory is there again");
-                *open = next;
+                let former = std::mem::replace(&mut *self.open.write(), next);
+                drop(former);
                 self.news.tell(vec![Event::AllBroken]);
             }
         }
-        open.shared.clone()
+        shared()
     }
 }
 
@@ -117,7 +120,7 @@ impl Open {
         watches.watch(b"");
         let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
         let shared = Arc::new(Shared { top, watches, aside: Aside::new(), space: Mutex::new(None) });
-        Ok(Open { shared, _listener: listener, tried: Instant::now() })
+        Ok(Open { shared, _listener: listener })
     }
 }
 
