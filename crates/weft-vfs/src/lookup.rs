@@ -264,14 +264,16 @@ impl Vfs {
                 return Ok(Looked::Absent { ttl: Duration::ZERO });
             }
             self.learn_absence(dir.id, name, told.lease, learnt)?;
-            return Ok(Looked::Absent { ttl: cap(self.lease_left(dir, dir.id, &told.lease, learnt)) });
+            return Ok(Looked::Absent {
+                ttl: cap(self.lease_left(dir, dir.id, &told.lease, learnt, SystemTime::now())),
+            });
         };
         let mut entry = found.entry.clone();
         entry.name = name.clone();
         let id = self.learn_entry(dir.id, record.binding, &entry, &told)?;
         self.take_along(call, id, record.binding, found, learnt)?;
         self.inode(id)?.came_for(call);
-        let left = self.lease_left(dir, id, &told.lease, learnt);
+        let left = self.lease_left(dir, id, &told.lease, learnt, SystemTime::now());
         self.entry(call, id, left).await
     }
 
@@ -358,7 +360,7 @@ impl Vfs {
 
     /// How much longer what a listing says of a node is trusted.
     fn listed_for(&self, of: &Inode, id: NodeId, listing: &weft_store::ListingRecord, now: SystemTime) -> Duration {
-        self.lease_left_at(of, id, &listing.lease, listing.learnt, now)
+        self.lease_left(of, id, &listing.lease, listing.learnt, now)
     }
 
     /// The listing that describes a node, if one does.

@@ -37,7 +37,7 @@ impl Vfs {
         learnt: SystemTime,
         now: SystemTime,
     ) -> Duration {
-        let left = self.lease_left_at(inode, about, lease, learnt, now);
+        let left = self.lease_left(inode, about, lease, learnt, now);
         if !left.is_zero() || learnt == SystemTime::UNIX_EPOCH || !self.is_fetch_only(inode) {
             return left;
         }
@@ -46,11 +46,7 @@ impl Vfs {
     }
 
     /// What is left of a lease on something about a node, in the tree of `inode`.
-    pub(crate) fn lease_left(&self, inode: &Inode, about: NodeId, lease: &Lease, learnt: SystemTime) -> Duration {
-        self.lease_left_at(inode, about, lease, learnt, SystemTime::now())
-    }
-
-    pub(crate) fn lease_left_at(
+    pub(crate) fn lease_left(
         &self,
         inode: &Inode,
         about: NodeId,
