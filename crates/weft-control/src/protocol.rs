@@ -339,6 +339,8 @@ pub enum NameKind {
     Directory,
     /// A symbolic link.
     Symlink,
+    /// A fifo, a socket or a device.
+    Special,
     /// Not asked yet.
     Unknown,
 }

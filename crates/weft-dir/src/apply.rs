@@ -38,7 +38,7 @@ impl Shared {
         self.usable()?;
         let expect = |path: &[u8]| self.expect_at(path, expected, deadline);
         let path = match &mutation.change {
-            Change::Create { dir, name, kind, mode } => {
+            Change::Create { dir, name, kind, mode, .. } => {
                 let spot = self.spot(path_of(dir)?, name)?;
                 expect(path_of(dir)?)?;
                 Some(self.create(spot, *kind, *mode, caller)?)
@@ -58,7 +58,7 @@ impl Shared {
                 self.remove(spot)?;
                 None
             }
-            Change::Rename { from, name, to, new_name } => {
+            Change::Rename { from, name, to, new_name, .. } => {
                 let (old, new) = (self.spot(path_of(from)?, name)?, self.spot(path_of(to)?, new_name)?);
                 expect(path_of(from)?)?;
                 Some(self.rename(old, new)?)
@@ -68,10 +68,14 @@ impl Shared {
                 self.write(path, expected, extents, *length, &**content, mutation.made)?;
                 Some(path.to_vec())
             }
-            Change::SetAttributes { file, mode, uid, gid, modified } => {
+            Change::SetAttributes { file, new } => {
                 let path = path_of(file)?;
-                self.set_attributes(path, expected, *mode, (*uid, *gid), *modified)?;
+                self.set_attributes(path, expected, new.mode, (new.uid, new.gid), new.modified)?;
                 Some(path.to_vec())
+            }
+            Change::SetExtended { file, .. } => {
+                let detail = format!("{}: extended attributes", self.top.shown(path_of(file)?));
+                return Err(RemoteError::Unsupported { detail });
             }
         };
         let Some(path) = path else {
@@ -112,7 +116,7 @@ impl Shared {
                 let open = self.top.step(dir.as_fd(), name.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY);
                 open.map_err(|errno| self.top.lost(&path, errno))?
             }
-            FileKind::Symlink | FileKind::Unknown => {
+            _ => {
                 let detail = format!("{}: only files and directories are created so", self.top.shown(&path));
                 return Err(RemoteError::Unsupported { detail });
             }
@@ -276,8 +280,8 @@ fn tolerated(outcome: rustix::io::Result<()>) -> rustix::io::Result<()> {
 fn mode_of(facts: &Facts, wanted: u16) -> Option<Mode> {
     let kept = match facts.kind? {
         FileKind::Directory => facts.mode & KEPT_ON_DIRECTORIES,
-        FileKind::File | FileKind::Unknown => 0,
         FileKind::Symlink => return None,
+        _ => 0,
     };
     Some(Mode::from_raw_mode(u32::from(wanted & SHOWN_MODE | kept)))
 }

@@ -88,11 +88,17 @@ impl Facts {
     pub fn attributes(&self) -> Option<Attributes> {
         let kind = self.kind?;
         let size = match kind {
-            FileKind::Directory | FileKind::Unknown => Figure::Unknown,
             FileKind::File | FileKind::Symlink => Figure::Exact(self.length),
+            _ => Figure::Unknown,
         };
         let modified = self.modified.time().map_or(Figure::Unknown, Figure::Exact);
-        Some(Attributes { kind, size, modified, mode: Some(self.mode & SHOWN_MODE), owner: Some(self.owner) })
+        Some(Attributes {
+            size,
+            modified,
+            mode: Some(self.mode & SHOWN_MODE),
+            owner: Some(self.owner),
+            ..Attributes::of_kind(kind)
+        })
     }
 
     /// How long after `now` another change can be told from the last one by its time.

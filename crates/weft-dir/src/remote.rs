@@ -25,6 +25,8 @@ impl Remote for Directory {
             links: false,
             locks: false,
             symlinks: true,
+            special_files: false,
+            extended: false,
         }
     }
 

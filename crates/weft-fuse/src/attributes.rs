@@ -8,20 +8,18 @@ use weft_vfs::Stat;
 
 /// Attributes for the kernel.
 pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
-    let modified = stat.modified.into();
     Attributes {
         node: stat.node.0,
         size: stat.size,
         blocks: stat.size.div_ceil(512),
-        accessed: modified,
-        modified,
-        changed: modified,
+        accessed: stat.accessed.into(),
+        modified: stat.modified.into(),
+        changed: stat.changed.into(),
         mode: type_bits(stat.kind) | u32::from(stat.mode),
-        // 1 for directories too: the number of subdirectories is not known (find(1) takes 1 for that).
-        links: 1,
+        links: stat.links,
         uid: stat.uid,
         gid: stat.gid,
-        rdev: 0,
+        rdev: stat.device,
         block_bytes: BLOCK_BYTES,
     }
 }
@@ -38,6 +36,10 @@ pub(crate) fn kind_of(kind: FileKind) -> Kind {
     match kind {
         FileKind::Directory => Kind::Directory,
         FileKind::Symlink => Kind::Symlink,
+        FileKind::Fifo => Kind::Fifo,
+        FileKind::Socket => Kind::Socket,
+        FileKind::CharDevice => Kind::CharacterDevice,
+        FileKind::BlockDevice => Kind::BlockDevice,
         FileKind::File => Kind::File,
         FileKind::Unknown => Kind::Unknown,
     }
@@ -48,6 +50,10 @@ fn type_bits(kind: FileKind) -> u32 {
     let kind = match kind {
         FileKind::Directory => rustix::fs::FileType::Directory,
         FileKind::Symlink => rustix::fs::FileType::Symlink,
+        FileKind::Fifo => rustix::fs::FileType::Fifo,
+        FileKind::Socket => rustix::fs::FileType::Socket,
+        FileKind::CharDevice => rustix::fs::FileType::CharacterDevice,
+        FileKind::BlockDevice => rustix::fs::FileType::BlockDevice,
         // Attributes must have a type; a look at the file finds the right one before they are told.
         FileKind::File | FileKind::Unknown => rustix::fs::FileType::RegularFile,
     };

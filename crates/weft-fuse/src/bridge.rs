@@ -60,7 +60,7 @@ impl Handler for Bridge {
     }
 
     fn open(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<OpenReply>> + Send + 'static {
-        let opened = self.vfs.clone().open(self.vfs.call(caller), node);
+        let opened = self.vfs.clone().open(self.vfs.call(caller), node, weft_vfs::OpenFor::default());
         async move {
             let weft_vfs::Opened { handle, keep_pages, bypass_pages, backing, record } = opened.await?;
             Ok(OpenReply { handle, keep_pages, bypass_pages, backing, record })

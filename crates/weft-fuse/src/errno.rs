@@ -67,6 +67,8 @@ impl From<&VfsError> for Errno {
             // "Network is down": it is, for this tree, by the user's own word.
             VfsError::Offline => E::NETDOWN,
             VfsError::ReadOnly => E::ROFS,
+            VfsError::OtherTree => E::XDEV,
+            VfsError::NoAttribute => E::NODATA,
             VfsError::Remote(error) => of_remote(error),
             VfsError::Store(error) => of_store(error),
         })
@@ -92,6 +94,9 @@ fn of_remote(error: &RemoteError) -> rustix::io::Errno {
         RemoteError::Exists { .. } => E::EXIST,
         RemoteError::NotEmpty { .. } => E::NOTEMPTY,
         RemoteError::NoSpace { .. } => E::NOSPC,
+        RemoteError::TooMuch { .. } => E::MLINK,
+        RemoteError::Invalid { .. } => E::INVAL,
+        RemoteError::Unplaced { .. } => E::STALE,
         RemoteError::ReadOnly { .. } => E::ROFS,
         RemoteError::Unsupported { .. } => E::OPNOTSUPP,
         RemoteError::Loop { .. } => E::LOOP,

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// A figure with its quality. What the kernel is told is exact; the file system above asks once more when
 /// somebody needs what was only rounded or unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Figure<T> {
     /// The source gave this very value.
     Exact(T),
     /// The source gave an approximation (an index page says `1.2K`, or a time without seconds).
     Rounded(T),
     /// The source has not said.
+    #[default]
     Unknown,
 }
 
@@ -45,6 +46,24 @@ pub enum FileKind {
     Symlink,
     /// The source has named it without saying what it is (a link on a page): ask before use.
     Unknown,
+    /// A fifo: what goes through it stays on this machine.
+    Fifo,
+    /// A socket's name; as a fifo.
+    Socket,
+    /// A character device. No mount lets anybody open it.
+    CharDevice,
+    /// A block device. No mount lets anybody open it.
+    BlockDevice,
+}
+
+impl FileKind {
+    /// Whether it is a name with attributes and without content: fifos, sockets, devices.
+    pub fn is_special(self) -> bool {
+        match self {
+            FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => true,
+            FileKind::File | FileKind::Directory | FileKind::Symlink | FileKind::Unknown => false,
+        }
+    }
 }
 
 /// Owner at the source, where the source has such a thing in terms of local ids.
@@ -65,15 +84,38 @@ pub struct Attributes {
     pub size: Figure<u64>,
     /// Last modification.
     pub modified: Figure<SystemTime>,
-    /// Permission bits, where the source has them; set-id bits are never passed on.
+    /// Permission bits with the set-id and sticky bits, where the source has them. Set-id bits become nobody's rights:
+    /// every mount is `nosuid`.
     pub mode: Option<u16>,
     /// Owner, where the source has one.
     pub owner: Option<Owner>,
+    /// Last change of content, attributes or names.
+    #[serde(skip)]
+    pub changed: Figure<SystemTime>,
+    /// Last use, where the source keeps that.
+    #[serde(skip)]
+    pub accessed: Figure<SystemTime>,
+    /// How many names it has; of a directory what `st_nlink` has there.
+    #[serde(skip)]
+    pub links: Option<u32>,
+    /// Of a device: which (`st_rdev`, in the kernel's encoding for user space: 20 bits of minor, 12 of major).
+    #[serde(skip)]
+    pub device: Option<u32>,
 }
 
 impl Attributes {
     /// Attributes of which only the kind is known.
     pub fn of_kind(kind: FileKind) -> Attributes {
-        Attributes { kind, size: Figure::Unknown, modified: Figure::Unknown, mode: None, owner: None }
+        Attributes {
+            kind,
+            size: Figure::Unknown,
+            modified: Figure::Unknown,
+            mode: None,
+            owner: None,
+            changed: Figure::Unknown,
+            accessed: Figure::Unknown,
+            links: None,
+            device: None,
+        }
     }
 }

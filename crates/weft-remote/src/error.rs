@@ -60,6 +60,24 @@ pub enum RemoteError {
         /// What, and which limit.
         detail: String,
     },
+    /// A limit of the source is passed: of names of one file, of a file's length.
+    #[error("{detail}: more than the source can have")]
+    TooMuch {
+        /// Which limit, and of what.
+        detail: String,
+    },
+    /// The change makes no sense: a directory moved into itself.
+    #[error("{detail}: this cannot be")]
+    Invalid {
+        /// What, and why.
+        detail: String,
+    },
+    /// The kind knows the identity but not (any more) where the file is; when its name is looked up again, it will.
+    #[error("{detail}: its place is not known; look its name up again")]
+    Unplaced {
+        /// What.
+        detail: String,
+    },
     /// This kind, or this tree, takes no changes.
     #[error("{detail}: read-only")]
     ReadOnly {
@@ -130,6 +148,9 @@ impl RemoteError {
             | RemoteError::VersionChanged { .. }
             | RemoteError::Exists { .. }
             | RemoteError::NotEmpty { .. }
+            | RemoteError::TooMuch { .. }
+            | RemoteError::Invalid { .. }
+            | RemoteError::Unplaced { .. }
             | RemoteError::ReadOnly { .. }
             | RemoteError::Unsupported { .. }
             | RemoteError::Loop { .. } => false,

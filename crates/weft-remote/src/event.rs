@@ -1,12 +1,20 @@
 //! What a remote says without being asked.
 
-use crate::FileId;
+use crate::{FileId, Name};
 
 /// A message from a remote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The lease on this file or directory has ended: it may have changed.
     Broken(FileId),
+    /// The lease on a name has ended: it may lead elsewhere or nowhere now, and the file that it led to may have changed.
+    /// Nothing is said of other names in the directory; of the directory itself [`Event::Broken`] tells.
+    NameBroken {
+        /// The directory.
+        dir: FileId,
+        /// The name in it.
+        name: Name,
+    },
     /// Every lease of this remote has ended.
     AllBroken,
     /// The source that holds this file answers again.

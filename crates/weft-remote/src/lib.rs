@@ -41,7 +41,7 @@ pub use error::RemoteError;
 pub use event::Event;
 pub use file_id::FileId;
 pub use lease::{Lease, Stale};
-pub use mutation::{Change, Content, Extent, Mutation, Outcome};
+pub use mutation::{Change, Content, Extent, Mutation, NewAttributes, Outcome, RenameTarget};
 pub use name::{BadName, Name};
 pub use notes::{MemoryNotes, Note, Notes, NotesError};
 pub use remote::{Backing, Capabilities, LockMode, LockRange, Remote, Space};

@@ -38,16 +38,18 @@ pub trait Content: Send + Sync {
 /// The changes that a file system can make.
 #[derive(Clone)]
 pub enum Change {
-    /// A new, empty file or a new directory.
+    /// A new, empty file, a new directory, or a new special file.
     Create {
         /// Directory that gets the name.
         dir: FileId,
         /// The new name.
         name: Name,
-        /// File or directory.
+        /// What it is to be: not a link.
         kind: FileKind,
-        /// Permission bits.
+        /// Permission bits with the set-id and sticky bits.
         mode: u16,
+        /// Of a device: which, as in [`Attributes::device`](crate::Attributes::device). 0 otherwise.
+        device: u32,
     },
     /// A new symbolic link.
     Symlink {
@@ -74,7 +76,7 @@ pub enum Change {
         /// The name.
         name: Name,
     },
-    /// A name moved, replacing what the new name stood for.
+    /// A name moved.
     Rename {
         /// Directory that loses the name.
         from: FileId,
@@ -84,6 +86,8 @@ pub enum Change {
         to: FileId,
         /// The new name.
         new_name: Name,
+        /// What becomes of what the new name stands for.
+        target: RenameTarget,
     },
     /// New bytes: these extents of the content, and this length of the file.
     Write {
@@ -96,19 +100,52 @@ pub enum Change {
         /// Where the bytes are read from.
         content: Arc<dyn Content>,
     },
-    /// New attributes; `None` leaves one as it is.
+    /// New attributes.
     SetAttributes {
         /// The file.
         file: FileId,
-        /// Permission bits.
-        mode: Option<u16>,
-        /// Owner's user id.
-        uid: Option<u32>,
-        /// Owner's group id.
-        gid: Option<u32>,
-        /// Last modification.
-        modified: Option<SystemTime>,
+        /// What they are to be.
+        new: NewAttributes,
     },
+    /// An extended attribute set or taken away.
+    SetExtended {
+        /// The file.
+        file: FileId,
+        /// The attribute's name with its prefix (`user.`), without NUL.
+        name: Vec<u8>,
+        /// Its value; `None` takes it away.
+        value: Option<Vec<u8>>,
+        /// Whether it must be there already (`XATTR_REPLACE`), or must not (`XATTR_CREATE`).
+        must_exist: Option<bool>,
+    },
+}
+
+/// What becomes of what a new name stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RenameTarget {
+    /// It is replaced.
+    #[default]
+    Replaced,
+    /// There must be none (`RENAME_NOREPLACE`).
+    Absent,
+    /// It gets the old name (`RENAME_EXCHANGE`).
+    Exchanged,
+}
+
+/// Attributes to be set; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewAttributes {
+    /// Permission bits with the set-id and sticky bits.
+    pub mode: Option<u16>,
+    /// Owner's user id. A change of owner or group by itself leaves the mode alone; whoever wants set-id bits gone
+    /// sets the mode as well.
+    pub uid: Option<u32>,
+    /// Owner's group id.
+    pub gid: Option<u32>,
+    /// Last modification.
+    pub modified: Option<SystemTime>,
+    /// Last use.
+    pub accessed: Option<SystemTime>,
 }
 
 impl fmt::Debug for Change {
@@ -118,13 +155,14 @@ impl fmt::Debug for Change {
             Change::Symlink { dir, name, .. } => write!(f, "Symlink({name:?} in {dir:?})"),
             Change::Link { file, dir, name } => write!(f, "Link({file:?} as {name:?} in {dir:?})"),
             Change::Remove { dir, name } => write!(f, "Remove({name:?} in {dir:?})"),
-            Change::Rename { from, name, to, new_name } => {
+            Change::Rename { from, name, to, new_name, .. } => {
                 write!(f, "Rename({name:?} in {from:?} to {new_name:?} in {to:?})")
             }
             Change::Write { file, extents, length, .. } => {
                 write!(f, "Write({file:?}, {} extents, length {length})", extents.len())
             }
             Change::SetAttributes { file, .. } => write!(f, "SetAttributes({file:?})"),
+            Change::SetExtended { file, name, .. } => write!(f, "SetExtended({} of {file:?})", name.escape_ascii()),
         }
     }
 }

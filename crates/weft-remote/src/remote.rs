@@ -27,6 +27,10 @@ pub struct Capabilities {
     pub locks: bool,
     /// Has symbolic links.
     pub symlinks: bool,
+    /// Has fifos, sockets and devices.
+    pub special_files: bool,
+    /// Has extended attributes.
+    pub extended: bool,
 }
 
 /// Figures for `df`.
@@ -127,12 +131,38 @@ pub trait Remote: Send + Sync {
     }
 
     /// Makes one change, provided that the file it changes still is the `expected` version (where that is not
-    /// [`Version::None`]).
+    /// [`Version::None`]). For a write that is: still has that version's bytes; a kind may let a change of mere
+    /// attributes pass.
     ///
     /// # Errors
     /// `ReadOnly` where the kind takes no changes; `VersionChanged` when the expectation fails.
     async fn apply(&self, _call: &Call, mutation: &Mutation, _expected: &Version) -> Result<Answer<Outcome>> {
         Err(RemoteError::ReadOnly { detail: format!("{:?}", mutation.change) })
+    }
+
+    /// Makes what was applied to a file, or to the names of a directory, durable at the source. A kind whose `apply`
+    /// answers only when the change is durable has nothing to do.
+    ///
+    /// # Errors
+    /// `NotFound`; whatever keeps the source from doing it.
+    async fn sync(&self, _call: &Call, _file: &FileId) -> Result<()> {
+        Ok(())
+    }
+
+    /// The value of an extended attribute; `None` when the file has none of that name.
+    ///
+    /// # Errors
+    /// `Unsupported` where the kind has no extended attributes, or none with this prefix.
+    async fn extended(&self, _call: &Call, file: &FileId, _name: &[u8]) -> Result<Option<Vec<u8>>> {
+        Err(RemoteError::Unsupported { detail: format!("{file:?}: extended attributes") })
+    }
+
+    /// The names of a file's extended attributes.
+    ///
+    /// # Errors
+    /// As of [`Remote::extended`].
+    async fn extended_names(&self, _call: &Call, file: &FileId) -> Result<Vec<Vec<u8>>> {
+        Err(RemoteError::Unsupported { detail: format!("{file:?}: extended attributes") })
     }
 
     /// Takes or gives back a lock.

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use weft_remote::{Attributes, Audience, Completeness, FileId, Lease, Name, Origin, Version};
+use weft_remote::{Attributes, Audience, Completeness, Figure, FileId, Lease, Name, Origin, Version};
 
 use crate::PIECE_BYTES;
 use crate::object::OBJECT_BYTES_MAX;
@@ -27,6 +27,7 @@ pub struct BindingId(pub u32);
 
 /// What is known of a file or directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredNode", into = "StoredNode")]
 pub struct NodeRecord {
     /// The binding it belongs to.
     pub binding: BindingId,
@@ -48,6 +49,74 @@ pub struct NodeRecord {
     pub learnt: SystemTime,
     /// Where the knowledge came from.
     pub origin: Option<Origin>,
+}
+
+/// A node as it stands in the database: what came later stands at the end, and may be missing.
+#[derive(Clone, Serialize, Deserialize)]
+struct StoredNode {
+    binding: BindingId,
+    file: FileId,
+    parent: NodeId,
+    name: Name,
+    attributes: Attributes,
+    version: Version,
+    lease: Lease,
+    audience: Audience,
+    learnt: SystemTime,
+    origin: Option<Origin>,
+    #[serde(deserialize_with = "or_none")]
+    later: Option<StoredLater>,
+}
+
+/// Attributes that the first records did not have.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct StoredLater {
+    changed: Figure<SystemTime>,
+    accessed: Figure<SystemTime>,
+    links: Option<u32>,
+    device: Option<u32>,
+}
+
+/// A field that ends a record, where the record has it.
+fn or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<StoredLater>, D::Error> {
+    Ok(Option::deserialize(from).unwrap_or(None))
+}
+
+impl From<StoredNode> for NodeRecord {
+    fn from(stored: StoredNode) -> NodeRecord {
+        let StoredLater { changed, accessed, links, device } = stored.later.unwrap_or_default();
+        NodeRecord {
+            binding: stored.binding,
+            file: stored.file,
+            parent: stored.parent,
+            name: stored.name,
+            attributes: Attributes { changed, accessed, links, device, ..stored.attributes },
+            version: stored.version,
+            lease: stored.lease,
+            audience: stored.audience,
+            learnt: stored.learnt,
+            origin: stored.origin,
+        }
+    }
+}
+
+impl From<NodeRecord> for StoredNode {
+    fn from(record: NodeRecord) -> StoredNode {
+        let Attributes { changed, accessed, links, device, .. } = record.attributes;
+        StoredNode {
+            binding: record.binding,
+            file: record.file,
+            parent: record.parent,
+            name: record.name,
+            attributes: record.attributes,
+            version: record.version,
+            lease: record.lease,
+            audience: record.audience,
+            learnt: record.learnt,
+            origin: record.origin,
+            later: Some(StoredLater { changed, accessed, links, device }),
+        }
+    }
 }
 
 /// What a name in a directory leads to.

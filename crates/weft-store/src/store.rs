@@ -401,9 +401,11 @@ fn encode(record: Record) -> Result<Change> {
         Record::Node(node, mut record) => {
             if let Some(record) = &mut record {
                 record.lease = encodable(record.lease);
-                let modified = &mut record.attributes.modified;
-                if modified.known().is_some_and(|time| time < SystemTime::UNIX_EPOCH) {
-                    *modified = Figure::Rounded(SystemTime::UNIX_EPOCH);
+                let attributes = &mut record.attributes;
+                for time in [&mut attributes.modified, &mut attributes.changed, &mut attributes.accessed] {
+                    if time.known().is_some_and(|time| time < SystemTime::UNIX_EPOCH) {
+                        *time = Figure::Rounded(SystemTime::UNIX_EPOCH);
+                    }
                 }
             }
             change(key::node(node), record)

@@ -24,6 +24,10 @@ pub(crate) fn finer(known: &Attributes, row: &Attributes) -> Attributes {
         modified: finer_figure(known.modified, row.modified),
         mode: known.mode.or(row.mode),
         owner: known.owner.or(row.owner),
+        changed: finer_figure(known.changed, row.changed),
+        accessed: finer_figure(known.accessed, row.accessed),
+        links: known.links.or(row.links),
+        device: known.device.or(row.device),
     }
 }
 

@@ -5,11 +5,12 @@
 //! does so for as long as this daemon listens: what an earlier one had learnt is asked about again.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Event, FileId};
+use weft_remote::{Event, FileId, Name};
 use weft_store::{BindingId, DentryTarget, NodeId, Record};
 
 use crate::Result;
@@ -27,12 +28,14 @@ struct State {
     all: SystemTime,
     /// Of these, whatever was asked for before that.
     of: HashMap<NodeId, SystemTime>,
+    /// Of these names, by directory and the name's hash, whatever was asked for before that.
+    names: HashMap<(NodeId, u64), SystemTime>,
 }
 
 impl Breaks {
     /// Of a source that one begins to listen to now.
     pub(crate) fn begin() -> Breaks {
-        Breaks(Mutex::new(State { all: SystemTime::now(), of: HashMap::new() }))
+        Breaks(Mutex::new(State::since(SystemTime::now())))
     }
 
     fn end(&self, id: NodeId) {
@@ -40,14 +43,24 @@ impl Breaks {
         let now = SystemTime::now();
         if state.of.len() >= REMEMBERED_MAX {
             // Too many to remember: the next use of each asks once.
-            (state.all, state.of) = (now, HashMap::new());
+            *state = State::since(now);
         } else {
             state.of.insert(id, now);
         }
     }
 
+    fn end_name(&self, dir: NodeId, name: &Name) {
+        let mut state = self.0.lock();
+        let now = SystemTime::now();
+        if state.names.len() >= REMEMBERED_MAX {
+            *state = State::since(now);
+        } else {
+            state.names.insert((dir, hash_of(name)), now);
+        }
+    }
+
     fn end_all(&self) {
-        *self.0.lock() = State { all: SystemTime::now(), of: HashMap::new() };
+        *self.0.lock() = State::since(SystemTime::now());
     }
 
     /// Whether what was asked for at `asked` about a file has ended since.
@@ -55,6 +68,25 @@ impl Breaks {
         let state = self.0.lock();
         asked <= state.all || state.of.get(&id).is_some_and(|ended| asked <= *ended)
     }
+
+    /// Whether what was asked for at `asked` about a name has ended since.
+    pub(crate) fn name_ended(&self, dir: NodeId, name: &Name, asked: SystemTime) -> bool {
+        let state = self.0.lock();
+        asked <= state.all || state.names.get(&(dir, hash_of(name))).is_some_and(|ended| asked <= *ended)
+    }
+}
+
+impl State {
+    fn since(all: SystemTime) -> State {
+        State { all, of: HashMap::new(), names: HashMap::new() }
+    }
+}
+
+/// Two names with one hash end together, which costs a question.
+fn hash_of(name: &Name) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    name.as_bytes().hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Vfs {
@@ -84,6 +116,7 @@ impl Vfs {
     fn hear(&self, binding: BindingId, event: Event) {
         let heard = match event {
             Event::Broken(file) => self.break_lease(binding, &file),
+            Event::NameBroken { dir, name } => self.break_name(binding, &dir, &name),
             Event::AllBroken => self.break_all(binding),
             // Whether a source is asked, its kind decides at each call.
             Event::Reachable(_) | Event::Unreachable(_) => Ok(()),
@@ -101,6 +134,32 @@ impl Vfs {
         }
         if self.store.node(id)?.is_some() {
             self.distrust(&*self.inode(id)?)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the leases on a name and on what it led to: the next use asks again.
+    fn break_name(&self, binding: BindingId, dir: &FileId, name: &Name) -> Result<()> {
+        let dir = self.store.identify(binding, dir)?;
+        if let Some(breaks) = self.namespace.breaks(binding) {
+            breaks.end_name(dir, name);
+        }
+        let known = self.store.dentry(dir, name)?;
+        if let Some(mut dentry) = known {
+            dentry.learnt = SystemTime::UNIX_EPOCH;
+            let gone = matches!(dentry.target, DentryTarget::Absent);
+            let dentry = (!gone).then_some(dentry);
+            self.store.apply(vec![Record::Dentry(dir, name.clone(), dentry)])?;
+        }
+        // The kernel may hold that there is no such name, by what the listing said.
+        self.notices.send_surely(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
+        if let Some(DentryTarget::Node(id)) = known.map(|dentry| dentry.target) {
+            if let Some(breaks) = self.namespace.breaks(binding) {
+                breaks.end(id);
+            }
+            if self.store.node(id)?.is_some() {
+                self.distrust(&*self.inode(id)?)?;
+            }
         }
         Ok(())
     }

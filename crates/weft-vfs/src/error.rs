@@ -50,6 +50,12 @@ pub enum VfsError {
     /// The tree takes no changes.
     #[error("read-only")]
     ReadOnly,
+    /// A name cannot move from one tree to another.
+    #[error("the two directories are not of one tree; copy it and remove the old one")]
+    OtherTree,
+    /// An extended attribute is not there.
+    #[error("no such attribute")]
+    NoAttribute,
     /// The remote could not answer.
     #[error(transparent)]
     Remote(#[from] RemoteError),

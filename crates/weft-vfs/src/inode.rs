@@ -100,9 +100,9 @@ impl Inode {
     pub(crate) fn is_settled(&self) -> bool {
         let attributes = self.record.read().attributes;
         match attributes.kind {
-            FileKind::Directory | FileKind::Symlink => true,
             FileKind::File => attributes.size.exact().is_some(),
             FileKind::Unknown => false,
+            _ => true,
         }
     }
 

@@ -8,6 +8,7 @@
 mod admit;
 mod agree;
 mod arrival;
+mod ask;
 mod breaks;
 mod changes;
 mod content;
@@ -29,6 +30,7 @@ mod learn;
 mod link;
 mod listing;
 mod lookup;
+mod make;
 mod namespace;
 mod notice;
 mod offline;
@@ -54,7 +56,9 @@ mod vfs;
 mod walk;
 mod warm;
 mod why;
+mod write;
 
+pub use ask::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat, SetTime};
 pub use changes::{Change, ChangeKind, Watched, Watching};
 pub use data::Data;
 pub use directory::{DirectoryName, Snapshot};

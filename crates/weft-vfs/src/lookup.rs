@@ -290,7 +290,7 @@ impl Vfs {
     fn knowledge(&self, dir: &Inode, name: &Name, caller: &Caller) -> Result<Knowledge> {
         let now = SystemTime::now();
         if let Some(dentry) = self.store.dentry(dir.id, name)? {
-            let remaining = self.dentry_remaining(dir, &dentry, now)?;
+            let remaining = self.dentry_remaining(dir, name, &dentry, now)?;
             return Ok(match dentry.target {
                 DentryTarget::Node(id) if remaining.is_zero() => {
                     // What the source has ended it is asked about at once; that costs it little, or it would not tell.
@@ -318,8 +318,10 @@ impl Vfs {
     }
 
     /// How much longer a name is trusted: what a listing says, as long as the listing; else by its own lease.
-    fn dentry_remaining(&self, dir: &Inode, dentry: &DentryRecord, now: SystemTime) -> Result<Duration> {
-        if dentry.learnt == SystemTime::UNIX_EPOCH {
+    fn dentry_remaining(&self, dir: &Inode, name: &Name, dentry: &DentryRecord, now: SystemTime) -> Result<Duration> {
+        let breaks = self.namespace.breaks(dir.record.read().binding);
+        let ended = breaks.is_some_and(|breaks| breaks.name_ended(dir.id, name, dentry.learnt));
+        if ended || dentry.learnt == SystemTime::UNIX_EPOCH {
             return Ok(Duration::ZERO);
         }
         let own = match dentry.target {

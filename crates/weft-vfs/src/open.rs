@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use weft_remote::{Call, Figure, FileKind, Version};
 use weft_store::{NodeId, Object, StoreError};
 
+use crate::ask::OpenFor;
 use crate::figures::add;
 use crate::handle::{Handle, HandleId, Held};
 use crate::inode::Inode;
@@ -33,11 +34,14 @@ pub struct Opened {
 }
 
 impl Vfs {
-    /// Opens a file for reading.
+    /// Opens a file.
     ///
     /// # Errors
     /// `IsADirectory`, `Stale`, `Denied`, `NotFound`; whatever keeps the remote from answering.
-    pub async fn open(self: Arc<Self>, call: Call, node: NodeId) -> Result<Opened> {
+    pub async fn open(self: Arc<Self>, call: Call, node: NodeId, how: OpenFor) -> Result<Opened> {
+        if how.writing || how.truncating {
+            return Err(VfsError::ReadOnly);
+        }
         let inode = self.inode(node)?;
         if inode.kind() == FileKind::Directory {
             return Err(VfsError::IsADirectory);

@@ -16,8 +16,16 @@ pub struct Stat {
     pub size: u64,
     /// Last modification.
     pub modified: SystemTime,
-    /// Permission bits.
+    /// Last change of content, attributes or names.
+    pub changed: SystemTime,
+    /// Last use.
+    pub accessed: SystemTime,
+    /// Permission bits with the set-id and sticky bits.
     pub mode: u16,
+    /// How many names it has; 1 where that is not known, of directories too.
+    pub links: u32,
+    /// Of a device: which.
+    pub device: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -45,19 +53,26 @@ pub(crate) struct DefaultOwner {
 impl DefaultOwner {
     /// A record as `stat` shows it; `seen` stands for a time that the source does not tell.
     pub(crate) fn stat(&self, node: NodeId, record: &NodeRecord, seen: SystemTime, ttl: Duration) -> Stat {
-        let Attributes { kind, size, modified, mode, owner } = record.attributes;
+        let Attributes { kind, size, modified, mode, owner, changed, accessed, links, device } = record.attributes;
         let (kind, default_mode) = match kind {
             FileKind::Directory => (FileKind::Directory, 0o555),
             FileKind::Symlink => (FileKind::Symlink, 0o777),
-            FileKind::File | FileKind::Unknown => (FileKind::File, 0o444),
+            FileKind::Unknown => (FileKind::File, 0o444),
+            kind => (kind, 0o444),
         };
+        let modified = modified.known().unwrap_or(seen);
         Stat {
             node,
             kind,
             size: size.known().unwrap_or(0),
-            modified: modified.known().unwrap_or(seen),
-            // Set-id and sticky bits from a source never become rights on this machine.
-            mode: mode.unwrap_or(default_mode) & 0o777,
+            modified,
+            changed: changed.known().unwrap_or(modified),
+            accessed: accessed.known().unwrap_or(modified),
+            // Set-id bits become no rights: every mount is `nosuid`.
+            mode: mode.unwrap_or(default_mode) & 0o7777,
+            // 1 for directories too where the source does not say (find(1) takes that for "not known").
+            links: links.unwrap_or(1),
+            device: device.unwrap_or(0),
             uid: owner.map_or(self.uid, |owner| owner.uid),
             gid: owner.map_or(self.gid, |owner| owner.gid),
             ttl,

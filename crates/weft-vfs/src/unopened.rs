@@ -6,6 +6,7 @@ use weft_remote::Call;
 use weft_store::NodeId;
 
 use crate::Result;
+use crate::ask::OpenFor;
 use crate::data::Data;
 use crate::handle::HandleId;
 use crate::vfs::Vfs;
@@ -26,7 +27,7 @@ impl Vfs {
     /// # Errors
     /// As of [`Vfs::open`] and [`Vfs::read`].
     pub async fn read_unopened(self: Arc<Self>, call: Call, node: NodeId, offset: u64, size: usize) -> Result<Data> {
-        let handle = self.clone().open(call, node).await?.handle;
+        let handle = self.clone().open(call, node, OpenFor::default()).await?.handle;
         let _guard = Guard(self.clone(), handle);
         self.read(call, handle, offset, size).await
     }

@@ -210,6 +210,10 @@ fn kind_words(kind: FileKind) -> &'static str {
         FileKind::File => "file",
         FileKind::Directory => "directory",
         FileKind::Symlink => "symbolic link",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::CharDevice => "character device",
+        FileKind::BlockDevice => "block device",
         FileKind::Unknown => "known by name only; what it is shows when it is used",
     }
 }

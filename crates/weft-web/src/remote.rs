@@ -312,6 +312,8 @@ impl Remote for Web {
             links: false,
             locks: false,
             symlinks: false,
+            special_files: false,
+            extended: false,
         }
     }
 

@@ -390,6 +390,7 @@ fn name_info(info: weft_vfs::NameInfo) -> NameInfo {
             FileKind::File => NameKind::File,
             FileKind::Directory => NameKind::Directory,
             FileKind::Symlink => NameKind::Symlink,
+            FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => NameKind::Special,
             FileKind::Unknown => NameKind::Unknown,
         },
         cached: match info.cached {

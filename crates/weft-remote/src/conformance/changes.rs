@@ -9,8 +9,8 @@ use super::report::Report;
 use super::sample::{CHANGING, CHANGING_BEFORE, GOING, THREE};
 use super::scene::{Scene, Verdict, check, drain, excluded, passed, said};
 use crate::{
-    Change, Checked, Content, Entry, Extent, FileId, FileKind, Mutation, Name, Outcome, RemoteError, Sameness, Span,
-    Version,
+    Change, Checked, Content, Entry, Extent, FileId, FileKind, Mutation, Name, NewAttributes, Outcome, RemoteError,
+    RenameTarget, Sameness, Span, Version,
 };
 
 pub(super) async fn run(scene: &Scene<'_>, report: &mut Report) {
@@ -89,14 +89,20 @@ async fn read_only(scene: &Scene<'_>) -> Verdict {
 fn every_change(dir: &FileId, file: &FileId) -> Vec<Change> {
     let (dir, file) = (|| dir.clone(), || file.clone());
     vec![
-        Change::Create { dir: dir(), name: name("new"), kind: FileKind::File, mode: 0o644 },
-        Change::Create { dir: dir(), name: name("new-dir"), kind: FileKind::Directory, mode: 0o755 },
+        Change::Create { dir: dir(), name: name("new"), kind: FileKind::File, mode: 0o644, device: 0 },
+        Change::Create { dir: dir(), name: name("new-dir"), kind: FileKind::Directory, mode: 0o755, device: 0 },
         Change::Symlink { dir: dir(), name: name("link"), target: b"three".to_vec() },
         Change::Link { file: file(), dir: dir(), name: name("second") },
         Change::Remove { dir: dir(), name: name(THREE) },
-        Change::Rename { from: dir(), name: name(THREE), to: dir(), new_name: name("four") },
+        Change::Rename {
+            from: dir(),
+            name: name(THREE),
+            to: dir(),
+            new_name: name("four"),
+            target: RenameTarget::Replaced,
+        },
         write(file(), b"xyz"),
-        Change::SetAttributes { file: file(), mode: Some(0o600), uid: None, gid: None, modified: None },
+        Change::SetAttributes { file: file(), new: NewAttributes { mode: Some(0o600), ..Default::default() } },
     ]
 }
 
@@ -106,7 +112,7 @@ async fn writable(scene: &Scene<'_>) -> Verdict {
         return excluded("the kind is read-only");
     }
     let dir = scene.id("").await?;
-    let create = Change::Create { dir: dir.clone(), name: name("made"), kind: FileKind::File, mode: 0o644 };
+    let create = Change::Create { dir: dir.clone(), name: name("made"), kind: FileKind::File, mode: 0o644, device: 0 };
     let made = done(scene, create, &Version::None).await?.ok_or("creating gives no entry")?;
     let written = done(scene, write(made.id.clone(), b"first"), &Version::None).await?.ok_or("no entry")?;
     let old = scene.version(&written.id).await?;
@@ -117,18 +123,14 @@ async fn writable(scene: &Scene<'_>) -> Verdict {
     }
     let answer = said(scene.fetch(&written.id, &Version::None, Span::WHOLE).await, || "fetch".to_owned())?;
     check(drain(answer.value.body).await?.bytes == b"second"[..], || "other bytes than written".to_owned())?;
-    let rename = Change::Rename { from: dir.clone(), name: name("made"), to: dir.clone(), new_name: name("moved") };
+    let (from, to, target) = (dir.clone(), dir.clone(), RenameTarget::Absent);
+    let rename = Change::Rename { from, name: name("made"), to, new_name: name("moved"), target };
     let moved = done(scene, rename, &Version::None).await?.ok_or("renaming gives no entry")?;
     check(moved.id == written.id || !capabilities.stable_ids, || "another identity after renaming".to_owned())?;
     check(scene.walk(b"made").await?.is_none(), || "the old name is still there".to_owned())?;
     let modified = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
-    let set = Change::SetAttributes {
-        file: moved.id.clone(),
-        mode: Some(0o600),
-        uid: None,
-        gid: None,
-        modified: Some(modified),
-    };
+    let new = NewAttributes { mode: Some(0o600), modified: Some(modified), ..Default::default() };
+    let set = Change::SetAttributes { file: moved.id.clone(), new };
     done(scene, set, &Version::None).await?;
     let told = scene.entry("moved").await?.attributes.modified;
     check(told.known() == Some(modified), || format!("modified {told:?}"))?;

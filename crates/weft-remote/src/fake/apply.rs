@@ -5,7 +5,10 @@ use bytes::{Bytes, BytesMut};
 use super::serve::{directory, node};
 use super::tree::{self, What};
 use super::{Fake, Quality};
-use crate::{Change, Content, Entry, Extent, FileId, FileKind, Mutation, Name, RemoteError, Result, Sameness, Version};
+use crate::{
+    Change, Content, Entry, Extent, FileId, FileKind, Mutation, Name, RemoteError, RenameTarget, Result, Sameness,
+    Version,
+};
 
 impl Mutation {
     /// The file whose version is expected: the one that changes, or the directory that gains or loses the name.
@@ -13,7 +16,10 @@ impl Mutation {
         match &self.change {
             Change::Create { dir, .. } | Change::Symlink { dir, .. } | Change::Remove { dir, .. } => dir,
             Change::Rename { from, .. } => from,
-            Change::Link { file, .. } | Change::Write { file, .. } | Change::SetAttributes { file, .. } => file,
+            Change::Link { file, .. }
+            | Change::Write { file, .. }
+            | Change::SetAttributes { file, .. }
+            | Change::SetExtended { file, .. } => file,
         }
     }
 }
@@ -38,7 +44,8 @@ impl Fake {
             Change::Create { name, kind, mode, .. } => {
                 let what = match kind {
                     FileKind::Directory => What::Dir(Default::default()),
-                    FileKind::File | FileKind::Symlink | FileKind::Unknown => What::File(Bytes::new()),
+                    FileKind::File => What::File(Bytes::new()),
+                    _ => return Err(RemoteError::Unsupported { detail: format!("a new {kind:?}") }),
                 };
                 let made = add(&mut tree, subject, name, what)?;
                 tree.node_mut(made).mode = Some(*mode);
@@ -52,17 +59,32 @@ impl Fake {
                 tree.remove(gone);
                 None
             }
-            Change::Rename { name, to, new_name, .. } => Some(rename(&mut tree, subject, name, number(to)?, new_name)?),
+            Change::Rename { name, to, new_name, target, .. } => {
+                let to = number(to)?;
+                match target {
+                    RenameTarget::Absent if tree.child(to, new_name).is_some() => {
+                        return Err(RemoteError::Exists { detail: format!("{new_name:?} in fake:{to}") });
+                    }
+                    RenameTarget::Exchanged => {
+                        return Err(RemoteError::Unsupported { detail: "exchanging two names".to_owned() });
+                    }
+                    RenameTarget::Replaced | RenameTarget::Absent => {}
+                }
+                Some(rename(&mut tree, subject, name, to, new_name)?)
+            }
             Change::Write { .. } => {
                 tree.set(subject, content.expect("read above for this very change"));
                 Some(subject)
             }
-            Change::SetAttributes { mode, modified, .. } => {
+            Change::SetAttributes { new, .. } => {
                 tree.touch(subject);
                 let node = tree.node_mut(subject);
-                node.mode = mode.or(node.mode);
-                node.modified = modified.unwrap_or(node.modified);
+                node.mode = new.mode.or(node.mode);
+                node.modified = new.modified.unwrap_or(node.modified);
                 Some(subject)
+            }
+            Change::SetExtended { .. } => {
+                return Err(RemoteError::Unsupported { detail: "extended attributes".to_owned() });
             }
         };
         let entry = changed.map(|number| self.entry(&tree, number, Quality::Exact));

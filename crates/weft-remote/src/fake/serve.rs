@@ -28,6 +28,8 @@ impl Remote for Fake {
             links: false,
             locks: false,
             symlinks: true,
+            special_files: false,
+            extended: false,
         }
     }
 
@@ -225,7 +227,7 @@ impl Fake {
                 let faults = self.body_faults(operation, path);
                 Some(self.along_with(self.body(Content { faults, ..content }, Span::WHOLE), None))
             }
-            FileKind::File | FileKind::Symlink | FileKind::Unknown => None,
+            _ => None,
         }
     }
 

@@ -221,7 +221,7 @@ impl Node {
             What::Dir(_) => Figure::Unknown,
         };
         let modified = quality.of_time(self.modified);
-        Attributes { kind: self.kind(), size, modified, mode: self.mode, owner: self.owner }
+        Attributes { size, modified, mode: self.mode, owner: self.owner, ..Attributes::of_kind(self.kind()) }
     }
 }
 

@@ -208,7 +208,7 @@ impl Warm {
                         outcome.found.push(Work::File { node, below, level, wanted });
                     }
                 }
-                FileKind::Directory | FileKind::File | FileKind::Symlink => {}
+                _ => {}
             }
         }
         Ok(())
@@ -262,7 +262,7 @@ impl Warm {
             FileKind::File | FileKind::Unknown if wanted => {
                 outcome.found.push(Work::File { node, below, level, wanted });
             }
-            FileKind::Directory | FileKind::File | FileKind::Unknown | FileKind::Symlink => {}
+            _ => {}
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use weft_remote::{
     RemoteError, Result, Span, Version,
 };
 use weft_store::{Store, StoreOptions};
-use weft_vfs::{Binding, Data, Freshness, Looked, NodeId, Notices, Policies, Stat, Vfs, VfsError, VfsOptions};
+use weft_vfs::{Binding, Data, Freshness, Looked, NodeId, Notices, OpenFor, Policies, Stat, Vfs, VfsError, VfsOptions};
 
 use crate::bench::names;
 
@@ -143,7 +143,7 @@ impl House {
 
     async fn cat(&self, uid: u32) -> std::result::Result<Vec<u8>, VfsError> {
         let (stat, _) = self.walk(uid, "x/a/secret.txt").await?;
-        let handle = self.vfs.clone().open(House::call(uid), stat.node).await?.handle;
+        let handle = self.vfs.clone().open(House::call(uid), stat.node, OpenFor::default()).await?.handle;
         let bytes = self.vfs.clone().read(House::call(uid), handle, 0, 100).await.and_then(Data::into_bytes);
         self.vfs.close(handle);
         Ok(bytes?.to_vec())
@@ -197,7 +197,7 @@ async fn a_stranger_is_told_no_name_no_size_and_no_content() {
     // By number as well, as a kernel that still knew it would ask.
     let (call, vfs) = (House::call(BOB), house.vfs.clone());
     assert!(vfs.clone().stat(call, node, None).await.is_err_and(|error| refused(&error)));
-    assert!(vfs.clone().open(call, node).await.is_err_and(|error| refused(&error)));
+    assert!(vfs.clone().open(call, node, OpenFor::default()).await.is_err_and(|error| refused(&error)));
     assert!(vfs.clone().open_directory(call, dir).await.is_err_and(|error| refused(&error)));
     assert!(vfs.clone().lookup(call, dir, b"secret.txt".to_vec()).await.is_err_and(|error| refused(&error)));
     assert!(vfs.may_know(&names("x/a/secret.txt"), ALICE) && !vfs.may_know(&names("x/a/secret.txt"), BOB));
@@ -318,7 +318,7 @@ async fn nothing_is_fetched_ahead_of_what_only_another_may_see() {
         for n in 0..3 {
             let n = if uid == BOB { n } else { n + 3 };
             let node = house.walk(uid, &format!("x/a/f{n}")).await.expect("there").0.node;
-            let handle = house.vfs.clone().open(House::call(uid), node).await.expect("open").handle;
+            let handle = house.vfs.clone().open(House::call(uid), node, OpenFor::default()).await.expect("open").handle;
             house.vfs.close(handle);
         }
         assert_eq!(house.vfs.figures().prefetches > 0, ahead, "{uid}");

@@ -90,7 +90,7 @@ impl Bench {
 
     pub async fn open(&self, path: &str) -> Result<Opened, VfsError> {
         let stat = self.walk(path).await?;
-        self.vfs.clone().open(self.call(), stat.node).await
+        self.vfs.clone().open(self.call(), stat.node, weft_vfs::OpenFor::default()).await
     }
 
     pub async fn read_at(&self, handle: HandleId, offset: u64, size: usize) -> Result<Bytes, VfsError> {

@@ -101,7 +101,7 @@ async fn many_readers_of_one_missing_file_ask_once() {
         .map(|_| {
             let bench = bench.clone();
             tokio::spawn(async move {
-                let opened = bench.vfs.clone().open(bench.call(), node).await?;
+                let opened = bench.vfs.clone().open(bench.call(), node, weft_vfs::OpenFor::default()).await?;
                 bench.drain(opened.handle).await
             })
         })

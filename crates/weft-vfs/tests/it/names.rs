@@ -135,7 +135,10 @@ async fn names_that_cannot_be_are_answered_without_asking() {
     assert!(matches!(bench.lookup(dir, &"x".repeat(256)).await, Err(VfsError::NameTooLong)));
     let file = bench.walk("fake/a/b/hello.txt").await.expect("the file").node;
     assert!(matches!(bench.lookup(file, "x").await, Err(VfsError::NotADirectory)));
-    assert!(matches!(bench.vfs.clone().open(bench.call(), dir).await, Err(VfsError::IsADirectory)));
+    assert!(matches!(
+        bench.vfs.clone().open(bench.call(), dir, weft_vfs::OpenFor::default()).await,
+        Err(VfsError::IsADirectory)
+    ));
     assert!(matches!(bench.vfs.clone().stat(bench.call(), NodeId(77), None).await, Err(VfsError::Stale)));
 }
 

@@ -1,0 +1,86 @@
+//! What is asked of the file system when something is to be changed: the words of the kernel side.
+
+use std::time::SystemTime;
+
+use weft_remote::FileKind;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenFor {
+    /// It will be written.
+    pub writing: bool,
+    /// It loses its content at once.
+    pub truncating: bool,
+}
+
+/// What a new name is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewNode {
+    /// File, directory or special file.
+    pub kind: FileKind,
+    /// Permission bits with the set-id and sticky bits; the umask is taken off already.
+    pub mode: u16,
+    /// Of a device: which.
+    pub device: u32,
+}
+
+/// A time to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time at which it is set.
+    Now,
+    /// This one.
+    At(SystemTime),
+}
+
+/// Attributes to be set; what is absent stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetStat {
+    /// Permission bits with the set-id and sticky bits.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length in bytes.
+    pub size: Option<u64>,
+    /// Last modification.
+    pub modified: Option<SetTime>,
+    /// Last use.
+    pub accessed: Option<SetTime>,
+    /// The set-id bits go as well, as after a write by somebody who may not keep them.
+    pub kill_suidgid: bool,
+}
+
+/// Which names a removal is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Of anything but a directory.
+    File,
+    /// Of an empty directory.
+    Directory,
+}
+
+/// What is done to a range of a file (fallocate(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Room is made; the file grows to the end of the range.
+    Extend,
+    /// Room is made; the length stays.
+    Reserve,
+    /// The range reads as zeros; the length stays.
+    Punch,
+    /// The range reads as zeros; the file grows to its end.
+    Zero,
+    /// The range reads as zeros; the length stays.
+    ZeroWithin,
+}
+
+/// What lseek(2) looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The next data at or after the place.
+    Data,
+    /// The next hole at or after the place; the end of the file is one.
+    Hole,
+}
