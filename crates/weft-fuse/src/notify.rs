@@ -33,6 +33,7 @@ pub(crate) fn start(
 fn pass_on(notifier: &Notifier, notice: &Notice) {
     let told = match notice {
         Notice::Entry { parent, name } => notifier.invalidate_entry(parent.0, name.as_bytes()),
+        Notice::Expired { parent, name } => notifier.expire_entry(parent.0, name.as_bytes()),
         Notice::Attributes { node } => notifier.invalidate_attributes(node.0),
         Notice::Content { node } => notifier.invalidate_content(node.0, 0, 0),
         Notice::Everything => notifier.next_epoch(),

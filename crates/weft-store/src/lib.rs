@@ -20,9 +20,11 @@
 mod body;
 mod check;
 mod database;
+mod dirty;
 mod disk;
 mod error;
 mod evict;
+mod extents;
 mod flusher;
 mod index;
 mod journal;
@@ -49,8 +51,10 @@ mod value;
 mod writer;
 
 pub use check::{Check, Damage, Found};
+pub use dirty::Dirty;
 pub use error::StoreError;
 pub use evict::Evicted;
+pub use extents::{Batch, Origin};
 pub use journal::Journal;
 pub use ledger::{Account, Bound, Bounds, Candidate, Class, Sum};
 pub use object::{NewObject, Object};

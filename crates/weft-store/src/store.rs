@@ -9,10 +9,11 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use weft_remote::{Figure, FileId, Lease, Name, Notes};
+use weft_remote::{Figure, FileId, Lease, Name, Notes, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::database::Place;
+use crate::dirty::Dirty;
 use crate::disk::Disk;
 use crate::flusher::Flusher;
 use crate::index::Index;
@@ -259,6 +260,30 @@ impl Store {
         self.shelf.remove(node)
     }
 
+    /// Begins to hold what is written to a node whose source has it in this version and length. What was held before is
+    /// gone.
+    ///
+    /// # Errors
+    /// `Full`, `Io`.
+    pub fn dirty(&self, node: NodeId, version: Version, length: u64) -> Result<Dirty> {
+        Dirty::begin(&self.shelf.disk, &self.dir.join(DIRTY_NAME), node, version, length)
+    }
+
+    /// What was written and not sent when a former daemon ended. What cannot be read is left where it is, and told as a
+    /// trouble.
+    pub fn left_dirty(&self) -> Vec<Dirty> {
+        let dir = self.dir.join(DIRTY_NAME);
+        let nodes = Dirty::left(&dir).unwrap_or_default();
+        let again = |node| match Dirty::again(&self.shelf.disk, &dir, node) {
+            Ok(dirty) => dirty,
+            Err(error) => {
+                self.shelf.troubles.tell(format!("what was written to a file cannot be sent to its source: {error}"));
+                None
+            }
+        };
+        nodes.into_iter().filter_map(again).collect()
+    }
+
     /// Where the cache lies.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -472,6 +497,7 @@ fn read_bindings(index: &Index) -> Result<HashMap<String, BindingId>> {
 
 const LOCK_NAME: &str = "lock";
 const OBJECTS_NAME: &str = "objects";
+const DIRTY_NAME: &str = "dirty";
 const SEGMENTS_NAME: &str = "segments";
 /// How many numbers are tried for a file.
 const PROBES_MAX: u32 = 16;

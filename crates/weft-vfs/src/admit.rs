@@ -135,7 +135,7 @@ impl Vfs {
             None => (record.version.clone(), record.lease, record.learnt),
         };
         let remote = self.remote_of(inode)?.clone();
-        let answer = self.ask(call, remote.attributes(call, &record.file, &known)).await?;
+        let answer = self.ask_of(call, inode, || remote.attributes(call, &record.file, &known)).await?;
         let told = Told::by(&answer);
         if !told.audience.includes(&call.caller) {
             return Err(VfsError::Denied);

@@ -152,7 +152,7 @@ impl Vfs {
             self.store.apply(vec![Record::Dentry(dir, name.clone(), dentry)])?;
         }
         // The kernel may hold that there is no such name, by what the listing said.
-        self.notices.send_surely(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
+        self.notices.send_surely(Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() });
         if let Some(DentryTarget::Node(id)) = known.map(|dentry| dentry.target) {
             if let Some(breaks) = self.namespace.breaks(binding) {
                 breaks.end(id);
@@ -200,7 +200,7 @@ impl Vfs {
         self.distrust_content(inode.id)?;
         let node = self.namespace.shown(inode.id);
         let parent = self.namespace.shown(record.parent);
-        self.notices.send_surely(Notice::Entry { parent, name: record.name });
+        self.notices.send_surely(Notice::Expired { parent, name: record.name });
         self.notices.send_surely(Notice::Attributes { node });
         self.forget_pages_unopened(inode.id);
         self.forget_absences(inode)

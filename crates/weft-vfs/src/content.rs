@@ -115,7 +115,7 @@ impl Vfs {
         let held = self.held_content(inode)?.map(|current| current.object.version().clone());
         let known = held.unwrap_or(if inode.is_settled() { record.version.clone() } else { Version::None });
         let remote = self.remote_of(inode)?.clone();
-        let answer = self.ask(call, remote.attributes(call, &record.file, &known)).await?;
+        let answer = self.ask_of(call, inode, || remote.attributes(call, &record.file, &known)).await?;
         self.learn_check(call, inode, &known, answer)
     }
 
@@ -246,7 +246,7 @@ impl Vfs {
         let record = inode.record();
         let remote = self.remote_of(inode)?.clone();
         let since = Instant::now();
-        let fetched = self.ask(call, remote.fetch(call, &record.file, version, Span::WHOLE)).await;
+        let fetched = self.ask_of(call, inode, || remote.fetch(call, &record.file, version, Span::WHOLE)).await;
         inode.content.lock().latency = since.elapsed();
         let answer = match fetched {
             Ok(answer) => answer,

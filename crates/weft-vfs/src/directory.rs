@@ -140,8 +140,7 @@ impl Vfs {
         let mut cursor = None;
         let mut merge = None;
         loop {
-            let asked = remote.entries(call, &record.file, &known, cursor.as_ref());
-            let answer = self.ask(call, asked).await?;
+            let answer = self.ask_of(call, dir, || remote.entries(call, &record.file, &known, cursor.as_ref())).await?;
             let told = Told::by(&answer);
             let (page, along) = match answer.value {
                 Listing::Unchanged => return self.renew_listing(dir, &told),

@@ -45,6 +45,10 @@ figures! {
     bytes_served,
     /// Bytes received from remotes.
     bytes_received,
+    /// Bytes written by programs.
+    bytes_written,
+    /// Changes of contents sent to remotes.
+    writes_sent,
     /// Ranges fetched from the middle of files.
     ranges_fetched,
     /// Files fetched, or checked, ahead of a walk.

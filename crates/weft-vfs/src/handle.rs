@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use weft_remote::Version;
 use weft_store::Object;
 
 use crate::inode::Inode;
@@ -24,6 +25,18 @@ pub(crate) struct Handle {
     pub(crate) lanes: Mutex<Lanes>,
     /// Whether the kernel was offered to read the content itself.
     pub(crate) offered: bool,
+    /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file that was empty.
+    pub(crate) counted: u64,
+    /// Whether it may be written.
+    pub(crate) writing: bool,
+}
+
+impl Handle {
+    /// A handle for reading.
+    pub(crate) fn new(inode: Arc<Inode>, held: Held, counted: u64) -> Handle {
+        let (pace, lanes) = Default::default();
+        Handle { inode, content: Mutex::new(held), pace, lanes, offered: false, counted, writing: false }
+    }
 }
 
 /// Where a handle's bytes come from.
@@ -33,6 +46,8 @@ pub(crate) enum Held {
     Object(Arc<Object>),
     /// Straight from the remote, for the store has no room.
     Through(Arc<Through>),
+    /// There were none: the file was made, or emptied, by this open, in this version.
+    Empty(Version),
     /// Nowhere yet: they were not kept when a former daemon ended.
     Lost(Lost),
 }

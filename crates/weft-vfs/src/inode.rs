@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
@@ -11,6 +12,7 @@ use weft_store::{NodeId, NodeRecord, Object};
 use crate::VfsError;
 use crate::admit::Grants;
 use crate::arrival::Arrival;
+use crate::draft::Draft;
 use crate::freshness::Freshness;
 use crate::prefetch::Want;
 use crate::same_use::SameUse;
@@ -27,6 +29,10 @@ pub(crate) struct Inode {
     pub(crate) content: Mutex<Content>,
     /// Whoever asks the remote about this inode holds the gate meanwhile; others wait and find the answer.
     pub(crate) gate: tokio::sync::Mutex<()>,
+    /// What was written to it. Held for one look, or while a draft begins or ends.
+    pub(crate) draft: RwLock<Option<Arc<Draft>>>,
+    /// It has no name any more: it is what it is here until it is closed, and nobody is asked about it.
+    pub(crate) gone: AtomicBool,
     /// How a directory is being walked. Held for one look into the store.
     pub(crate) walk: Mutex<Walk>,
 }
@@ -83,8 +89,14 @@ impl Inode {
             content: Mutex::new(Content { seen: Some(record.learnt), ..Content::default() }),
             record: RwLock::new(record),
             gate: tokio::sync::Mutex::default(),
+            draft: RwLock::default(),
+            gone: AtomicBool::new(false),
             walk: Mutex::default(),
         }
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
     }
 
     pub(crate) fn kind(&self) -> FileKind {
@@ -154,6 +166,17 @@ impl Content {
             None => self.open.push((generation, 1)),
         }
         self.open.len() > 1
+    }
+
+    /// Counts one more handle on an object, and tells whether the kernel's pages are of it, and whether it must not keep
+    /// pages of this handle.
+    pub(crate) fn pages_for(&mut self, generation: u64) -> (bool, bool) {
+        let bypass = self.opened(generation);
+        let keep = self.pages_of == Some(generation);
+        if !bypass {
+            self.pages_of = Some(generation);
+        }
+        (keep, bypass && !keep)
     }
 
     /// Counts one handle less on an object.

@@ -1,5 +1,6 @@
 //! How what a source says of a file itself becomes what the store knows: it replaces what was known before.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{Answer, Attributes, Audience, Entry, Figure, Lease, Name, Origin, Version};
@@ -211,6 +212,7 @@ impl Vfs {
                 inode.content.lock().seen = Some(record.learnt);
             }
             *inode.record.write() = record.clone();
+            inode.gone.store(false, Ordering::Release);
         }
         changes.push(Record::Node(id, Some(record)));
     }

@@ -21,7 +21,7 @@ impl Vfs {
         self.admit(&call, &inode).await?;
         let file = inode.record().file;
         let remote = self.remote_of(&inode)?.clone();
-        match self.ask(&call, remote.read_link(&call, &file)).await {
+        match self.ask_of(&call, &inode, || remote.read_link(&call, &file)).await {
             Ok(answer) => Ok(answer.value),
             Err(error) if is_gone(&error) => {
                 self.learn_gone(&inode)?;

@@ -129,6 +129,9 @@ impl Vfs {
             return Ok(stat);
         }
         let inode = self.inode(node)?;
+        if inode.is_gone() {
+            return Ok(self.show(&inode, Duration::ZERO));
+        }
         self.admit(&call, &inode).await?;
         let remaining = self.attributes_remaining(&inode)?;
         if inode.is_settled() && !remaining.is_zero() {
@@ -189,9 +192,14 @@ impl Vfs {
         if handle.inode.id != self.namespace.real(node) {
             return Ok(None);
         }
+        if handle.draft().is_some() || handle.writing {
+            // Of what is written here, the inode tells.
+            return Ok(None);
+        }
         let length = match &*handle.content.lock() {
             Held::Object(object) => object.length(),
             Held::Lost(lost) => lost.length,
+            Held::Empty(_) => Some(0),
             Held::Through(_) => None,
         };
         let Some(length) = length else { return Ok(None) };
@@ -254,7 +262,7 @@ impl Vfs {
     async fn lookup_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name) -> Result<Looked> {
         let record = dir.record();
         let remote = self.remote_of(dir)?.clone();
-        let asked = self.ask(call, remote.lookup(call, &record.file, name)).await;
+        let asked = self.ask_of(call, dir, || remote.lookup(call, &record.file, name)).await;
         let answer = asked.inspect_err(|error| dir.note_name_error(name, error))?;
         let told = Told::by(&answer);
         let learnt = self.learnt(record.binding, &told);
@@ -415,7 +423,16 @@ impl Vfs {
         // Who has another version open asks for its length at the end of this one.
         let untrusted = is_open_otherwise || self.is_private(record.audience);
         let ttl = if untrusted { Duration::ZERO } else { cap(ttl) };
-        self.default_owner().stat(node, &record, seen.unwrap_or(record.learnt), ttl)
+        let mut stat = self.default_owner().stat(node, &record, seen.unwrap_or(record.learnt), ttl);
+        if let Some(draft) = inode.draft() {
+            stat.size = draft.dirty.length();
+            stat.ttl = Duration::ZERO;
+            if draft.dirty.is_unsent() {
+                stat.modified = draft.written();
+                stat.changed = draft.written();
+            }
+        }
+        stat
     }
 }
 

@@ -1,11 +1,14 @@
-//! Names that are made, moved and taken away.
+//! Names that are made, moved and taken away. Each is one change, made at its source before it is answered.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use weft_remote::{Call, RenameTarget};
-use weft_store::NodeId;
+use weft_remote::{Answer, BadName, Call, Change, Entry, FileKind, Lease, Name, Outcome, RenameTarget, Version};
+use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record};
 
-use crate::ask::{NewNode, Removal};
+use crate::ask::{NewNode, OpenFor, Removal};
+use crate::inode::Inode;
+use crate::learn::Told;
 use crate::lookup::Looked;
 use crate::open::Opened;
 use crate::vfs::Vfs;
@@ -16,8 +19,11 @@ impl Vfs {
     ///
     /// # Errors
     /// `ReadOnly` where the tree takes no changes; what the remote says.
-    pub async fn create(self: Arc<Self>, _call: Call, _dir: NodeId, _name: Vec<u8>, _new: NewNode) -> Result<Looked> {
-        Err(VfsError::ReadOnly)
+    pub async fn create(self: Arc<Self>, call: Call, dir: NodeId, name: Vec<u8>, new: NewNode) -> Result<Looked> {
+        let (dir, name) = self.spot(&call, dir, &name).await?;
+        let NewNode { kind, mode, device } = new;
+        let change = Change::Create { dir: dir.record().file, name: name.clone(), kind, mode, device };
+        self.make(&call, &dir, &name, change).await
     }
 
     /// Makes a file and opens it for reading and writing.
@@ -26,42 +32,75 @@ impl Vfs {
     /// As of [`Vfs::create`].
     pub async fn create_open(
         self: Arc<Self>,
-        _call: Call,
-        _dir: NodeId,
-        _name: Vec<u8>,
-        _mode: u16,
+        call: Call,
+        dir: NodeId,
+        name: Vec<u8>,
+        mode: u16,
     ) -> Result<(Looked, Opened)> {
-        Err(VfsError::ReadOnly)
+        let new = NewNode { kind: FileKind::File, mode, device: 0 };
+        let made = self.clone().create(call, dir, name, new).await?;
+        let Looked::Entry { stat, .. } = made else { return Err(VfsError::NotFound) };
+        let inode = self.inode(stat.node)?;
+        let opened = match stat.size {
+            0 => self.open_empty(inode, stat.node)?,
+            // Somebody else has put something into it already.
+            _ => self.clone().open(call, stat.node, OpenFor { writing: true, truncating: false }).await?,
+        };
+        Ok((made, opened))
     }
 
     /// Makes a symbolic link.
     ///
     /// # Errors
     /// As of [`Vfs::create`].
-    pub async fn symlink(
-        self: Arc<Self>,
-        _call: Call,
-        _dir: NodeId,
-        _name: Vec<u8>,
-        _target: Vec<u8>,
-    ) -> Result<Looked> {
-        Err(VfsError::ReadOnly)
+    pub async fn symlink(self: Arc<Self>, call: Call, dir: NodeId, name: Vec<u8>, target: Vec<u8>) -> Result<Looked> {
+        let (dir, name) = self.spot(&call, dir, &name).await?;
+        let change = Change::Symlink { dir: dir.record().file, name: name.clone(), target };
+        self.make(&call, &dir, &name, change).await
     }
 
     /// Gives a file one more name.
     ///
     /// # Errors
-    /// As of [`Vfs::create`].
-    pub async fn link(self: Arc<Self>, _call: Call, _node: NodeId, _dir: NodeId, _name: Vec<u8>) -> Result<Looked> {
-        Err(VfsError::ReadOnly)
+    /// As of [`Vfs::create`]; `OtherTree` when the directory is not of the file's tree.
+    pub async fn link(self: Arc<Self>, call: Call, node: NodeId, dir: NodeId, name: Vec<u8>) -> Result<Looked> {
+        let (dir, name) = self.spot(&call, dir, &name).await?;
+        let file = self.inode(node)?;
+        self.same_tree(&file, &dir)?;
+        if file.is_gone() {
+            return Err(VfsError::NotFound);
+        }
+        let change = Change::Link { file: file.record().file, dir: dir.record().file, name: name.clone() };
+        // The kind learns the file's place again as well, if it has forgotten it.
+        let _gate = file.gate.lock().await;
+        let answer = self.apply_to_both(&call, (&dir, &file), change).await?;
+        let version = answer.version.clone();
+        let looked = self.made(&dir, &name, answer)?;
+        if let Some(draft) = file.draft() {
+            draft.dirty.rest_on(version)?;
+        }
+        Ok(looked)
     }
 
     /// Takes a name away.
     ///
     /// # Errors
     /// As of [`Vfs::create`]; `IsADirectory` or `NotADirectory` when it is not what the removal is for.
-    pub async fn remove_name(self: Arc<Self>, _call: Call, _dir: NodeId, _name: Vec<u8>, _of: Removal) -> Result<()> {
-        Err(VfsError::ReadOnly)
+    pub async fn remove_name(self: Arc<Self>, call: Call, dir: NodeId, name: Vec<u8>, of: Removal) -> Result<()> {
+        let (dir, name) = self.spot(&call, dir, &name).await?;
+        let victim = self.victim(&call, &dir, &name).await?;
+        if let Some((_, record)) = &victim {
+            match (of, record.attributes.kind == FileKind::Directory) {
+                (Removal::File, true) => return Err(VfsError::IsADirectory),
+                (Removal::Directory, false) => return Err(VfsError::NotADirectory),
+                _ => {}
+            }
+        }
+        self.keep_open(&call, victim.as_ref()).await?;
+        let change = Change::Remove { dir: dir.record().file, name: name.clone() };
+        let answer = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await?;
+        self.name_is_gone(&dir, &name, &Told::by(&answer))?;
+        self.lost_a_name(victim)
     }
 
     /// Moves a name.
@@ -70,11 +109,226 @@ impl Vfs {
     /// As of [`Vfs::create`]; `OtherTree` when the two directories are not of one tree.
     pub async fn rename(
         self: Arc<Self>,
-        _call: Call,
-        _from: (NodeId, Vec<u8>),
-        _to: (NodeId, Vec<u8>),
-        _target: RenameTarget,
+        call: Call,
+        (from, name): (NodeId, Vec<u8>),
+        (to, new_name): (NodeId, Vec<u8>),
+        target: RenameTarget,
     ) -> Result<()> {
-        Err(VfsError::ReadOnly)
+        let (from, name) = self.spot(&call, from, &name).await?;
+        let (to, new_name) = self.spot(&call, to, &new_name).await?;
+        self.same_tree(&from, &to)?;
+        let moved = self.victim(&call, &from, &name).await?;
+        let victim = self.victim(&call, &to, &new_name).await?;
+        // Two names of one file: nothing changes, as rename(2) has it.
+        let victim = victim.filter(|(id, _)| moved.as_ref().is_none_or(|(moved, _)| moved != id));
+        if target == RenameTarget::Replaced {
+            self.keep_open(&call, victim.as_ref()).await?;
+        }
+        let change = Change::Rename {
+            from: from.record().file,
+            name: name.clone(),
+            to: to.record().file,
+            new_name: new_name.clone(),
+            target,
+        };
+        let answer = self.apply_to_both(&call, (&from, &to), change).await?;
+        let told = Told::by(&answer);
+        let Some(entry) = answer.value.entry else { return self.distrust_names(&[&from, &to]) };
+        match (target, &victim) {
+            (RenameTarget::Exchanged, Some((other, _))) => self.moved_to(*other, &from, &name, &told)?,
+            _ => self.name_is_gone(&from, &name, &told)?,
+        }
+        let id = self.learn_made(&to, Entry { name: new_name, ..entry }, &told)?;
+        if let Some(draft) = self.inodes.peek(id).and_then(|inode| inode.draft()) {
+            draft.dirty.rest_on(told.version)?;
+        }
+        self.distrust_names(&[&from, &to])?;
+        if target == RenameTarget::Replaced { self.lost_a_name(victim) } else { Ok(()) }
+    }
+
+    /// The directory and the name that a change is about.
+    async fn spot(self: &Arc<Self>, call: &Call, dir: NodeId, name: &[u8]) -> Result<(Arc<Inode>, Name)> {
+        if self.namespace.is_own(dir) {
+            return Err(VfsError::ReadOnly);
+        }
+        let name = Name::new(name).map_err(|error| match error {
+            BadName::TooLong => VfsError::NameTooLong,
+            _ => VfsError::NotFound,
+        })?;
+        let dir = self.inode(dir)?;
+        self.refuse_read_only(&dir)?;
+        if dir.kind() != FileKind::Directory {
+            return Err(VfsError::NotADirectory);
+        }
+        if dir.is_gone() {
+            return Err(VfsError::NotFound);
+        }
+        self.admit(call, &dir).await?;
+        Ok((dir, name))
+    }
+
+    fn same_tree(&self, one: &Inode, other: &Inode) -> Result<()> {
+        match one.record.read().binding == other.record.read().binding {
+            true => Ok(()),
+            false => Err(VfsError::OtherTree),
+        }
+    }
+
+    async fn make(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name, change: Change) -> Result<Looked> {
+        let applied = self.apply(call, dir, change, SystemTime::now(), &Version::None).await;
+        if let Err(VfsError::Remote(weft_remote::RemoteError::Exists { .. })) = &applied {
+            // That it is absent is not so: whoever looks now finds it.
+            if self.store.dentry(dir.id, name)?.is_some_and(|known| known.target == DentryTarget::Absent) {
+                self.store.apply(vec![Record::Dentry(dir.id, name.clone(), None)])?;
+            }
+            self.distrust_names(&[dir])?;
+        }
+        self.made(dir, name, applied?)
+    }
+
+    /// A change about two inodes, whose kind may have forgotten the place of either.
+    async fn apply_to_both(
+        self: &Arc<Self>,
+        call: &Call,
+        (one, other): (&Inode, &Inode),
+        change: Change,
+    ) -> Result<Answer<Outcome>> {
+        let now = SystemTime::now();
+        match self.apply(call, one, change.clone(), now, &Version::None).await {
+            Err(VfsError::Remote(weft_remote::RemoteError::Unplaced { .. })) => {
+                self.apply(call, other, change, now, &Version::None).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn made(self: &Arc<Self>, dir: &Inode, name: &Name, answer: Answer<Outcome>) -> Result<Looked> {
+        let told = Told::by(&answer);
+        let Some(entry) = answer.value.entry else {
+            self.distrust_names(&[dir])?;
+            return Err(VfsError::NotFound);
+        };
+        let id = self.learn_made(dir, Entry { name: name.clone(), ..entry }, &told)?;
+        self.distrust_names(&[dir])?;
+        let inode = self.inode(id)?;
+        let left = self.attributes_remaining(&inode)?;
+        Ok(Looked::Entry { stat: self.show(&inode, left), ttl: left })
+    }
+
+    /// Learns what a name leads to that was made or moved here: the kernel knows, and is not told.
+    fn learn_made(&self, dir: &Inode, entry: Entry, told: &Told) -> Result<NodeId> {
+        let binding = dir.record.read().binding;
+        let id = self.store.identify(binding, &entry.id)?;
+        let learnt = self.learnt(binding, told);
+        let old = self.store.node(id)?;
+        let record = NodeRecord {
+            binding,
+            file: entry.id,
+            parent: dir.id,
+            name: entry.name.clone(),
+            attributes: entry.attributes,
+            version: told.version.clone(),
+            lease: told.lease,
+            audience: told.audience,
+            learnt,
+            origin: told.origin.clone(),
+        };
+        let known = self.store.dentry(dir.id, &entry.name)?;
+        self.tell_entry(known.as_ref(), id, old.as_ref(), &record);
+        let target = DentryTarget::Node(id);
+        let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
+        let mut changes = vec![Record::Dentry(dir.id, entry.name, Some(dentry))];
+        self.put_node(&mut changes, id, old.as_ref(), record);
+        self.store.apply(changes)?;
+        Ok(id)
+    }
+
+    /// A node has another name now: of its own accord nobody has told what it is under it.
+    fn moved_to(&self, id: NodeId, dir: &Inode, name: &Name, told: &Told) -> Result<()> {
+        let Some(mut record) = self.store.node(id)? else { return self.name_is_gone(dir, name, told) };
+        (record.parent, record.name, record.learnt) = (dir.id, name.clone(), SystemTime::UNIX_EPOCH);
+        let learnt = self.learnt(record.binding, told);
+        let target = DentryTarget::Node(id);
+        let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
+        if let Some(inode) = self.inodes.peek(id) {
+            *inode.record.write() = record.clone();
+        }
+        let changes = vec![Record::Dentry(dir.id, name.clone(), Some(dentry)), Record::Node(id, Some(record))];
+        Ok(self.store.apply(changes)?)
+    }
+
+    /// Learns that a name is gone by what was done here.
+    fn name_is_gone(&self, dir: &Inode, name: &Name, told: &Told) -> Result<()> {
+        let learnt = self.learnt(dir.record.read().binding, told);
+        let dentry =
+            DentryRecord { target: DentryTarget::Absent, lease: told.lease, source: DentrySource::LookedUp, learnt };
+        self.tell_gone(self.store.dentry(dir.id, name)?.as_ref());
+        self.store.apply(vec![Record::Dentry(dir.id, name.clone(), Some(dentry))])?;
+        self.distrust_names(&[dir])
+    }
+
+    /// Directories whose names were changed here: what their listings and times are now is asked when it is wanted.
+    fn distrust_names(&self, dirs: &[&Inode]) -> Result<()> {
+        for dir in dirs {
+            self.distrust_quietly(dir)?;
+            if let Some(mut listing) = self.store.listing(dir.id)? {
+                listing.learnt = SystemTime::UNIX_EPOCH;
+                listing.lease = Lease::Spent;
+                self.store.apply(vec![Record::Listing(dir.id, Some(listing))])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What an inode is now is asked when it is wanted; the kernel has seen for itself that it changed.
+    fn distrust_quietly(&self, inode: &Inode) -> Result<()> {
+        let record = {
+            let mut record = inode.record.write();
+            record.learnt = SystemTime::UNIX_EPOCH;
+            record.clone()
+        };
+        Ok(self.store.apply(vec![Record::Node(inode.id, Some(record))])?)
+    }
+
+    /// What a name leads to: as far as is known here, or else by its source.
+    async fn victim(self: &Arc<Self>, call: &Call, dir: &Inode, name: &Name) -> Result<Option<(NodeId, NodeRecord)>> {
+        let id = match self.store.dentry(dir.id, name)?.map(|dentry| dentry.target) {
+            Some(DentryTarget::Node(id)) => id,
+            _ => match self.clone().lookup(*call, self.namespace.shown(dir.id), name.as_bytes().to_vec()).await? {
+                Looked::Entry { stat, .. } => self.namespace.real(stat.node),
+                Looked::Absent { .. } => return Ok(None),
+            },
+        };
+        let record = match self.inodes.peek(id) {
+            Some(inode) => Some(inode.record()),
+            None => self.store.node(id)?,
+        };
+        Ok(record.map(|record| (id, record)))
+    }
+
+    /// What is open of a file that is about to lose its last name is all brought here.
+    async fn keep_open(self: &Arc<Self>, call: &Call, victim: Option<&(NodeId, NodeRecord)>) -> Result<()> {
+        let Some((id, record)) = victim else { return Ok(()) };
+        let Some(inode) = self.inodes.peek(*id) else { return Ok(()) };
+        let is_open = !inode.content.lock().open.is_empty();
+        if is_open && record.attributes.kind == FileKind::File && record.attributes.links.unwrap_or(1) <= 1 {
+            self.complete(call, &inode).await?;
+        }
+        Ok(())
+    }
+
+    fn lost_a_name(self: &Arc<Self>, victim: Option<(NodeId, NodeRecord)>) -> Result<()> {
+        let Some((id, record)) = victim else { return Ok(()) };
+        let is_directory = record.attributes.kind == FileKind::Directory;
+        if is_directory || record.attributes.links.unwrap_or(1) <= 1 {
+            return self.mark_gone(id);
+        }
+        match self.inodes.peek(id) {
+            Some(inode) => self.distrust_quietly(&inode),
+            None => {
+                let distrusted = NodeRecord { learnt: SystemTime::UNIX_EPOCH, ..record };
+                Ok(self.store.apply(vec![Record::Node(id, Some(distrusted))])?)
+            }
+        }
     }
 }

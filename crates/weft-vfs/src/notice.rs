@@ -22,6 +22,13 @@ pub enum Notice {
         /// The name.
         name: Name,
     },
+    /// A name in a directory has to be looked up again; most likely it leads where it led.
+    Expired {
+        /// The directory.
+        parent: NodeId,
+        /// The name.
+        name: Name,
+    },
     /// The attributes of a file changed; its pages, if any, are still right.
     Attributes {
         /// The file.
@@ -89,7 +96,7 @@ impl Notices {
                 senders.sent.fetch_add(u64::from(passed), Ordering::SeqCst);
                 passed
             }
-            Notice::Entry { .. } | Notice::Content { .. } | Notice::Everything => {
+            Notice::Entry { .. } | Notice::Expired { .. } | Notice::Content { .. } | Notice::Everything => {
                 senders.others.try_send(notice).is_ok()
             }
         };

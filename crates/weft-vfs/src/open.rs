@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use weft_remote::{Call, Figure, FileKind, Version};
 use weft_store::{NodeId, Object, StoreError};
 
 use crate::ask::OpenFor;
+use crate::content::Check;
+use crate::draft::Draft;
 use crate::figures::add;
 use crate::handle::{Handle, HandleId, Held};
 use crate::inode::Inode;
@@ -39,12 +40,18 @@ impl Vfs {
     /// # Errors
     /// `IsADirectory`, `Stale`, `Denied`, `NotFound`; whatever keeps the remote from answering.
     pub async fn open(self: Arc<Self>, call: Call, node: NodeId, how: OpenFor) -> Result<Opened> {
-        if how.writing || how.truncating {
-            return Err(VfsError::ReadOnly);
-        }
         let inode = self.inode(node)?;
         if inode.kind() == FileKind::Directory {
             return Err(VfsError::IsADirectory);
+        }
+        if how.writing || how.truncating {
+            self.refuse_read_only(&inode)?;
+        }
+        if let Some(opened) = self.open_draft(&inode, how)? {
+            return Ok(opened);
+        }
+        if how.truncating {
+            return self.open_truncated(&call, inode).await;
         }
         self.admit(&call, &inode).await?;
         let content = self.content(&call, &inode).await;
@@ -61,9 +68,9 @@ impl Vfs {
                 if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &object)) {
                     arrival.claim();
                 }
-                Ok(self.open_object(inode, object))
+                Ok(self.open_object(inode, object, how.writing))
             }
-            Err(error) if error.is_full() => {
+            Err(error) if error.is_full() && !how.writing => {
                 self.tell_unstored(inode.id, &error);
                 Ok(self.open_through(inode))
             }
@@ -76,6 +83,9 @@ impl Vfs {
     pub fn content_at_hand(&self, handle: HandleId) -> Option<Bytes> {
         let handle = self.handles.get(handle)?;
         let Held::Object(object) = handle.content.lock().clone() else { return None };
+        if handle.writing || handle.draft().is_some() {
+            return None;
+        }
         let alone =
             matches!(handle.inode.content.lock().open[..], [(generation, 1)] if generation == object.generation());
         let length = object.length().filter(|length| (1..=AT_HAND_BYTES_MAX).contains(length))?;
@@ -97,62 +107,113 @@ impl Vfs {
     }
 
     /// Closes a file.
-    pub fn close(&self, handle: HandleId) {
+    pub fn close(self: &Arc<Self>, handle: HandleId) {
         let Some(handle) = self.handles.remove(handle) else { return };
         if std::mem::take(&mut handle.inode.content.lock().untold) {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(handle.inode.id) });
         }
         let held = handle.content.lock().clone();
-        if let Held::Lost(lost) = &held {
-            handle.inode.content.lock().closed(lost.generation);
+        if !matches!(held, Held::Through(_)) {
+            handle.inode.content.lock().closed(handle.counted);
         }
         if let Held::Object(object) = held {
-            let unrecorded = {
-                let mut content = handle.inode.content.lock();
-                content.closed(object.generation());
-                std::mem::take(&mut content.unrecorded)
-            };
+            let unrecorded = std::mem::take(&mut handle.inode.content.lock().unrecorded);
             self.drop_pages_for_passthrough(&handle, &object);
             if unrecorded && let Err(error) = object.commit() {
                 tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }
         }
+        if handle.inode.content.lock().open.is_empty() {
+            self.retire_later(&handle.inode);
+        }
     }
 
-    fn open_object(&self, inode: Arc<Inode>, object: Arc<Object>) -> Opened {
+    fn open_object(&self, inode: Arc<Inode>, object: Arc<Object>, writing: bool) -> Opened {
         object.touch(SystemTime::now());
         let generation = object.generation();
-        let (keep_pages, bypass_pages) = {
-            let mut content = inode.content.lock();
-            let bypass = content.opened(generation);
-            let keep = content.pages_of == Some(generation);
-            if !bypass {
-                content.pages_of = Some(generation);
-            }
-            (keep, bypass && !keep)
-        };
+        let (keep_pages, bypass_pages) = inode.content.lock().pages_for(generation);
         if bypass_pages {
             // The inode has one length in the kernel, and from now on readers of two versions: each asks at its end.
             self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
         }
-        let backing = self.may_pass_through(&inode, &object).then(|| object.clone());
+        let backing = (!writing && self.may_pass_through(&inode, &object)).then(|| object.clone());
         let (version, length) = (object.version().clone(), object.length());
-        let record = OpenRecord { generation: Some(generation), version, length, bypass_pages };
-        let handle = Handle {
-            inode,
-            content: Mutex::new(Held::Object(object)),
-            pace: Mutex::default(),
-            lanes: Mutex::default(),
-            offered: backing.is_some(),
-        };
+        let record = OpenRecord { generation: Some(generation), version, length, bypass_pages, writing };
+        let offered = backing.is_some();
+        let handle = Handle { offered, writing, ..Handle::new(inode, Held::Object(object), generation) };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing, record }
+    }
+
+    /// Opens what is being written here: nobody is asked, for what is here is newer than what the source has.
+    fn open_draft(&self, inode: &Arc<Inode>, how: OpenFor) -> Result<Option<Opened>> {
+        // Held until the handle is counted, so that the draft does not end meanwhile.
+        let slot = inode.draft.read();
+        let Some(draft) = &*slot else { return Ok(None) };
+        if how.truncating {
+            draft.dirty.resize(0)?;
+            draft.touch();
+        }
+        let (version, counted) = (draft.dirty.version(), draft.generation());
+        let held = draft.base().map_or(Held::Empty(version.clone()), Held::Object);
+        Ok(Some(self.open_counted(inode.clone(), held, counted, (version, draft.dirty.length()), how.writing)))
+    }
+
+    /// Opens a file and empties it: what it was is not asked for.
+    async fn open_truncated(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Opened> {
+        let gate = inode.gate.lock().await;
+        // The version that is emptied must be the one that the source has.
+        if self.attributes_remaining(&inode)?.is_zero()
+            && let Check::Elsewhere(_) = self.check(call, &inode).await?
+        {
+            return Err(VfsError::Stale);
+        }
+        drop(gate);
+        let (version, length) = {
+            let record = inode.record.read();
+            (record.version.clone(), record.attributes.size.known().unwrap_or(0))
+        };
+        let counted = inode.content.lock().current.as_ref().map_or(0, |current| current.object.generation());
+        let mut slot = inode.draft.write();
+        let draft = match &*slot {
+            Some(draft) => draft.clone(),
+            None => {
+                let dirty = self.store.dirty(inode.id, version.clone(), length)?;
+                let draft = Arc::new(Draft::over(dirty, counted, None));
+                self.drafts.lock().insert(inode.id, inode.clone());
+                slot.insert(draft).clone()
+            }
+        };
+        draft.dirty.resize(0)?;
+        draft.touch();
+        let (held, counted) = (Held::Empty(version.clone()), draft.generation());
+        Ok(self.open_counted(inode.clone(), held, counted, (version, 0), true))
+    }
+
+    /// Opens a file that was just made, for writing.
+    pub(crate) fn open_empty(&self, inode: Arc<Inode>, _node: NodeId) -> Result<Opened> {
+        let version = inode.record.read().version.clone();
+        Ok(self.open_counted(inode, Held::Empty(version.clone()), 0, (version, 0), true))
+    }
+
+    fn open_counted(
+        &self,
+        inode: Arc<Inode>,
+        held: Held,
+        counted: u64,
+        (version, length): (Version, u64),
+        writing: bool,
+    ) -> Opened {
+        let (keep_pages, bypass_pages) = inode.content.lock().pages_for(counted);
+        let record = OpenRecord { generation: Some(counted), version, length: Some(length), bypass_pages, writing };
+        let handle = Handle { writing, ..Handle::new(inode, held, counted) };
+        Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing: None, record }
     }
 
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
         let held = Held::Through(Arc::new(Through::of_version(Version::None, self)));
-        let (pace, lanes) = Default::default();
-        let handle = Handle { inode, content: Mutex::new(held), pace, lanes, offered: false };
-        let record = OpenRecord { generation: None, version: Version::None, length: None, bypass_pages: true };
+        let handle = Handle::new(inode, held, 0);
+        let (version, length) = (Version::None, None);
+        let record = OpenRecord { generation: None, version, length, bypass_pages: true, writing: false };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None, record }
     }
 

@@ -24,6 +24,11 @@ impl Vfs {
     /// the remote from answering.
     pub async fn read(self: Arc<Self>, call: Call, handle: HandleId, offset: u64, size: usize) -> Result<Data> {
         let handle = self.handle(handle)?;
+        if let Some(draft) = handle.draft() {
+            let data = self.read_draft(&call, &handle, &draft, offset, size).await?;
+            add(&self.figures.bytes_served, data.len() as u64);
+            return Ok(data);
+        }
         let mut held = handle.content.lock().clone();
         if let Held::Lost(lost) = &held {
             self.find_again(&call, &handle, lost).await?;
@@ -35,6 +40,7 @@ impl Vfs {
                 outcome => outcome?,
             },
             Held::Through(through) => through.read(&self, &call, &handle.inode, offset, size).await?.into(),
+            Held::Empty(_) => Bytes::new().into(),
             // It was found or there was an error.
             Held::Lost(_) => return Err(VfsError::Changed),
         };
@@ -42,7 +48,7 @@ impl Vfs {
         Ok(data)
     }
 
-    async fn read_object(
+    pub(crate) async fn read_object(
         self: &Arc<Self>,
         call: &Call,
         handle: &Arc<Handle>,
@@ -164,7 +170,7 @@ impl Vfs {
         let remote = self.remote_of(inode)?.clone();
         let span = Span { start, length };
         let since = Instant::now();
-        let asked = self.ask(call, remote.fetch(call, &record.file, &version, span)).await;
+        let asked = self.ask_of(call, inode, || remote.fetch(call, &record.file, &version, span)).await;
         inode.content.lock().latency = since.elapsed();
         let answer = asked.map_err(|error| match error {
             VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. }) => {
@@ -216,12 +222,12 @@ impl Vfs {
             let mut content = handle.content.lock();
             match &*content {
                 Held::Through(through) => through.clone(),
-                Held::Lost(_) => return Err(error),
+                Held::Lost(_) | Held::Empty(_) => return Err(error),
                 // Without a validator nothing tells that what comes now goes on where the object ended.
                 Held::Object(object) if *object.version() == Version::None && offset > 0 => return Err(error),
                 Held::Object(object) => {
                     let through = Arc::new(Through::of_version(object.version().clone(), self));
-                    handle.inode.content.lock().closed(object.generation());
+                    handle.inode.content.lock().closed(handle.counted);
                     *content = Held::Through(through.clone());
                     through
                 }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weft_remote::{Call, Caller, RemoteError, Version};
 use weft_store::{NodeId, Object};
@@ -29,6 +28,8 @@ pub struct OpenRecord {
     pub length: Option<u64>,
     /// The kernel keeps no pages of it, for another version was open.
     pub bypass_pages: bool,
+    /// It may be written.
+    pub writing: bool,
 }
 
 /// Who reads the bytes of an open file.
@@ -67,9 +68,12 @@ impl Vfs {
                 content.pages_of = Some(generation);
             }
         }
-        let (pace, lanes) = Default::default();
+        let counted = record.generation.unwrap_or(0);
+        if let Some(draft) = inode.draft().filter(|_| record.writing) {
+            draft.take_up(counted);
+        }
         let offered = read_by == ReadBy::Kernel;
-        self.handles.add_at(id, Handle { inode, content: Mutex::new(held), pace, lanes, offered });
+        self.handles.add_at(id, Handle { offered, writing: record.writing, ..Handle::new(inode, held, counted) });
         Ok(())
     }
 

@@ -1,8 +1,10 @@
 //! The file system: what it is made of and how it is put together.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use weft_remote::{Answer, Call, Name, Remote, RemoteError};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
@@ -85,6 +87,8 @@ pub struct Vfs {
     pub(crate) options: VfsOptions,
     pub(crate) inodes: Inodes,
     pub(crate) handles: Handles,
+    /// Inodes that are being written, or of which something is unsent.
+    pub(crate) drafts: Mutex<HashMap<NodeId, Arc<Inode>>>,
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
@@ -115,6 +119,7 @@ impl Vfs {
         let vfs = Arc::new(Vfs {
             inodes: Inodes::new(options.inodes_max),
             handles: Handles::default(),
+            drafts: Mutex::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
             changes: Changes::default(),
@@ -133,6 +138,7 @@ impl Vfs {
         for text in vfs.store.troubles() {
             vfs.troubles.tell(String::new(), text);
         }
+        vfs.take_up_drafts();
         vfs.listen();
         vfs.keep_space();
         Ok(vfs)

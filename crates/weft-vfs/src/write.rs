@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_remote::Call;
-use weft_store::NodeId;
+use weft_remote::{Call, FileKind};
+use weft_store::{NodeId, Origin};
 
-use crate::ask::{Allocate, Seek, SetStat};
-use crate::handle::HandleId;
-use crate::stat::Stat;
+use crate::ask::{Allocate, Seek};
+use crate::draft::Draft;
+use crate::figures::add;
+use crate::handle::{Handle, HandleId};
+use crate::inode::Inode;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -17,40 +19,24 @@ impl Vfs {
     /// bits.
     ///
     /// # Errors
-    /// `BadHandle` when it is not open for writing, `ReadOnly`, and `Store` with `Full` when there is no room.
+    /// `BadHandle` when it is not open for writing, `Changed` when the file changed at its source since it was opened,
+    /// and `Store` with `Full` when there is no room.
     pub async fn write(
         self: Arc<Self>,
-        _call: Call,
-        _handle: HandleId,
-        _offset: u64,
-        _bytes: Bytes,
-        _kill_suidgid: bool,
+        call: Call,
+        handle: HandleId,
+        offset: u64,
+        bytes: Bytes,
+        kill_suidgid: bool,
     ) -> Result<usize> {
-        Err(VfsError::ReadOnly)
-    }
-
-    /// Sends what was written to the remote: at each close(2) of a descriptor.
-    ///
-    /// # Errors
-    /// What the remote says; what was written stays here and is tried again at the next flush.
-    pub async fn flush(self: Arc<Self>, _call: Call, _handle: HandleId) -> Result<()> {
-        Err(VfsError::ReadOnly)
-    }
-
-    /// The same, and has it durable at the source.
-    ///
-    /// # Errors
-    /// As of [`Vfs::flush`].
-    pub async fn sync(self: Arc<Self>, _call: Call, _handle: HandleId) -> Result<()> {
-        Err(VfsError::ReadOnly)
-    }
-
-    /// Has the names of a directory durable at the source.
-    ///
-    /// # Errors
-    /// What the remote says.
-    pub async fn sync_directory(self: Arc<Self>, _call: Call, _node: NodeId) -> Result<()> {
-        Err(VfsError::ReadOnly)
+        let (handle, draft) = self.draft_to_write(handle)?;
+        if kill_suidgid {
+            self.drop_set_id(&call, &handle.inode).await?;
+        }
+        draft.dirty.write(offset, &bytes)?;
+        draft.touch();
+        add(&self.figures.bytes_written, bytes.len() as u64);
+        Ok(bytes.len())
     }
 
     /// fallocate(2).
@@ -59,34 +45,99 @@ impl Vfs {
     /// As of [`Vfs::write`].
     pub async fn allocate(
         self: Arc<Self>,
-        _call: Call,
-        _handle: HandleId,
-        _offset: u64,
-        _length: u64,
-        _how: Allocate,
+        call: Call,
+        handle: HandleId,
+        offset: u64,
+        length: u64,
+        how: Allocate,
     ) -> Result<()> {
-        Err(VfsError::ReadOnly)
+        let (handle, draft) = self.draft_to_write(handle)?;
+        self.drop_set_id(&call, &handle.inode).await?;
+        let end = offset.saturating_add(length);
+        let grows = matches!(how, Allocate::Extend | Allocate::Zero) && end > draft.dirty.length();
+        match how {
+            Allocate::Extend | Allocate::Reserve => draft.dirty.reserve(length)?,
+            Allocate::Punch | Allocate::Zero | Allocate::ZeroWithin => draft.dirty.clear(offset..end)?,
+        }
+        if grows {
+            draft.dirty.resize(end)?;
+        }
+        draft.touch();
+        Ok(())
     }
 
-    /// Where data or a hole begins at or after `offset`; `None` past the end of the file.
+    /// Where data or a hole begins at or after `offset`; `None` past the end of the file. What is not written here
+    /// counts as data, but what lies beyond all content is a hole.
     ///
     /// # Errors
     /// `BadHandle`.
-    pub fn seek(&self, _handle: HandleId, _offset: u64, _what: Seek) -> Result<Option<u64>> {
-        Err(VfsError::ReadOnly)
+    pub fn seek(&self, handle: HandleId, offset: u64, what: Seek) -> Result<Option<u64>> {
+        let handle = self.handle(handle)?;
+        let Some(draft) = handle.draft() else {
+            let length = self.length_of(&handle);
+            return Ok(match what {
+                Seek::Data => Some(offset).filter(|offset| *offset < length),
+                Seek::Hole => Some(length).filter(|length| offset < *length),
+            });
+        };
+        let parts = draft.dirty.parts(offset, usize::MAX);
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let wanted = |origin: Origin| (origin == Origin::Zeros) == (what == Seek::Hole);
+        let found = parts.into_iter().find(|(_, origin)| wanted(*origin)).map(|(range, _)| range.start);
+        Ok(found.or((what == Seek::Hole).then(|| draft.dirty.length())))
     }
 
-    /// Sets attributes, of an open file when a handle is given, and tells what they are then.
+    fn length_of(&self, handle: &Handle) -> u64 {
+        use crate::handle::Held;
+        match &*handle.content.lock() {
+            Held::Object(object) => object.length().unwrap_or(0),
+            Held::Lost(lost) => lost.length.unwrap_or(0),
+            Held::Empty(_) => 0,
+            Held::Through(_) => handle.inode.record.read().attributes.size.known().unwrap_or(0),
+        }
+    }
+
+    fn draft_to_write(&self, handle: HandleId) -> Result<(Arc<Handle>, Arc<Draft>)> {
+        let handle = self.handle(handle)?;
+        if !handle.writing {
+            return Err(VfsError::BadHandle);
+        }
+        let draft = self.draft_of(&handle)?;
+        Ok((handle, draft))
+    }
+
+    /// Who writes a file that runs with its owner's rights may not keep it so: the bits go, as write(2) has it.
+    pub(crate) async fn drop_set_id(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        let (kind, mode) = {
+            let attributes = &inode.record.read().attributes;
+            (attributes.kind, attributes.mode.unwrap_or(0))
+        };
+        let kept = without_set_id(mode);
+        if kind != FileKind::File || kept == mode {
+            return Ok(());
+        }
+        let new = weft_remote::NewAttributes { mode: Some(kept), ..Default::default() };
+        let _gate = inode.gate.lock().await;
+        self.set_attributes(call, inode, new).await
+    }
+
+    /// Has the names of a directory durable at the source.
     ///
     /// # Errors
-    /// `ReadOnly`; what the remote says.
-    pub async fn set_stat(
-        self: Arc<Self>,
-        _call: Call,
-        _node: NodeId,
-        _handle: Option<HandleId>,
-        _new: SetStat,
-    ) -> Result<Stat> {
-        Err(VfsError::ReadOnly)
+    /// What the remote says.
+    pub async fn sync_directory(self: Arc<Self>, call: Call, node: NodeId) -> Result<()> {
+        if self.namespace.is_own(node) {
+            return Ok(());
+        }
+        let inode = self.inode(node)?;
+        self.sync_source(&call, &inode).await
     }
+}
+
+/// A mode without the bits that give rights away: set-user-id, and set-group-id where the group may execute it.
+pub(crate) fn without_set_id(mode: u16) -> u16 {
+    let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
+    mode & !(0o4000 | group)
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use weft_remote::{Call, Caller, FileKind, RemoteError, Version};
 use weft_store::{NodeId, Object, PIECE_BYTES};
 
@@ -135,9 +134,7 @@ impl Vfs {
         if let Some(arrival) = inode.arrival(|arrival| brings(arrival, object, missing)) {
             return Ok(Some(arrival));
         }
-        let (pace, lanes) = Default::default();
-        let held = Mutex::new(Held::Object(object.clone()));
-        let handle = Handle { inode: inode.clone(), content: held, pace, lanes, offered: false };
+        let handle = Handle::new(inode.clone(), Held::Object(object.clone()), object.generation());
         self.refuse_spoilt(&handle, object)?;
         let arrival = self.fetch_range(&self.call(caller).ahead(), &handle, object, missing, None).await?;
         let length = object.length().unwrap_or(u64::MAX);

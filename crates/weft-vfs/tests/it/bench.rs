@@ -36,7 +36,15 @@ impl Bench {
     }
 
     pub fn with_space(freshness: Freshness, space: SpaceOptions) -> Bench {
-        let fake = Fake::new();
+        Bench::of(Fake::new(), freshness, space)
+    }
+
+    /// The same over a fake that takes changes.
+    pub fn writable() -> Bench {
+        Bench::of(Fake::writable(), Freshness::Http, SpaceOptions::default())
+    }
+
+    fn of(fake: Fake, freshness: Freshness, space: SpaceOptions) -> Bench {
         fake.dir("a/b");
         fake.file("a/b/hello.txt", "hello");
         fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::from_secs(3600)));

@@ -12,3 +12,4 @@ mod names;
 mod space;
 mod verbs;
 mod walks;
+mod writing;

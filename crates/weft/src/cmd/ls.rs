@@ -69,6 +69,7 @@ fn line(kind: &str, name: &NameInfo, widest: usize, now: i64) -> String {
         NameKind::File => "-r--r--r--",
         NameKind::Directory => "dr-xr-xr-x",
         NameKind::Symlink => "lrwxrwxrwx",
+        NameKind::Special => "sr--r--r--",
         NameKind::Unknown => "?r--r--r--",
     };
     let slash = if name.kind == NameKind::Directory { "/" } else { "" };

@@ -1,0 +1,370 @@
+//! What was written to a file here and its source does not have yet: a sparse file of the bytes, and a log of which
+//! bytes those are, so that they outlive the daemon.
+//!
+//! Neither is synced: whoever wants what was written to be durable has it sent to its source, which is asked to make it
+//! so.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use weft_remote::Version;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::disk::{Disk, DiskFile};
+use crate::extents::{Batch, Extents, Origin};
+use crate::{NodeId, Result, StoreError};
+
+/// Written bytes of one file.
+#[derive(Debug)]
+pub struct Dirty {
+    node: NodeId,
+    paths: Paths,
+    disk: Disk,
+    file: DiskFile,
+    /// Held for one look, one change, or one record of the log.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    extents: Extents,
+    /// The version that the source is taken to have.
+    version: Version,
+    log: DiskFile,
+    /// Where the log goes on.
+    log_end: u64,
+}
+
+#[derive(Debug)]
+struct Paths {
+    bytes: PathBuf,
+    log: PathBuf,
+}
+
+impl Paths {
+    fn of(dir: &Path, node: NodeId) -> Paths {
+        let name = format!("{:016x}", node.0);
+        Paths { log: dir.join(format!("{name}.log")), bytes: dir.join(name) }
+    }
+}
+
+/// A record of the log.
+#[derive(Serialize, Deserialize)]
+enum Logged {
+    /// The log begins: the file at its source.
+    Base { version: Version, length: u64 },
+    /// Bytes were written.
+    Wrote(Range<u64>),
+    /// The file has this length.
+    Resized(u64),
+    /// The source has another version now, by what was sent. Which of the records before were in that is not told:
+    /// all are sent again.
+    Sent(Version),
+}
+
+impl Dirty {
+    /// Begins to hold what is written to a file that its source has in this version and length.
+    pub(crate) fn begin(disk: &Disk, dir: &Path, node: NodeId, version: Version, length: u64) -> Result<Dirty> {
+        let paths = Paths::of(dir, node);
+        disk.make_dir(dir).map_err(|error| StoreError::from_io(dir, error))?;
+        let open = |path: &Path| {
+            let file = disk.open_or_create(path).and_then(|file| file.set_len(0).map(|()| file));
+            file.map_err(|error| StoreError::from_io(path, error))
+        };
+        let (file, log) = (open(&paths.bytes)?, open(&paths.log)?);
+        let state = State { extents: Extents::over(length), version: version.clone(), log, log_end: 0 };
+        let dirty = Dirty { node, paths, disk: disk.clone(), file, state: Mutex::new(state) };
+        dirty.log(&mut dirty.state.lock(), &Logged::Base { version, length })?;
+        Ok(dirty)
+    }
+
+    /// Takes up what a former daemon left; `None` when its log says nothing.
+    pub(crate) fn again(disk: &Disk, dir: &Path, node: NodeId) -> Result<Option<Dirty>> {
+        let paths = Paths::of(dir, node);
+        let open = |path: &Path| disk.open(path).map_err(|error| StoreError::from_io(path, error));
+        let (file, log) = (open(&paths.bytes)?, open(&paths.log)?);
+        let refused = |error| StoreError::from_io(&paths.log, error);
+        let length = usize::try_from(log.len().map_err(refused)?.min(LOG_BYTES_MAX)).unwrap_or(0);
+        let bytes = log.read_vec(0, length).map_err(refused)?;
+        let Some((extents, version, log_end)) = replay(&bytes) else { return Ok(None) };
+        let state = Mutex::new(State { extents, version, log, log_end });
+        Ok(Some(Dirty { node, paths, disk: disk.clone(), file, state }))
+    }
+
+    /// The nodes of which a former daemon left something.
+    pub(crate) fn left(dir: &Path) -> io::Result<Vec<NodeId>> {
+        let names = match std::fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            names => names?,
+        };
+        let node = |name: &str| u64::from_str_radix(name.strip_suffix(".log")?, 16).ok().map(NodeId);
+        Ok(names.flatten().filter_map(|entry| node(entry.file_name().to_str()?)).collect())
+    }
+
+    /// The file that this was written to.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Where the bytes lie, for people.
+    pub fn path(&self) -> &Path {
+        &self.paths.bytes
+    }
+
+    /// The file's length in bytes, here.
+    pub fn length(&self) -> u64 {
+        self.state.lock().extents.length()
+    }
+
+    /// The file's length at its source, in bytes.
+    pub fn source_length(&self) -> u64 {
+        self.state.lock().extents.sent_length()
+    }
+
+    /// The version that the source is taken to have.
+    pub fn version(&self) -> Version {
+        self.state.lock().version.clone()
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// `Full` when the disk is, `Io`; then the file is as it was.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= LENGTH_MAX);
+        let end = end.ok_or_else(|| self.refused(io::ErrorKind::FileTooLarge.into()))?;
+        self.file.write_all_at(bytes, offset).map_err(|error| self.refused(error))?;
+        let mut state = self.state.lock();
+        self.log(&mut state, &Logged::Wrote(offset..end))?;
+        state.extents.write(offset..end);
+        Ok(())
+    }
+
+    /// Has a range read as zeros; the length stays.
+    ///
+    /// # Errors
+    /// As of [`Dirty::write`].
+    pub fn clear(&self, range: Range<u64>) -> Result<()> {
+        let mut at = range.start;
+        let end = range.end.min(self.length());
+        let zeros = vec![0; usize::try_from(end.saturating_sub(at).min(CLEAR_BYTES)).unwrap_or(0)];
+        while at < end {
+            let length = zeros.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            self.write(at, &zeros[..length])?;
+            at += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Gives the file another length: what is cut off is gone, what is new reads as zeros.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn resize(&self, length: u64) -> Result<()> {
+        if length > LENGTH_MAX {
+            return Err(self.refused(io::ErrorKind::FileTooLarge.into()));
+        }
+        let mut state = self.state.lock();
+        if length < state.extents.length() {
+            let held = self.file.len().map_err(|error| self.refused(error))?;
+            if length < held {
+                self.file.set_len(length).map_err(|error| self.refused(error))?;
+            }
+        }
+        self.log(&mut state, &Logged::Resized(length))?;
+        state.extents.resize(length);
+        Ok(())
+    }
+
+    /// Where the bytes of a range come from, in order, up to the end of the file.
+    pub fn parts(&self, offset: u64, length: usize) -> Vec<(Range<u64>, Origin)> {
+        self.state.lock().extents.parts(offset..offset.saturating_add(length as u64))
+    }
+
+    /// Bytes that were written here; what lies in the range without having been written is zeros.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
+        let mut bytes = self.file.read_vec(offset, length).map_err(|error| self.refused(error))?;
+        bytes.resize(length, 0);
+        Ok(bytes.into())
+    }
+
+    /// Whether the source has to be told of anything.
+    pub fn is_unsent(&self) -> bool {
+        self.state.lock().extents.is_unsent()
+    }
+
+    /// Takes out what the source has not been told; `None` when that is nothing. What is written from now on is not in
+    /// it.
+    pub fn take(&self) -> Option<Batch> {
+        self.state.lock().extents.take()
+    }
+
+    /// It could not be sent.
+    pub fn put_back(&self, batch: Batch) {
+        self.state.lock().extents.put_back(batch);
+    }
+
+    /// It was sent, and the source has this version now.
+    ///
+    /// # Errors
+    /// `Full`, `Io`: the log does not know; it is known here.
+    pub fn sent(&self, version: Version) -> Result<()> {
+        let mut state = self.state.lock();
+        state.version = version.clone();
+        if state.extents.is_unsent() {
+            return self.log(&mut state, &Logged::Sent(version));
+        }
+        // Nothing is left to be lost: the log begins anew.
+        let length = state.extents.length();
+        state.log_end = 0;
+        state.log.set_len(0).map_err(|error| StoreError::from_io(&self.paths.log, error))?;
+        self.log(&mut state, &Logged::Base { version, length })
+    }
+
+    /// The source is taken to have this version, with the same bytes: its attributes or names changed.
+    ///
+    /// # Errors
+    /// As of [`Dirty::sent`].
+    pub fn rest_on(&self, version: Version) -> Result<()> {
+        let mut state = self.state.lock();
+        state.version = version.clone();
+        self.log(&mut state, &Logged::Sent(version))
+    }
+
+    /// Whether any byte of the file is still the base's.
+    pub fn needs_base(&self) -> bool {
+        self.state.lock().extents.needs_base()
+    }
+
+    /// Whether the file has room on its disk for what it holds: fallocate(2) has no other meaning here.
+    ///
+    /// # Errors
+    /// `Full` when that many bytes are not free.
+    pub fn reserve(&self, bytes: u64) -> Result<()> {
+        let (free, _) = self.disk.space(&self.paths.bytes).map_err(|error| self.refused(error))?;
+        match bytes > free {
+            true => Err(StoreError::Full { path: self.paths.bytes.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes what was written: it was sent, or is not wanted any more.
+    pub fn discard(&self) {
+        // The log first: without it the bytes mean nothing.
+        for path in [&self.paths.log, &self.paths.bytes] {
+            if let Err(error) = self.disk.remove(path) {
+                tracing::warn!(path = %path.display(), %error, "written bytes could not be removed");
+            }
+        }
+    }
+
+    fn log(&self, state: &mut State, record: &Logged) -> Result<()> {
+        let fields = postcard::to_stdvec(record).map_err(|error| StoreError::Index(Box::new(error)))?;
+        let length = u32::try_from(fields.len()).map_err(|error| StoreError::Index(Box::new(error)))?;
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + fields.len());
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&xxh3_64(&fields).to_le_bytes());
+        bytes.extend_from_slice(&fields);
+        let written = state.log.write_all_at(&bytes, state.log_end);
+        written.map_err(|error| StoreError::from_io(&self.paths.log, error))?;
+        state.log_end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn refused(&self, error: io::Error) -> StoreError {
+        StoreError::from_io(&self.paths.bytes, error)
+    }
+}
+
+/// What a log says: extents, version, and where it goes on. A record that is torn ends it.
+fn replay(log: &[u8]) -> Option<(Extents, Version, u64)> {
+    let mut state: Option<(Extents, Version)> = None;
+    let mut rest = log;
+    while let Some((record, after)) = record(rest) {
+        match (record, &mut state) {
+            (Logged::Base { version, length }, _) => state = Some((Extents::over(length), version)),
+            (Logged::Wrote(range), Some((extents, _))) if range.start <= range.end => extents.write(range),
+            (Logged::Resized(length), Some((extents, _))) => extents.resize(length),
+            (Logged::Sent(told), Some((_, version))) => *version = told,
+            _ => break,
+        }
+        rest = after;
+    }
+    let (extents, version) = state?;
+    Some((extents, version, (log.len() - rest.len()) as u64))
+}
+
+fn record(log: &[u8]) -> Option<(Logged, &[u8])> {
+    let (length, rest) = log.split_first_chunk::<4>()?;
+    let (check, rest) = rest.split_first_chunk::<8>()?;
+    let (fields, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    if xxh3_64(fields).to_le_bytes() != *check {
+        return None;
+    }
+    Some((postcard::from_bytes(fields).ok()?, rest))
+}
+
+/// Bytes before a record's fields: their length (4, little-endian) and their XXH3-64 (8, little-endian).
+const HEAD_BYTES: usize = 12;
+/// Longest file that can be written, in bytes.
+const LENGTH_MAX: u64 = i64::MAX as u64;
+/// Longest log that is read again.
+const LOG_BYTES_MAX: u64 = 1 << 30;
+/// Zeros written at once.
+const CLEAR_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(dir: &Path) -> Dirty {
+        Dirty::begin(&Disk::default(), dir, NodeId(7), Version::strong("1"), 10).unwrap()
+    }
+
+    #[test]
+    fn what_was_written_outlives_the_daemon_and_a_torn_end_of_the_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirty = begin(dir.path());
+        dirty.write(4, b"four").unwrap();
+        dirty.resize(20).unwrap();
+        let (log, extents) = (dirty.paths.log.clone(), dirty.state.lock().extents.clone());
+        drop(dirty);
+        let mut torn = std::fs::read(&log).unwrap();
+        torn.extend_from_slice(&[9, 0, 0, 0, 1, 2, 3]);
+        std::fs::write(&log, &torn).unwrap();
+        assert_eq!(Dirty::left(dir.path()).unwrap(), [NodeId(7)]);
+        let again = Dirty::again(&Disk::default(), dir.path(), NodeId(7)).unwrap().unwrap();
+        assert_eq!(again.state.lock().extents, extents);
+        assert_eq!((again.version(), again.read(4, 6).unwrap()), (Version::strong("1"), Bytes::from("four\0\0")));
+        again.write(0, b"zero").unwrap();
+        let extents = again.state.lock().extents.clone();
+        let third = Dirty::again(&Disk::default(), dir.path(), NodeId(7)).unwrap().unwrap();
+        assert_eq!(third.state.lock().extents, extents, "the torn record was written over");
+        third.discard();
+        assert!(Dirty::left(dir.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn when_all_is_sent_nothing_is_left_to_send_after_a_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirty = begin(dir.path());
+        dirty.write(4, b"four").unwrap();
+        let batch = dirty.take().unwrap();
+        dirty.write(0, b"meanwhile").unwrap();
+        dirty.sent(Version::strong("2")).unwrap();
+        let again = || Dirty::again(&Disk::default(), dir.path(), NodeId(7)).unwrap().unwrap();
+        assert!(again().is_unsent() && again().version() == Version::strong("2"));
+        assert_eq!((batch.extents().len(), batch.length()), (1, 10));
+        dirty.take().unwrap();
+        dirty.sent(Version::strong("3")).unwrap();
+        assert!(!again().is_unsent() && again().version() == Version::strong("3"));
+        assert_eq!(again().parts(0, 99), [(0..10, Origin::Base)]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Questions about files whose place their kind may have forgotten, and changes that are made at once.
+
+use std::time::SystemTime;
+
+use weft_remote::{Answer, Call, Change, Mutation, Outcome, RemoteError, Version};
+
+use crate::inode::Inode;
+use crate::vfs::{DEPTH_MAX, Vfs};
+use crate::{Result, VfsError};
+
+impl Vfs {
+    /// Asks about an inode. Where its kind does not know its place, that is looked up again from the top, once.
+    pub(crate) async fn ask_of<T, Question>(
+        &self,
+        call: &Call,
+        inode: &Inode,
+        question: impl Fn() -> Question,
+    ) -> Result<Answer<T>>
+    where
+        Question: Future<Output = weft_remote::Result<Answer<T>>>,
+    {
+        match self.ask(call, question()).await {
+            Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
+                self.place_again(call, inode).await?;
+                self.ask(call, question()).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Has the kind of an inode learn again where it is, by the names that it was found under.
+    ///
+    /// # Errors
+    /// `Stale` when there is another file there, or none.
+    async fn place_again(&self, call: &Call, inode: &Inode) -> Result<()> {
+        let remote = self.remote_of(inode)?.clone();
+        let mut record = inode.record();
+        let mut chain = Vec::new();
+        while record.file != remote.root() {
+            if chain.len() >= DEPTH_MAX {
+                return Err(VfsError::Stale);
+            }
+            let parent = self.store.node(record.parent)?.ok_or(VfsError::Stale)?;
+            chain.push(std::mem::replace(&mut record, parent));
+        }
+        let mut dir = remote.root();
+        for step in chain.into_iter().rev() {
+            let answer = self.ask(call, remote.lookup(call, &dir, &step.name)).await?;
+            let found = answer.value.filter(|found| found.entry.id == step.file);
+            dir = found.ok_or(VfsError::Stale)?.entry.id;
+        }
+        Ok(())
+    }
+
+    /// Has the source of an inode make a change to it, now.
+    ///
+    /// # Errors
+    /// What the remote says.
+    pub(crate) async fn apply(
+        &self,
+        call: &Call,
+        inode: &Inode,
+        change: Change,
+        made: SystemTime,
+        expected: &Version,
+    ) -> Result<Answer<Outcome>> {
+        let remote = self.remote_of(inode)?.clone();
+        let mutation = Mutation { change, made };
+        self.ask_of(call, inode, || remote.apply(call, &mutation, expected)).await
+    }
+
+    /// # Errors
+    /// `ReadOnly` where the tree of an inode takes no changes.
+    pub(crate) fn refuse_read_only(&self, inode: &Inode) -> Result<()> {
+        match self.remote_of(inode)?.capabilities().writable {
+            true => Ok(()),
+            false => Err(VfsError::ReadOnly),
+        }
+    }
+}

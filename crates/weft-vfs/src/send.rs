@@ -1,0 +1,320 @@
+//! Sending what was written to its source, and what becomes of a draft then.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use weft_remote::{Answer, Call, Caller, Change, Figure, Lease, RemoteError, Version};
+use weft_store::{Batch, NewObject, NodeId, Object, Origin, Record};
+
+use crate::draft::{Draft, DraftContent};
+use crate::figures::count;
+use crate::handle::HandleId;
+use crate::inode::{Current, Inode};
+use crate::learn::Told;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+/// What was taken out of a draft: it goes back unless it was sent, also when whoever sends it is dropped.
+struct Taken<'a> {
+    draft: &'a Draft,
+    batch: Option<Batch>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            self.draft.dirty.put_back(batch);
+        }
+    }
+}
+
+impl Vfs {
+    /// Sends what was written to the remote: at each close(2) of a descriptor. Who stops waiting does not stop it.
+    ///
+    /// # Errors
+    /// What the remote says; what was written stays here and is tried again at the next flush. `Changed` when the file
+    /// changed at its source since it was opened.
+    pub async fn flush(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
+        let inode = self.handle(handle)?.inode.clone();
+        self.send(&call, &inode).await
+    }
+
+    /// The same, and has it durable at the source.
+    ///
+    /// # Errors
+    /// As of [`Vfs::flush`].
+    pub async fn sync(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
+        let inode = self.handle(handle)?.inode.clone();
+        self.send(&call, &inode).await?;
+        self.sync_source(&call, &inode).await
+    }
+
+    pub(crate) async fn sync_source(&self, call: &Call, inode: &Inode) -> Result<()> {
+        if inode.is_gone() || !self.remote_of(inode)?.capabilities().writable {
+            return Ok(());
+        }
+        let (remote, file) = (self.remote_of(inode)?.clone(), inode.record().file);
+        let synced = || async { remote.sync(call, &file).await.map(|()| Answer::new((), Version::None, Lease::Spent)) };
+        self.ask_of(call, inode, synced).await.map(|_| ())
+    }
+
+    /// Sends what is unsent of an inode.
+    pub(crate) async fn send(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        if !inode.draft().is_some_and(|draft| draft.dirty.is_unsent()) {
+            return Ok(());
+        }
+        let (vfs, inode, caller) = (self.clone(), inode.clone(), call.caller);
+        let sending = self.runtime.spawn(async move {
+            let _gate = inode.gate.lock().await;
+            vfs.send_held(caller, &inode).await
+        });
+        // An error is a panic of the task, which the panic hook has told.
+        sending.await.unwrap_or(Err(VfsError::TimedOut))
+    }
+
+    /// Sends what is unsent of an inode. The caller holds its gate.
+    pub(crate) async fn send_held(self: &Arc<Self>, caller: Caller, inode: &Arc<Inode>) -> Result<()> {
+        let Some(draft) = inode.draft() else { return Ok(()) };
+        for _ in 0..SEND_ROUNDS_MAX {
+            let Some(batch) = draft.dirty.take() else { return Ok(()) };
+            if inode.is_gone() {
+                // There is nobody to be told.
+                return Ok(());
+            }
+            let length = batch.length();
+            match self.send_batch(caller, inode, &draft, batch).await {
+                Ok(()) => {}
+                // It was cut while it was read: what is left is sent instead.
+                Err(_) if draft.dirty.length() < length => {}
+                Err(error) => return Err(self.unsent(inode, &draft, error)),
+            }
+        }
+        // Whoever goes on writing while it is sent has it sent again.
+        Ok(())
+    }
+
+    async fn send_batch(
+        self: &Arc<Self>,
+        caller: Caller,
+        inode: &Arc<Inode>,
+        draft: &Arc<Draft>,
+        batch: Batch,
+    ) -> Result<()> {
+        let (extents, length) = (batch.extents(), batch.length());
+        let mut taken = Taken { draft, batch: Some(batch) };
+        let bytes: u64 = extents.iter().map(|extent| extent.length).sum();
+        let content = Arc::new(DraftContent(draft.clone()));
+        let change = Change::Write { file: inode.record().file, extents, length, content };
+        let allowed = self.options.deadline + Duration::from_millis(bytes / BYTES_PER_MS_MIN);
+        let call = Call::within(caller, allowed);
+        let answer = self.apply(&call, inode, change, draft.written(), &draft.dirty.version()).await?;
+        taken.batch = None;
+        count(&self.figures.writes_sent);
+        let told = Told::by(&answer);
+        draft.settle_base();
+        draft.dirty.sent(told.version.clone())?;
+        if let Some(entry) = &answer.value.entry {
+            self.learn_attributes(inode, entry.attributes, &told)?;
+        }
+        Ok(())
+    }
+
+    /// What was written could not be sent: it stays, and people are told where.
+    fn unsent(&self, inode: &Inode, draft: &Draft, error: VfsError) -> VfsError {
+        inode.note_error(&error);
+        let changed = matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. }));
+        let why = if changed { "it changed at its source meanwhile".to_owned() } else { error.to_string() };
+        let kept = draft.dirty.path().display();
+        let text = format!("what was written could not be sent to the source: {why}; it is kept in {kept}");
+        self.troubles.tell(self.path_text(inode.id), text);
+        if changed { VfsError::Changed } else { error }
+    }
+
+    /// The last handle of a file that was written is closed: what is left is sent, and what was written becomes what is
+    /// held of the file.
+    pub(crate) fn retire_later(self: &Arc<Self>, inode: &Arc<Inode>) {
+        if inode.draft().is_none() && !inode.is_gone() {
+            return;
+        }
+        let (vfs, inode) = (self.clone(), inode.clone());
+        // The mount's end waits for it.
+        let under_way = self.ending.body();
+        self.runtime.spawn(async move {
+            let _under_way = under_way;
+            let _gate = inode.gate.lock().await;
+            if let Err(error) = vfs.retire(&inode).await {
+                tracing::warn!(%error, node = inode.id.0, "what was written is not all put away");
+            }
+        });
+    }
+
+    /// The caller holds the inode's gate.
+    async fn retire(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        let is_closed = || inode.content.lock().open.is_empty();
+        if !is_closed() {
+            return Ok(());
+        }
+        if inode.is_gone() {
+            self.end_draft(inode);
+            self.store.remove_object(inode.id)?;
+            self.store.apply(vec![Record::Node(inode.id, None)])?;
+            return Ok(());
+        }
+        // Pages that were mapped may have come after the last close of a descriptor.
+        self.send_held(Caller::DAEMON, inode).await?;
+        let Some(draft) = inode.draft() else { return Ok(()) };
+        let adopted = self.adopted(inode, &draft).unwrap_or_else(|error| {
+            tracing::debug!(%error, "what was written is fetched again when it is read");
+            None
+        });
+        let mut slot = inode.draft.write();
+        // Who opens it meanwhile takes the lock after this, or was here before.
+        if !is_closed() || draft.dirty.is_unsent() {
+            return Ok(());
+        }
+        let former = {
+            let mut content = inode.content.lock();
+            // The kernel's pages are of what was written, for they were written through them.
+            let pages = content.pages_of.take() == Some(draft.generation());
+            content.pages_of = adopted.as_ref().filter(|_| pages).map(|object| object.generation());
+            let (lease, checked) = (inode.record.read().lease, inode.record.read().learnt);
+            let current = adopted.clone().map(|object| Current { object, lease, checked });
+            std::mem::replace(&mut content.current, current)
+        };
+        *slot = None;
+        drop(slot);
+        self.drafts.lock().remove(&inode.id);
+        draft.dirty.discard();
+        match adopted {
+            Some(object) => object.commit()?,
+            None => {
+                former.inspect(|former| former.object.discard());
+                self.store.remove_object(inode.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was written, as the content of the version that the source has now; `None` when that takes more than it is
+    /// worth.
+    fn adopted(&self, inode: &Inode, draft: &Draft) -> Result<Option<Arc<Object>>> {
+        let length = draft.dirty.length();
+        let base = draft.base();
+        let whole = !draft.dirty.needs_base() || base.as_ref().is_some_and(|base| base.is_complete());
+        if !whole || length > ADOPTED_BYTES_MAX || draft.dirty.is_unsent() {
+            return Ok(None);
+        }
+        let record = inode.record();
+        let new = NewObject {
+            version: draft.dirty.version(),
+            length: Some(length),
+            lease: record.lease,
+            audience: record.audience,
+            owner_uid: self.options.uid,
+            checked: record.learnt,
+            account: self.account_of(inode.id)?,
+        };
+        let object = self.store.create(inode.id, new)?;
+        let mut writer = object.writer(0)?;
+        while writer.position() < length {
+            let size = (length - writer.position()).min(ADOPTED_AT_ONCE) as usize;
+            let parts = draft.dirty.parts(writer.position(), size);
+            if parts.is_empty() {
+                // Somebody has opened it again and cut it.
+                return Ok(None);
+            }
+            for (range, origin) in parts {
+                let size = (range.end - range.start) as usize;
+                let bytes = match (origin, &base) {
+                    (Origin::Written, _) => draft.dirty.read(range.start, size)?,
+                    (Origin::Base, Some(base)) => base.read(range.start, size)?,
+                    _ => vec![0; size].into(),
+                };
+                if bytes.len() < size {
+                    return Ok(None);
+                }
+                writer.append(&bytes)?;
+            }
+        }
+        writer.finish()?;
+        Ok(Some(object))
+    }
+
+    fn end_draft(&self, inode: &Inode) {
+        let draft = inode.draft.write().take();
+        if let Some(draft) = draft {
+            draft.dirty.discard();
+        }
+        self.drafts.lock().remove(&inode.id);
+    }
+
+    /// A file has no name any more. What is open of it stays readable.
+    pub(crate) fn mark_gone(self: &Arc<Self>, id: NodeId) -> Result<()> {
+        let Some(inode) = self.inodes.get(id) else {
+            self.store.remove_object(id)?;
+            self.store.apply(vec![Record::Node(id, None)])?;
+            return Ok(());
+        };
+        {
+            let mut record = inode.record.write();
+            record.attributes.links = Some(0);
+            record.attributes.changed = Figure::Exact(SystemTime::now());
+        }
+        inode.gone.store(true, Ordering::Release);
+        if inode.content.lock().open.is_empty() {
+            self.retire_later(&inode);
+        }
+        Ok(())
+    }
+
+    /// Takes up what a former daemon had not sent.
+    pub(crate) fn take_up_drafts(self: &Arc<Self>) {
+        for dirty in self.store.left_dirty() {
+            let Ok(inode) = self.inode(dirty.node()) else {
+                self.troubles.tell(
+                    String::new(),
+                    format!("{}: written to a file that is not known any more", dirty.path().display()),
+                );
+                continue;
+            };
+            if !dirty.is_unsent() {
+                dirty.discard();
+                continue;
+            }
+            let draft = Arc::new(Draft::over(dirty, u64::MAX, None));
+            *inode.draft.write() = Some(draft);
+            self.drafts.lock().insert(inode.id, inode);
+        }
+    }
+
+    /// Sends what a former daemon had not sent and nobody has open.
+    pub fn send_left(self: &Arc<Self>) {
+        let inodes: Vec<_> = self.drafts.lock().values().cloned().collect();
+        inodes.iter().filter(|inode| inode.content.lock().open.is_empty()).for_each(|inode| self.retire_later(inode));
+    }
+
+    /// How many files are being written, or have something unsent.
+    pub fn drafts(&self) -> usize {
+        self.drafts.lock().len()
+    }
+
+    /// Files of which something is unsent, by path, and where it lies.
+    pub fn unsent_files(&self) -> Vec<(String, std::path::PathBuf)> {
+        let inodes: Vec<_> = self.drafts.lock().values().cloned().collect();
+        let unsent = |inode: &Arc<Inode>| inode.draft().filter(|draft| draft.dirty.is_unsent());
+        inodes
+            .iter()
+            .filter_map(|inode| Some((self.path_text(inode.id), unsent(inode)?.dirty.path().to_owned())))
+            .collect()
+    }
+}
+
+/// How often what was written while it was sent is sent again, in one close.
+const SEND_ROUNDS_MAX: usize = 4;
+/// The pace that a source is allowed at the least, in bytes per millisecond.
+const BYTES_PER_MS_MIN: u64 = 1024;
+/// Longest file that is kept as it was written; a longer one is fetched again when it is read.
+const ADOPTED_BYTES_MAX: u64 = 16 << 20;
+/// Bytes copied at once.
+const ADOPTED_AT_ONCE: u64 = 1 << 20;

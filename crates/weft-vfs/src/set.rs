@@ -1,0 +1,124 @@
+//! Setting attributes.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use weft_remote::{Call, Change, FileKind, NewAttributes, Version};
+use weft_store::NodeId;
+
+use crate::ask::{OpenFor, SetStat, SetTime};
+use crate::handle::HandleId;
+use crate::inode::Inode;
+use crate::learn::Told;
+use crate::stat::Stat;
+use crate::vfs::Vfs;
+use crate::write::without_set_id;
+use crate::{Result, VfsError};
+
+impl Vfs {
+    /// Sets attributes, of an open file when a handle is given, and tells what they are then. A length that is set
+    /// without a handle is sent at once; with one, it is sent as what is written is.
+    ///
+    /// # Errors
+    /// `ReadOnly`; what the remote says.
+    pub async fn set_stat(
+        self: Arc<Self>,
+        call: Call,
+        node: NodeId,
+        handle: Option<HandleId>,
+        new: SetStat,
+    ) -> Result<Stat> {
+        if self.namespace.is_own(node) {
+            return Err(VfsError::ReadOnly);
+        }
+        let inode = self.inode(node)?;
+        self.refuse_read_only(&inode)?;
+        self.admit(&call, &inode).await?;
+        if let Some(size) = new.size {
+            self.resize(&call, &inode, handle, size).await?;
+        }
+        let wanted = wanted(&inode, &new);
+        if wanted != NewAttributes::default() {
+            // Times that are set hold for what was written before.
+            self.send(&call, &inode).await?;
+            let _gate = inode.gate.lock().await;
+            self.set_attributes(&call, &inode, wanted).await?;
+        }
+        self.clone().stat(call, node, handle).await
+    }
+
+    async fn resize(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        handle: Option<HandleId>,
+        size: u64,
+    ) -> Result<()> {
+        let writable = handle.and_then(|handle| self.handles.get(handle)).filter(|handle| handle.writing);
+        if let Some(handle) = writable {
+            let draft = self.draft_of(&handle)?;
+            draft.dirty.resize(size)?;
+            draft.touch();
+            return Ok(());
+        }
+        let how = OpenFor { writing: true, truncating: size == 0 };
+        let opened = self.clone().open(*call, self.namespace.shown(inode.id), how).await?.handle;
+        let resized = async {
+            let handle = self.handle(opened)?;
+            let draft = self.draft_of(&handle)?;
+            draft.dirty.resize(size)?;
+            draft.touch();
+            self.send(call, inode).await
+        };
+        let outcome = resized.await;
+        self.close(opened);
+        outcome
+    }
+
+    /// Sets attributes at the source. The caller holds the inode's gate.
+    pub(crate) async fn set_attributes(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        new: NewAttributes,
+    ) -> Result<()> {
+        if inode.is_gone() {
+            let mut record = inode.record.write();
+            record.attributes.mode = new.mode.or(record.attributes.mode);
+            return Ok(());
+        }
+        let change = Change::SetAttributes { file: inode.record().file, new };
+        let answer = self.apply(call, inode, change, SystemTime::now(), &Version::None).await?;
+        let told = Told::by(&answer);
+        if let Some(entry) = &answer.value.entry {
+            self.learn_attributes(inode, entry.attributes, &told)?;
+        }
+        if let Some(draft) = inode.draft() {
+            draft.dirty.rest_on(told.version)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a source is asked to set.
+fn wanted(inode: &Inode, new: &SetStat) -> NewAttributes {
+    let (kind, mode) = {
+        let attributes = &inode.record.read().attributes;
+        (attributes.kind, attributes.mode)
+    };
+    let time = |time: SetTime| match time {
+        SetTime::Now => SystemTime::now(),
+        SetTime::At(time) => time,
+    };
+    let killed = || {
+        let mode = mode.filter(|_| new.kill_suidgid && kind == FileKind::File)?;
+        Some(without_set_id(mode)).filter(|kept| *kept != mode)
+    };
+    NewAttributes {
+        mode: new.mode.or_else(killed),
+        uid: new.uid,
+        gid: new.gid,
+        modified: new.modified.map(time),
+        accessed: new.accessed.map(time),
+    }
+}

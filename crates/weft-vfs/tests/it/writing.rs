@@ -1,0 +1,259 @@
+//! Changes of contents and names, over a fake.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use weft_remote::{FileKind, RenameTarget};
+use weft_vfs::{HandleId, Looked, NewNode, NodeId, OpenFor, Removal, SetStat, VfsError};
+
+use crate::bench::Bench;
+
+impl Bench {
+    async fn open_for(&self, path: &str, how: OpenFor) -> Result<HandleId, VfsError> {
+        let node = self.walk(path).await?.node;
+        Ok(self.vfs.clone().open(self.call(), node, how).await?.handle)
+    }
+
+    async fn write(&self, handle: HandleId, offset: u64, bytes: &'static [u8]) -> Result<usize, VfsError> {
+        self.vfs.clone().write(self.call(), handle, offset, Bytes::from_static(bytes), false).await
+    }
+
+    async fn flush(&self, handle: HandleId) -> Result<(), VfsError> {
+        self.vfs.clone().flush(self.call(), handle).await
+    }
+
+    async fn dir(&self, path: &str) -> NodeId {
+        self.walk(path).await.expect("a directory").node
+    }
+
+    /// Waits until what was written is put away.
+    async fn retired(&self) {
+        let retired = async {
+            while self.vfs.drafts() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let told = || format!("unsent: {:?}, troubles: {:?}", self.vfs.unsent_files(), self.vfs.troubles());
+        tokio::time::timeout(PATIENCE, retired).await.unwrap_or_else(|_| panic!("not put away; {}", told()));
+    }
+
+    /// What the source has.
+    fn at_source(&self, path: &str) -> Vec<u8> {
+        self.fake.content(path).expect("a file at the source").to_vec()
+    }
+}
+
+/// How long a test waits before it fails instead of hanging.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+const WRITING: OpenFor = OpenFor { writing: true, truncating: false };
+const EMPTYING: OpenFor = OpenFor { writing: true, truncating: true };
+const HELLO: &str = "fake/a/b/hello.txt";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_is_seen_at_once_here_and_at_close_at_the_source() {
+    let bench = Bench::writable();
+    let reader = bench.open(HELLO).await.unwrap().handle;
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    assert_eq!(bench.write(handle, 5, b", world").await.unwrap(), 7);
+    assert_eq!(bench.walk(HELLO).await.unwrap().size, 12);
+    assert_eq!(bench.drain(handle).await.unwrap(), b"hello, world");
+    assert_eq!(bench.drain(reader).await.unwrap(), b"hello, world", "who had it open before sees it as well");
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"hello", "not sent before the close");
+    bench.flush(handle).await.unwrap();
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"hello, world");
+    bench.vfs.close(handle);
+    bench.vfs.close(reader);
+    bench.retired().await;
+    let fetched = bench.vfs.figures().opens_remote;
+    assert_eq!(bench.cat(HELLO).await.unwrap(), b"hello, world");
+    assert_eq!(bench.vfs.figures().opens_remote, fetched, "what was written is what is held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_emptied_is_not_fetched() {
+    let bench = Bench::writable();
+    bench.fake.file("large", vec![7; 1 << 20]);
+    let handle = bench.open_for("fake/large", EMPTYING).await.unwrap();
+    assert_eq!(bench.walk("fake/large").await.unwrap().size, 0);
+    bench.write(handle, 2, b"x").await.unwrap();
+    bench.flush(handle).await.unwrap();
+    bench.vfs.close(handle);
+    assert_eq!(bench.at_source("large"), b"\0\0x");
+    assert_eq!(bench.vfs.figures().bytes_received, 0);
+    bench.retired().await;
+    assert_eq!(bench.cat("fake/large").await.unwrap(), b"\0\0x");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_changed_at_its_source_is_not_written_over() {
+    let bench = Bench::writable();
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    bench.fake.set("a/b/hello.txt", "theirs");
+    assert!(matches!(bench.flush(handle).await, Err(VfsError::Changed)));
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"theirs");
+    let kept = bench.vfs.unsent_files();
+    assert_eq!(kept.len(), 1, "what was written is kept: {kept:?}");
+    assert!(bench.vfs.troubles().iter().any(|trouble| trouble.text.contains("could not be sent")));
+    bench.vfs.close(handle);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_sent_is_sent_after_a_restart() {
+    let bench = Bench::writable();
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    // The daemon dies: nothing is closed.
+    let bench = bench.remount();
+    assert_eq!(bench.vfs.unsent_files().len(), 1);
+    assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
+    bench.vfs.send_left();
+    bench.retired().await;
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+    assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_made_moved_and_taken_away() {
+    let bench = Bench::writable();
+    let dir = bench.dir("fake/a").await;
+    let new = NewNode { kind: FileKind::Directory, mode: 0o750, device: 0 };
+    let made = bench.vfs.clone().create(bench.call(), dir, b"made".to_vec(), new).await.unwrap();
+    assert!(matches!(made, Looked::Entry { stat, .. } if stat.kind == FileKind::Directory && stat.mode == 0o750));
+    let inner = bench.dir("fake/a/made").await;
+    let (_, opened) = bench.vfs.clone().create_open(bench.call(), inner, b"f".to_vec(), 0o600).await.unwrap();
+    bench.write(opened.handle, 0, b"new").await.unwrap();
+    let moved = (inner, b"f".to_vec());
+    bench.vfs.clone().rename(bench.call(), moved, (dir, b"g".to_vec()), RenameTarget::Absent).await.unwrap();
+    bench.write(opened.handle, 3, b"er").await.unwrap();
+    bench.flush(opened.handle).await.unwrap();
+    bench.vfs.close(opened.handle);
+    assert_eq!(bench.at_source("a/g"), b"newer");
+    assert_eq!(bench.list("fake/a").await.unwrap(), ["b", "g", "made"]);
+    assert!(matches!(bench.walk("fake/a/made/f").await, Err(VfsError::NotFound)));
+    let again = bench.vfs.clone().create(bench.call(), dir, b"made".to_vec(), new).await;
+    assert!(again.is_err_and(|error| error.to_string().contains("exists")));
+    let of_file = bench.vfs.clone().remove_name(bench.call(), dir, b"made".to_vec(), Removal::File).await;
+    assert!(matches!(of_file, Err(VfsError::IsADirectory)));
+    bench.vfs.clone().remove_name(bench.call(), dir, b"made".to_vec(), Removal::Directory).await.unwrap();
+    assert_eq!(bench.list("fake/a").await.unwrap(), ["b", "g"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_open_outlives_its_name() {
+    let bench = Bench::writable();
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at / 7) as u8).collect();
+    bench.fake.file("large", bytes.clone());
+    let handle = bench.open_for("fake/large", WRITING).await.unwrap();
+    let root = bench.dir("fake").await;
+    bench.vfs.clone().remove_name(bench.call(), root, b"large".to_vec(), Removal::File).await.unwrap();
+    assert!(bench.fake.content("large").is_none());
+    bench.write(handle, 0, b"first").await.unwrap();
+    let read = bench.drain(handle).await.unwrap();
+    assert!(read[..5] == *b"first" && read[5..] == bytes[5..]);
+    bench.flush(handle).await.unwrap();
+    bench.vfs.close(handle);
+    bench.retired().await;
+    assert!(bench.fake.content("large").is_none(), "nothing brings it back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_that_takes_no_changes_says_so() {
+    let bench = Bench::new();
+    let dir = bench.dir("fake/a").await;
+    let new = NewNode { kind: FileKind::File, mode: 0o600, device: 0 };
+    let made = bench.vfs.clone().create(bench.call(), dir, b"x".to_vec(), new).await;
+    assert!(matches!(made, Err(VfsError::ReadOnly)));
+    assert!(matches!(bench.open_for(HELLO, WRITING).await, Err(VfsError::ReadOnly)));
+    let node = bench.walk(HELLO).await.unwrap().node;
+    let set = SetStat { mode: Some(0o600), ..SetStat::default() };
+    assert!(matches!(bench.vfs.clone().set_stat(bench.call(), node, None, set).await, Err(VfsError::ReadOnly)));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, usize),
+    Resize(u64),
+    ResizePath(u64),
+    Flush,
+    Reopen,
+    Read(u64, usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let offset = || 0..300_000u64;
+    let step = prop_oneof![
+        4 => (offset(), 1..90_000usize).prop_map(|(offset, length)| Step::Write(offset, length)),
+        2 => offset().prop_map(Step::Resize),
+        1 => offset().prop_map(Step::ResizePath),
+        2 => Just(Step::Flush),
+        2 => Just(Step::Reopen),
+        3 => (offset(), 1..200_000usize).prop_map(|(offset, length)| Step::Read(offset, length)),
+    ];
+    prop::collection::vec(step, 1..25)
+}
+
+async fn agrees(length: usize, steps: Vec<Step>) {
+    let bench = Bench::writable();
+    let mut model: Vec<u8> = (0..length).map(|at| (at / 3) as u8).collect();
+    bench.fake.file("f", model.clone());
+    let mut handle = bench.open_for("fake/f", WRITING).await.unwrap();
+    let node = bench.walk("fake/f").await.unwrap().node;
+    for (number, step) in steps.into_iter().enumerate() {
+        match step {
+            Step::Write(offset, length) => {
+                let bytes = Bytes::from(vec![number as u8 + 100; length]);
+                let end = offset as usize + length;
+                model.resize(model.len().max(end), 0);
+                model[offset as usize..end].copy_from_slice(&bytes);
+                bench.vfs.clone().write(bench.call(), handle, offset, bytes, false).await.unwrap();
+            }
+            Step::Resize(length) | Step::ResizePath(length) => {
+                model.resize(length as usize, 0);
+                let through = matches!(step, Step::Resize(_)).then_some(handle);
+                let set = SetStat { size: Some(length), ..SetStat::default() };
+                let stat = bench.vfs.clone().set_stat(bench.call(), node, through, set).await.unwrap();
+                assert_eq!(stat.size, length, "step {number}");
+            }
+            Step::Flush => {
+                bench.flush(handle).await.unwrap();
+                assert!(bench.at_source("f") == model, "at the source after step {number}");
+            }
+            Step::Reopen => {
+                bench.flush(handle).await.unwrap();
+                bench.vfs.close(handle);
+                if number % 2 == 0 {
+                    bench.retired().await;
+                }
+                handle = bench.open_for("fake/f", WRITING).await.unwrap();
+            }
+            Step::Read(offset, length) => {
+                let end = model.len().min(offset as usize + length);
+                let expected = &model[(offset as usize).min(end)..end];
+                let mut read = Vec::new();
+                while read.len() < expected.len() {
+                    let at = offset + read.len() as u64;
+                    let bytes = bench.read_at(handle, at, expected.len() - read.len()).await.unwrap();
+                    assert!(!bytes.is_empty(), "nothing at {at} in step {number}");
+                    read.extend_from_slice(&bytes);
+                }
+                assert!(read == expected, "read in step {number}");
+            }
+        }
+        assert_eq!(bench.walk("fake/f").await.unwrap().size, model.len() as u64, "step {number}");
+    }
+    assert!(bench.drain(handle).await.unwrap() == model);
+    bench.flush(handle).await.unwrap();
+    bench.vfs.close(handle);
+    bench.retired().await;
+    assert!(bench.at_source("f") == model && bench.cat("fake/f").await.unwrap() == model);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_file_is_what_was_written_to_it(length in 0..400_000usize, steps in steps()) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(agrees(length, steps));
+    }
+}
