@@ -34,6 +34,12 @@ struct State<B> {
     handles: HashMap<HandleId, (NodeId, bool)>,
 }
 
+/// Nobody has the kernel read an inode by itself while this is held: it is about to be written.
+pub(crate) struct Reserved<B> {
+    modes: Arc<Backings<B>>,
+    node: NodeId,
+}
+
 struct PerNode<B> {
     cached_opens: u32,
     passthrough_opens: u32,
@@ -89,6 +95,18 @@ impl<B> Backings<B> {
         Mode::Cached
     }
 
+    /// Keeps the kernel from reading an inode by itself from now on; `None` while it does.
+    pub(crate) fn reserve(self: &Arc<Self>, node: NodeId) -> Option<Reserved<B>> {
+        let mut state = self.state.lock();
+        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
+        let entry = state.nodes.entry(node).or_insert_with(empty);
+        if entry.passthrough_opens > 0 {
+            return None;
+        }
+        entry.cached_opens += 1;
+        Some(Reserved { modes: self.clone(), node })
+    }
+
     /// Takes over a backing id of a former daemon. One that the inode had is let go.
     pub(crate) fn restore(&self, node: NodeId, generation: u64, id: B) {
         let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
@@ -114,13 +132,25 @@ impl<B> Backings<B> {
     pub(crate) fn close(&self, handle: HandleId) {
         let mut state = self.state.lock();
         let Some((node, passthrough)) = state.handles.remove(&handle) else { return };
-        if let Some(entry) = state.nodes.get_mut(&node) {
+        state.count_off(node, passthrough);
+    }
+}
+
+impl<B> State<B> {
+    fn count_off(&mut self, node: NodeId, passthrough: bool) {
+        if let Some(entry) = self.nodes.get_mut(&node) {
             let opens = if passthrough { &mut entry.passthrough_opens } else { &mut entry.cached_opens };
             *opens = opens.saturating_sub(1);
             if entry.cached_opens + entry.passthrough_opens == 0 && entry.backing.is_none() {
-                state.nodes.remove(&node);
+                self.nodes.remove(&node);
             }
         }
+    }
+}
+
+impl<B> Drop for Reserved<B> {
+    fn drop(&mut self) {
+        self.modes.state.lock().count_off(self.node, false);
     }
 }
 

@@ -133,7 +133,9 @@ impl Vfs {
     pub async fn extended_names(self: Arc<Self>, call: Call, node: NodeId) -> Result<Vec<Vec<u8>>> {
         let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(Vec::new()) };
         let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
-        self.ask_for(&call, remote.extended_names(&call, &file)).await
+        let mut names = self.ask_for(&call, remote.extended_names(&call, &file)).await?;
+        names.retain(|name| !name.starts_with(OWN_ATTRIBUTES));
+        Ok(names)
     }
 
     /// Sets an extended attribute of a file at its source, or takes it away. `must_exist`: whether it must be there
