@@ -194,3 +194,24 @@ impl<B> PerNode<B> {
 
 /// Inodes whose backing ids are kept after their last close.
 const KEPT_MAX: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_writes_what_the_kernel_reads_by_itself() {
+        let modes = Arc::new(Backings::<()>::new(true));
+        let (node, handle) = (NodeId(7), HandleId(1));
+        modes.restore_open(node, handle, ReadBy::Kernel);
+        assert!(modes.reserve(node).is_none());
+        modes.close(handle);
+        let reserved = modes.reserve(node).expect("nobody reads it");
+        let writer = modes.open(node, HandleId(2), None, false, |_| Ok(()));
+        assert!(matches!(writer, Mode::Cached));
+        drop(reserved);
+        assert!(modes.reserve(node).is_some(), "several may write");
+        modes.close(HandleId(2));
+        assert!(modes.state.lock().nodes.is_empty());
+    }
+}

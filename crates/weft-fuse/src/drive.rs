@@ -273,6 +273,23 @@ mod tests {
         assert_eq!(answers.recv(), Ok((Ok(()), false)), "an interrupt that comes late is nobody else's");
     }
 
+    #[tokio::test]
+    async fn what_goes_to_its_end_does_so_when_nobody_waits() {
+        let driver = Driver::new(Handle::current(), Duration::from_secs(5), Arc::default());
+        let (gate, opened) = tokio::sync::oneshot::channel::<()>();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let mut request = Box::pin(driver.to_its_end(async move {
+            opened.await.expect("the gate is opened");
+            tell.send(()).expect("the test listens");
+        }));
+        let polled = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        drop(request);
+        gate.send(()).expect("it goes on");
+        told.await.expect("it ends");
+        assert_eq!(driver.to_its_end(async { 7 }).await, 7);
+    }
+
     #[test]
     fn what_is_ready_is_answered_here_and_what_waits_elsewhere() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
