@@ -95,6 +95,20 @@ impl<B> Backings<B> {
         Mode::Cached
     }
 
+    /// Chooses the mode of an open by somebody who writes and counts it: also past the page cache, for what is written
+    /// is not in a backing file.
+    pub(crate) fn open_to_write(&self, node: NodeId, handle: HandleId, bypass: bool) -> Mode<B> {
+        let mut state = self.state.lock();
+        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
+        let entry = state.nodes.entry(node).or_insert_with(empty);
+        if entry.passthrough_opens > 0 {
+            return Mode::Refused;
+        }
+        entry.cached_opens += 1;
+        state.handles.insert(handle, (node, false));
+        if bypass { Mode::Bypass } else { Mode::Cached }
+    }
+
     /// Keeps the kernel from reading an inode by itself from now on; `None` while it does.
     pub(crate) fn reserve(self: &Arc<Self>, node: NodeId) -> Option<Reserved<B>> {
         let mut state = self.state.lock();
@@ -205,11 +219,12 @@ mod tests {
         let (node, handle) = (NodeId(7), HandleId(1));
         modes.restore_open(node, handle, ReadBy::Kernel);
         assert!(modes.reserve(node).is_none());
+        assert!(matches!(modes.open_to_write(node, handle, true), Mode::Refused));
         modes.close(handle);
         let reserved = modes.reserve(node).expect("nobody reads it");
-        let writer = modes.open(node, HandleId(2), None, false, |_| Ok(()));
-        assert!(matches!(writer, Mode::Cached));
+        assert!(matches!(modes.open_to_write(node, HandleId(2), true), Mode::Bypass));
         drop(reserved);
+        assert_eq!(modes.state.lock().nodes[&node].cached_opens, 1, "as long as it is open");
         assert!(modes.reserve(node).is_some(), "several may write");
         modes.close(HandleId(2));
         assert!(modes.state.lock().nodes.is_empty());

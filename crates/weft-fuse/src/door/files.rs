@@ -127,27 +127,30 @@ impl Files {
             self.roll.enter(&Entry::Backing { id: backing.id(), node: node.0, generation: object.generation() });
             Ok(backing)
         };
-        let backing = opened.backing.as_ref().filter(|_| !changing);
-        let mode = self.modes.open(node, opened.handle, backing, opened.bypass_pages, make);
+        let OpenReply { handle, bypass_pages: bypass, .. } = opened;
+        let mode = match changing {
+            true => self.modes.open_to_write(node, handle, bypass),
+            false => self.modes.open(node, handle, opened.backing.as_ref(), bypass, make),
+        };
         let (flags, backing) = match mode {
             Mode::Cached if opened.keep_pages || changing => {
                 self.pages.settle(node);
                 (if opened.keep_pages { Opened::KEEP_CACHE } else { 0 }, None)
             }
-            Mode::Cached => match self.pages.give(node, || handler.content_at_hand(opened.handle)) {
+            Mode::Cached => match self.pages.give(node, || handler.content_at_hand(handle)) {
                 true => (Opened::KEEP_CACHE, None),
                 false => (0, None),
             },
             Mode::Bypass => (Opened::DIRECT_IO, None),
             Mode::Passthrough(backing) => (Opened::PASSTHROUGH, Some(backing)),
             Mode::Refused => {
-                handler.close(opened.handle);
+                handler.close(handle);
                 return Err(Errno::from(weft_vfs::VfsError::OldVersionOpen));
             }
         };
         let backing_id = backing.as_ref().map_or(0, |backing| backing.id());
         let read_by = if backing.is_some() { ReadBy::Kernel } else { ReadBy::Daemon };
-        let handle = opened.handle.0;
+        let handle = handle.0;
         self.roll.enter(&Entry::File { handle, node: node.0, unique, read_by, record: opened.record });
         // Who may have written is told by close(2) whether it arrived.
         let flags = if changing { flags } else { flags | Opened::NOFLUSH };
