@@ -34,6 +34,12 @@ struct State<B> {
     handles: HashMap<HandleId, (NodeId, bool)>,
 }
 
+/// Nobody has the kernel read an inode by itself while this is held: it is about to be written.
+pub(crate) struct Reserved<B> {
+    modes: Arc<Backings<B>>,
+    node: NodeId,
+}
+
 struct PerNode<B> {
     cached_opens: u32,
     passthrough_opens: u32,
@@ -89,6 +95,32 @@ impl<B> Backings<B> {
         Mode::Cached
     }
 
+    /// Chooses the mode of an open by somebody who writes and counts it: also past the page cache, for what is written
+    /// is not in a backing file.
+    pub(crate) fn open_to_write(&self, node: NodeId, handle: HandleId, bypass: bool) -> Mode<B> {
+        let mut state = self.state.lock();
+        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
+        let entry = state.nodes.entry(node).or_insert_with(empty);
+        if entry.passthrough_opens > 0 {
+            return Mode::Refused;
+        }
+        entry.cached_opens += 1;
+        state.handles.insert(handle, (node, false));
+        if bypass { Mode::Bypass } else { Mode::Cached }
+    }
+
+    /// Keeps the kernel from reading an inode by itself from now on; `None` while it does.
+    pub(crate) fn reserve(self: &Arc<Self>, node: NodeId) -> Option<Reserved<B>> {
+        let mut state = self.state.lock();
+        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
+        let entry = state.nodes.entry(node).or_insert_with(empty);
+        if entry.passthrough_opens > 0 {
+            return None;
+        }
+        entry.cached_opens += 1;
+        Some(Reserved { modes: self.clone(), node })
+    }
+
     /// Takes over a backing id of a former daemon. One that the inode had is let go.
     pub(crate) fn restore(&self, node: NodeId, generation: u64, id: B) {
         let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
@@ -114,13 +146,25 @@ impl<B> Backings<B> {
     pub(crate) fn close(&self, handle: HandleId) {
         let mut state = self.state.lock();
         let Some((node, passthrough)) = state.handles.remove(&handle) else { return };
-        if let Some(entry) = state.nodes.get_mut(&node) {
+        state.count_off(node, passthrough);
+    }
+}
+
+impl<B> State<B> {
+    fn count_off(&mut self, node: NodeId, passthrough: bool) {
+        if let Some(entry) = self.nodes.get_mut(&node) {
             let opens = if passthrough { &mut entry.passthrough_opens } else { &mut entry.cached_opens };
             *opens = opens.saturating_sub(1);
             if entry.cached_opens + entry.passthrough_opens == 0 && entry.backing.is_none() {
-                state.nodes.remove(&node);
+                self.nodes.remove(&node);
             }
         }
+    }
+}
+
+impl<B> Drop for Reserved<B> {
+    fn drop(&mut self) {
+        self.modes.state.lock().count_off(self.node, false);
     }
 }
 
@@ -164,3 +208,25 @@ impl<B> PerNode<B> {
 
 /// Inodes whose backing ids are kept after their last close.
 const KEPT_MAX: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_writes_what_the_kernel_reads_by_itself() {
+        let modes = Arc::new(Backings::<()>::new(true));
+        let (node, handle) = (NodeId(7), HandleId(1));
+        modes.restore_open(node, handle, ReadBy::Kernel);
+        assert!(modes.reserve(node).is_none());
+        assert!(matches!(modes.open_to_write(node, handle, true), Mode::Refused));
+        modes.close(handle);
+        let reserved = modes.reserve(node).expect("nobody reads it");
+        assert!(matches!(modes.open_to_write(node, HandleId(2), true), Mode::Bypass));
+        drop(reserved);
+        assert_eq!(modes.state.lock().nodes[&node].cached_opens, 1, "as long as it is open");
+        assert!(modes.reserve(node).is_some(), "several may write");
+        modes.close(HandleId(2));
+        assert!(modes.state.lock().nodes.is_empty());
+    }
+}

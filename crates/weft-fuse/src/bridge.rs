@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::Caller;
-use weft_vfs::NodeId;
+use weft_remote::{Caller, RenameTarget};
+use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, Seek, SetStat};
 use weft_vfs::{Data, HandleId, Looked, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
 
 use crate::Errno;
@@ -36,12 +36,7 @@ impl Handler for Bridge {
         name: Vec<u8>,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
         let found = self.vfs.clone().lookup(self.vfs.call(caller), parent, name);
-        async move {
-            Ok(match found.await? {
-                Looked::Entry { stat, ttl } => EntryReply::Found { attributes: stat, ttl },
-                Looked::Absent { ttl } => EntryReply::Absent { ttl },
-            })
-        }
+        async move { Ok(found.await?.into()) }
     }
 
     fn attributes(
@@ -59,12 +54,14 @@ impl Handler for Bridge {
         async move { Ok(said.await?) }
     }
 
-    fn open(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<OpenReply>> + Send + 'static {
-        let opened = self.vfs.clone().open(self.vfs.call(caller), node, weft_vfs::OpenFor::default());
-        async move {
-            let weft_vfs::Opened { handle, keep_pages, bypass_pages, backing, record } = opened.await?;
-            Ok(OpenReply { handle, keep_pages, bypass_pages, backing, record })
-        }
+    fn open(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        how: OpenFor,
+    ) -> impl Future<Output = Answer<OpenReply>> + Send + 'static {
+        let opened = self.vfs.clone().open(self.vfs.call(caller), node, how);
+        async move { Ok(opened.await.map_err(Errno::of_content)?.into()) }
     }
 
     fn read(
@@ -107,8 +104,163 @@ impl Handler for Bridge {
         self.vfs.stat_known(node).ok().flatten()
     }
 
-    fn extended(&self, node: NodeId, name: &[u8]) -> Answer<Option<Vec<u8>>> {
-        self.vfs.extended(node, name).map_err(Errno::from)
+    fn create(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        name: Vec<u8>,
+        new: NewNode,
+    ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
+        let made = self.vfs.clone().create(self.vfs.call(caller), dir, name, new);
+        async move { Ok(made.await.map_err(Errno::of_new_name)?.into()) }
+    }
+
+    fn create_open(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        name: Vec<u8>,
+        mode: u16,
+    ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static {
+        let made = self.vfs.clone().create_open(self.vfs.call(caller), dir, name, mode);
+        async move {
+            let (entry, opened) = made.await.map_err(Errno::of_new_name)?;
+            Ok((entry.into(), opened.into()))
+        }
+    }
+
+    fn symlink(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        name: Vec<u8>,
+        target: Vec<u8>,
+    ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
+        let made = self.vfs.clone().symlink(self.vfs.call(caller), dir, name, target);
+        async move { Ok(made.await.map_err(Errno::of_new_name)?.into()) }
+    }
+
+    fn link(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        dir: NodeId,
+        name: Vec<u8>,
+    ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
+        let made = self.vfs.clone().link(self.vfs.call(caller), node, dir, name);
+        async move { Ok(made.await.map_err(Errno::of_new_name)?.into()) }
+    }
+
+    fn remove_name(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        name: Vec<u8>,
+        of: Removal,
+    ) -> impl Future<Output = Answer<()>> + Send + 'static {
+        let removed = self.vfs.clone().remove_name(self.vfs.call(caller), dir, name, of);
+        async move { Ok(removed.await?) }
+    }
+
+    fn rename(
+        &self,
+        caller: Caller,
+        from: (NodeId, Vec<u8>),
+        to: (NodeId, Vec<u8>),
+        target: RenameTarget,
+    ) -> impl Future<Output = Answer<()>> + Send + 'static {
+        let moved = self.vfs.clone().rename(self.vfs.call(caller), from, to, target);
+        async move { moved.await.map_err(Errno::of_new_name) }
+    }
+
+    fn set_stat(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        handle: Option<HandleId>,
+        new: SetStat,
+    ) -> impl Future<Output = Answer<Attributes>> + Send + 'static {
+        let set = self.vfs.clone().set_stat(self.vfs.call(caller), node, handle, new);
+        async move { set.await.map_err(Errno::of_content) }
+    }
+
+    fn write(
+        &self,
+        caller: Caller,
+        handle: HandleId,
+        offset: u64,
+        bytes: Bytes,
+        kill_suidgid: bool,
+    ) -> impl Future<Output = Answer<usize>> + Send + 'static {
+        let written = self.vfs.clone().write(self.vfs.call(caller), handle, offset, bytes, kill_suidgid);
+        async move { written.await.map_err(Errno::of_content) }
+    }
+
+    fn flush(&self, caller: Caller, handle: HandleId) -> impl Future<Output = Answer<()>> + Send + 'static {
+        let flushed = self.vfs.clone().flush(self.vfs.call(caller), handle);
+        async move { flushed.await.map_err(Errno::of_content) }
+    }
+
+    fn sync(&self, caller: Caller, handle: HandleId) -> impl Future<Output = Answer<()>> + Send + 'static {
+        let synced = self.vfs.clone().sync(self.vfs.call(caller), handle);
+        async move { synced.await.map_err(Errno::of_content) }
+    }
+
+    fn sync_directory(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<()>> + Send + 'static {
+        let synced = self.vfs.clone().sync_directory(self.vfs.call(caller), node);
+        async move { Ok(synced.await?) }
+    }
+
+    fn allocate(
+        &self,
+        caller: Caller,
+        handle: HandleId,
+        offset: u64,
+        length: u64,
+        how: Allocate,
+    ) -> impl Future<Output = Answer<()>> + Send + 'static {
+        let allocated = self.vfs.clone().allocate(self.vfs.call(caller), handle, offset, length, how);
+        async move { allocated.await.map_err(Errno::of_content) }
+    }
+
+    fn seek(&self, handle: HandleId, offset: u64, what: Seek) -> Answer<Option<u64>> {
+        self.vfs.seek(handle, offset, what).map_err(Errno::from)
+    }
+
+    fn extended(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        name: Vec<u8>,
+    ) -> impl Future<Output = Answer<Option<Vec<u8>>>> + Send + 'static {
+        let (vfs, call) = (self.vfs.clone(), self.vfs.call(caller));
+        async move {
+            match name.starts_with(b"user.weft.") {
+                true => Ok(vfs.extended(node, &name)?),
+                false => Ok(vfs.extended_of(call, node, name).await?),
+            }
+        }
+    }
+
+    fn extended_names(
+        &self,
+        caller: Caller,
+        node: NodeId,
+    ) -> impl Future<Output = Answer<Vec<Vec<u8>>>> + Send + 'static {
+        let names = self.vfs.clone().extended_names(self.vfs.call(caller), node);
+        async move { Ok(names.await?) }
+    }
+
+    fn set_extended(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        name: Vec<u8>,
+        value: Option<Vec<u8>>,
+        must_exist: Option<bool>,
+    ) -> impl Future<Output = Answer<()>> + Send + 'static {
+        let set = self.vfs.clone().set_extended(self.vfs.call(caller), node, name, value, must_exist);
+        async move { set.await.map_err(Errno::of_attribute) }
     }
 
     fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()> {
@@ -121,5 +273,21 @@ impl Handler for Bridge {
 
     fn space(&self) -> StatFs {
         self.vfs.stat_fs()
+    }
+}
+
+impl From<Looked> for EntryReply {
+    fn from(looked: Looked) -> EntryReply {
+        match looked {
+            Looked::Entry { stat, ttl } => EntryReply::Found { attributes: stat, ttl },
+            Looked::Absent { ttl } => EntryReply::Absent { ttl },
+        }
+    }
+}
+
+impl From<Opened> for OpenReply {
+    fn from(opened: Opened) -> OpenReply {
+        let Opened { handle, keep_pages, bypass_pages, backing, record } = opened;
+        OpenReply { handle, keep_pages, bypass_pages, backing, record }
     }
 }

@@ -1,5 +1,11 @@
 //! The door: requests of the kernel to a [`Handler`], its answers back.
 
+mod content;
+mod extended;
+mod files;
+mod names;
+mod stat;
+
 use std::sync::Arc;
 
 use rustix::io::Errno as E;
@@ -7,20 +13,22 @@ use weft_fusedev::{
     Backings as BackingFiles, Delivery, Header, Interrupted, Opened, Operation as Asks, Read, Reply, Request, Serve,
     Space,
 };
-use weft_remote::Caller;
-use weft_vfs::{HandleId, NodeId, ReadBy};
+use weft_remote::{Caller, FileKind};
+use weft_vfs::{HandleId, NewNode, NodeId, Removal};
 
 use crate::Errno;
 use crate::attributes::{attributes_of, entry_of};
 use crate::backed::Backed;
-use crate::backing::{Backings, Mode};
+use crate::backing::Backings;
 use crate::directory::Directories;
 use crate::drive::Driver;
-use crate::handler::{EntryReply, Handler};
+use crate::handler::{Answer, EntryReply, Handler};
 use crate::meter::Operation;
 use crate::pages::Pages;
 use crate::reads::Reads;
 use crate::roll::{Entry, Key, Roll};
+
+use files::Files;
 
 /// A file system on a connection to the kernel.
 pub(crate) struct Door<H> {
@@ -30,33 +38,34 @@ pub(crate) struct Door<H> {
     files: Arc<Files>,
     directories: Arc<Directories>,
     roll: Arc<Roll>,
-    /// Files are read without being opened.
-    unopened: bool,
+    manner: Manner,
 }
 
-/// How files are opened.
-struct Files {
-    modes: Arc<Backings<Backed>>,
-    backings: BackingFiles,
-    pages: Pages,
-    roll: Arc<Roll>,
+/// How a mount is served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// The kernel reads backing files by itself.
+    pub(crate) passthrough: bool,
+    /// It reads files without opening them.
+    pub(crate) unopened: bool,
+    /// It lets nobody change anything.
+    pub(crate) read_only: bool,
 }
 
 impl<H: Handler> Door<H> {
-    /// `passthrough`: whether the kernel reads backing files by itself; `unopened`: whether it reads files without opening
-    /// them. What it holds is kept on `roll`.
+    /// What it holds is kept on `roll`.
     pub(crate) fn new(
         handler: Arc<H>,
         driver: Driver,
         backings: BackingFiles,
         pages: Pages,
-        passthrough: bool,
-        unopened: bool,
+        manner: Manner,
         roll: Arc<Roll>,
     ) -> Door<H> {
-        let files = Files { modes: Arc::new(Backings::new(passthrough)), backings, pages, roll: roll.clone() };
-        let reads = Arc::new(Reads::new(handler.clone(), driver.clone(), unopened));
-        Door { handler, driver, reads, files: Arc::new(files), directories: Arc::default(), roll, unopened }
+        let modes = Arc::new(Backings::new(manner.passthrough));
+        let files = Arc::new(Files { modes, backings, pages, roll: roll.clone() });
+        let reads = Arc::new(Reads::new(handler.clone(), driver.clone(), manner.unopened));
+        Door { handler, driver, reads, files, directories: Arc::default(), roll, manner }
     }
 
     /// What answers.
@@ -69,19 +78,16 @@ impl<H: Handler> Door<H> {
         &self.directories
     }
 
-    /// The kernel asks again for what a former daemon may have opened for it already: that is nobody's.
-    fn close_unanswered(&self, header: &Header) {
-        match header.is_resent().then(|| self.roll.unanswered(header.unique)).flatten() {
-            Some(Key::File(handle)) => self.close_file(handle),
-            Some(Key::Directory(handle)) => self.close_directory(handle),
-            Some(Key::Backing(_)) | None => {}
+    /// The kernel asks again for what a former daemon may have opened for it already: that is nobody's. Tells of which
+    /// inode it was.
+    fn close_unanswered(&self, header: &Header) -> Option<NodeId> {
+        let (key, node) = header.is_resent().then(|| self.roll.unanswered(header.unique)).flatten()?;
+        match key {
+            Key::File(handle) => self.files.close(&*self.handler, HandleId(handle)),
+            Key::Directory(handle) => self.close_directory(handle),
+            Key::Backing(_) => {}
         }
-    }
-
-    fn close_file(&self, handle: u64) {
-        self.files.modes.close(HandleId(handle));
-        self.handler.close(HandleId(handle));
-        self.roll.strike(Key::File(handle));
+        Some(NodeId(node))
     }
 
     fn close_directory(&self, handle: u64) {
@@ -100,13 +106,11 @@ impl<H: Handler> Serve for Door<H> {
         let header = &request.header;
         match request.operation {
             Asks::Lookup(name) => self.lookup(header, name, reply),
-            Asks::Getattr { handle } => self.getattr(header, handle.filter(|_| !self.unopened), reply),
+            Asks::Getattr { handle } => self.getattr(header, handle.filter(|_| !self.manner.unopened), reply),
             Asks::Readlink => self.read_link(header, reply),
             // The kernel asks no more, neither to open files nor to close them, and keeps their pages.
-            Asks::Open { .. } if self.unopened => {
-                reply.error(E::NOSYS.raw_os_error());
-            }
-            Asks::Open { .. } => self.open(header, reply),
+            Asks::Open { .. } if self.manner.unopened => unknown(reply),
+            Asks::Open { flags, kill_suidgid } => self.open(header, flags, kill_suidgid, reply),
             Asks::Read(read) => self.reads.read(*header, read, reply),
             Asks::Release { handle, .. } => self.release(header, handle, reply),
             Asks::Opendir { .. } => self.opendir(header, reply),
@@ -116,16 +120,74 @@ impl<H: Handler> Serve for Door<H> {
             Asks::Statfs => self.statfs(header, reply),
             Asks::Getxattr { name, size } => self.getxattr(header, name, size, reply),
             Asks::Listxattr { size } => self.listxattr(header, size, reply),
-            // Not there in a file system that is only read: the kernel does without, and asks most of them no more.
-            _ => {
-                reply.error(E::NOSYS.raw_os_error());
-            }
+            // Nothing is to be made durable, and nothing known of holes, where all is only read: asked once.
+            Asks::Fsync { .. } | Asks::Fsyncdir { .. } | Asks::Lseek { .. } if self.manner.read_only => unknown(reply),
+            asked => self.change(header, asked, reply),
         }
     }
 
     fn interrupt(&self, unique: u64) -> Interrupted {
         self.driver.interrupt(unique);
         Interrupted::Taken
+    }
+}
+
+impl<H: Handler> Door<H> {
+    /// Requests of those who write.
+    fn change(&self, header: &Header, asked: Asks<'_>, reply: Reply) {
+        match asked {
+            Asks::Setattr(changes) => self.setattr(header, &changes, reply),
+            Asks::Symlink { name, target } => self.symlink(header, name, target, reply),
+            Asks::Mknod { name, mode, rdev, .. } => self.mknod(header, name, mode, rdev, reply),
+            Asks::Mkdir { name, mode, .. } => {
+                let new = NewNode { kind: FileKind::Directory, mode: stat::permissions(mode), device: 0 };
+                self.make(Operation::Mkdir, header, name, new, reply);
+            }
+            Asks::Unlink(name) => self.remove(Operation::Unlink, header, name, Removal::File, reply),
+            Asks::Rmdir(name) => self.remove(Operation::Rmdir, header, name, Removal::Directory, reply),
+            Asks::Rename { name, new_parent, new_name, flags } => {
+                self.rename(header, name, (NodeId(new_parent), new_name), flags, reply);
+            }
+            Asks::Link { node, name } => self.link(header, NodeId(node), name, reply),
+            Asks::Create { name, flags, mode, .. } => self.create(header, name, flags, mode, reply),
+            Asks::Write { handle, offset, data, kill_suidgid, .. } => {
+                self.write(header, HandleId(handle), offset, data, kill_suidgid, reply);
+            }
+            Asks::Flush { handle, .. } => self.flush(header, HandleId(handle), reply),
+            Asks::Fsync { handle, .. } => self.fsync(header, HandleId(handle), reply),
+            Asks::Fsyncdir { .. } => self.fsyncdir(header, reply),
+            Asks::Fallocate { handle, offset, length, mode } => {
+                self.fallocate(header, HandleId(handle), (offset, length), mode, reply);
+            }
+            Asks::Lseek { handle, offset, whence } => self.lseek(header, HandleId(handle), offset, whence, reply),
+            Asks::Setxattr { name, value, flags } => self.setxattr(header, name, value, flags, reply),
+            Asks::Removexattr(name) => self.removexattr(header, name, reply),
+            // Not there: the kernel does without, and asks most of them no more.
+            _ => unknown(reply),
+        }
+    }
+
+    /// Waits for what has nothing to tell but that it is done.
+    fn finish(
+        &self,
+        operation: Operation,
+        header: &Header,
+        request: impl Future<Output = Answer<()>> + Send + 'static,
+        reply: Reply,
+    ) {
+        let asked = self.driver.meter.begin(operation, header);
+        self.driver.drive(asked, header, request, move |answer| {
+            match answer {
+                Ok(()) => reply.done(),
+                Err(errno) => reply.error(errno.raw()),
+            };
+        });
+    }
+
+    /// Answers with an error that is known without asking.
+    fn refuse(&self, operation: Operation, header: &Header, errno: E, reply: Reply) {
+        self.driver.meter.begin(operation, header).answered(Some(Errno(errno)));
+        reply.error(errno.raw_os_error());
     }
 }
 
@@ -162,27 +224,6 @@ impl<H: Handler> Door<H> {
                 Err(errno) => reply.error(errno.raw()),
             };
         });
-    }
-
-    fn open(&self, header: &Header, reply: Reply) {
-        let asked = self.driver.meter.begin(Operation::Open, header);
-        self.close_unanswered(header);
-        let (node, unique) = (NodeId(header.node), header.unique);
-        let opened = self.handler.open(caller(header), node);
-        let (files, handler) = (self.files.clone(), self.handler.clone());
-        self.driver.drive(asked, header, opened, move |answer| match answer {
-            Ok(opened) => files.answer(&*handler, node, unique, &opened, reply),
-            Err(errno) => {
-                reply.error(errno.raw());
-            }
-        });
-    }
-
-    fn release(&self, header: &Header, handle: u64, reply: Reply) {
-        let asked = self.driver.meter.begin(Operation::Release, header);
-        self.close_file(handle);
-        asked.answered(None);
-        reply.done();
     }
 
     fn opendir(&self, header: &Header, reply: Reply) {
@@ -262,73 +303,12 @@ impl<H: Handler> Door<H> {
             name_bytes_max: 255,
         });
     }
-
-    fn getxattr(&self, header: &Header, name: &[u8], size: u32, reply: Reply) {
-        let asked = self.driver.meter.begin(Operation::Getxattr, header);
-        // Labels and access lists are nothing that this file system has, which is another answer than that there are
-        // none here: `ls -l` then asks for them once, not twice for each name.
-        let ours = name.starts_with(b"user.");
-        let found = if ours { self.handler.extended(NodeId(header.node), name) } else { Err(Errno(E::OPNOTSUPP)) };
-        let found = found.and_then(|value| value.ok_or(Errno(E::NODATA)));
-        asked.answered(match &found {
-            Ok(value) if size > 0 && value.len() > size as usize => Some(Errno(E::RANGE)),
-            Ok(_) => None,
-            Err(errno) => Some(*errno),
-        });
-        match found {
-            Ok(value) => reply.extended(&value, size),
-            Err(errno) => reply.error(errno.raw()),
-        };
-    }
-
-    fn listxattr(&self, header: &Header, size: u32, reply: Reply) {
-        self.driver.meter.begin(Operation::Listxattr, header).answered(None);
-        // The attributes are there for who asks by name; listed, `cp -a` would copy them to other file systems.
-        reply.extended(&[], size);
-    }
-}
-
-impl Files {
-    fn answer<H: Handler>(&self, handler: &H, node: NodeId, unique: u64, opened: &crate::OpenReply, reply: Reply) {
-        let make = |object: &weft_vfs::Object| {
-            let file = object.backing().ok_or(std::io::ErrorKind::NotFound)?;
-            let backing = Backed::new(self.backings.open(file)?, self.roll.clone());
-            self.roll.enter(&Entry::Backing { id: backing.id(), node: node.0, generation: object.generation() });
-            Ok(backing)
-        };
-        let mode = self.modes.open(node, opened.handle, opened.backing.as_ref(), opened.bypass_pages, make);
-        let (flags, backing) = match mode {
-            Mode::Cached if opened.keep_pages => {
-                self.pages.settle(node);
-                (Opened::KEEP_CACHE, None)
-            }
-            Mode::Cached => match self.pages.give(node, || handler.content_at_hand(opened.handle)) {
-                true => (Opened::KEEP_CACHE, None),
-                false => (0, None),
-            },
-            Mode::Bypass => (Opened::DIRECT_IO, None),
-            Mode::Passthrough(backing) => (Opened::PASSTHROUGH, Some(backing)),
-            Mode::Refused => {
-                handler.close(opened.handle);
-                reply.error(Errno::from(weft_vfs::VfsError::OldVersionOpen).raw());
-                return;
-            }
-        };
-        let backing_id = backing.as_ref().map_or(0, |backing| backing.id());
-        let read_by = if backing.is_some() { ReadBy::Kernel } else { ReadBy::Daemon };
-        let (handle, record) = (opened.handle.0, opened.record.clone());
-        // Before the kernel knows of it: whoever serves next must.
-        self.roll.enter(&Entry::File { handle, node: node.0, unique, read_by, record });
-        let answer = Opened { handle: opened.handle.0, flags: flags | Opened::NOFLUSH, backing_id };
-        if reply.opened(answer) == Delivery::Gone {
-            // No release will come.
-            self.modes.close(opened.handle);
-            handler.close(opened.handle);
-            self.roll.strike(Key::File(handle));
-        }
-    }
 }
 
 fn caller(header: &Header) -> Caller {
     Caller { uid: header.uid, gid: header.gid, pid: header.pid }
+}
+
+fn unknown(reply: Reply) {
+    reply.error(E::NOSYS.raw_os_error());
 }

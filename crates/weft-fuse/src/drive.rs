@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -97,6 +98,15 @@ impl Driver {
         }
     }
 
+    /// A request that goes on when whoever waits for it does not any more: what was written is sent, also for a program
+    /// that is killed while it closes its files.
+    pub(crate) fn to_its_end<F: Future<Output: Send + 'static> + Send + 'static>(
+        &self,
+        request: F,
+    ) -> impl Future<Output = F::Output> + Send + 'static {
+        GoesOn { request: Some(Box::pin(request)), runtime: self.runtime.clone() }
+    }
+
     /// Somebody who waits for this request has a signal.
     pub(crate) fn interrupt(&self, unique: u64) {
         if let Some(waiter) = self.waiting.interrupt(unique) {
@@ -122,6 +132,33 @@ impl Driver {
         }
         let waiter = Arc::downgrade(waiter);
         self.runtime.spawn(watch(waiter));
+    }
+}
+
+/// A request that is not dropped before its end, except when it was never begun.
+struct GoesOn<F: Future<Output: Send + 'static> + Send + 'static> {
+    request: Option<Pin<Box<F>>>,
+    runtime: Handle,
+}
+
+impl<F: Future<Output: Send + 'static> + Send + 'static> Future for GoesOn<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Some(request) = &mut self.request else { return Poll::Pending };
+        let polled = catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context)));
+        if !matches!(polled, Ok(Poll::Pending)) {
+            self.request = None;
+        }
+        polled.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl<F: Future<Output: Send + 'static> + Send + 'static> Drop for GoesOn<F> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            self.runtime.spawn(request);
+        }
     }
 }
 
@@ -234,6 +271,23 @@ mod tests {
             tell.send((answer, false)).expect("the test listens");
         });
         assert_eq!(answers.recv(), Ok((Ok(()), false)), "an interrupt that comes late is nobody else's");
+    }
+
+    #[tokio::test]
+    async fn what_goes_to_its_end_does_so_when_nobody_waits() {
+        let driver = Driver::new(Handle::current(), Duration::from_secs(5), Arc::default());
+        let (gate, opened) = tokio::sync::oneshot::channel::<()>();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let mut request = Box::pin(driver.to_its_end(async move {
+            opened.await.expect("the gate is opened");
+            tell.send(()).expect("the test listens");
+        }));
+        let polled = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        drop(request);
+        gate.send(()).expect("it goes on");
+        told.await.expect("it ends");
+        assert_eq!(driver.to_its_end(async { 7 }).await, 7);
     }
 
     #[test]

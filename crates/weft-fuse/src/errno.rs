@@ -35,7 +35,39 @@ impl Errno {
             E::INTR => "EINTR",
             E::EXIST => "EEXIST",
             E::NOTEMPTY => "ENOTEMPTY",
+            E::INVAL => "EINVAL",
+            E::PERM => "EPERM",
+            E::XDEV => "EXDEV",
+            E::FBIG => "EFBIG",
+            E::MLINK => "EMLINK",
+            E::TOOBIG => "E2BIG",
+            E::NXIO => "ENXIO",
+            E::NOSYS => "ENOSYS",
             _ => "other",
+        }
+    }
+
+    /// Of a change of bytes or length: too much of them is a file that is too long.
+    pub(crate) fn of_content(error: VfsError) -> Errno {
+        match error {
+            VfsError::Remote(RemoteError::TooMuch { .. }) => Errno(rustix::io::Errno::FBIG),
+            error => Errno::from(error),
+        }
+    }
+
+    /// Of a change of an extended attribute: too much is a value that is too long.
+    pub(crate) fn of_attribute(error: VfsError) -> Errno {
+        match error {
+            VfsError::Remote(RemoteError::TooMuch { .. }) => Errno(rustix::io::Errno::TOOBIG),
+            error => Errno::from(error),
+        }
+    }
+
+    /// Of a new name: one that the source cannot have is no name there, which is another thing than that it is absent.
+    pub(crate) fn of_new_name(error: VfsError) -> Errno {
+        match error {
+            VfsError::Remote(RemoteError::BadName { .. }) => Errno(rustix::io::Errno::INVAL),
+            error => Errno::from(error),
         }
     }
 
@@ -94,6 +126,7 @@ fn of_remote(error: &RemoteError) -> rustix::io::Errno {
         RemoteError::Exists { .. } => E::EXIST,
         RemoteError::NotEmpty { .. } => E::NOTEMPTY,
         RemoteError::NoSpace { .. } => E::NOSPC,
+        // Names of one file; of its length and its attributes the callers above tell.
         RemoteError::TooMuch { .. } => E::MLINK,
         RemoteError::Invalid { .. } => E::INVAL,
         RemoteError::Unplaced { .. } => E::STALE,
@@ -142,5 +175,18 @@ mod tests {
         for (error, errno) in cases {
             assert_eq!(Errno::from(&error).0, errno, "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_too_much_is_told_by_what_was_done() {
+        use rustix::io::Errno as E;
+        let error = || VfsError::Remote(RemoteError::TooMuch { detail: "x".to_owned() });
+        let told = [Errno::of_new_name(error()), Errno::of_content(error()), Errno::of_attribute(error())];
+        assert_eq!(told.map(|errno| errno.0), [E::MLINK, E::FBIG, E::TOOBIG]);
+        assert_eq!(Errno::of_content(VfsError::ReadOnly).name(), "EROFS");
+        assert_eq!(
+            Errno::of_content(VfsError::Remote(RemoteError::Unsupported { detail: "x".to_owned() })).name(),
+            "EOPNOTSUPP"
+        );
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::Caller;
+use weft_remote::{Caller, RenameTarget};
+use weft_vfs::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat};
 use weft_vfs::{Data, HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
 use weft_vfs::{NodeId, Object};
 
@@ -76,7 +77,12 @@ pub trait Handler: Send + Sync + 'static {
     fn read_link(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Vec<u8>>> + Send + 'static;
 
     /// Opens a file.
-    fn open(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<OpenReply>> + Send + 'static;
+    fn open(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        how: OpenFor,
+    ) -> impl Future<Output = Answer<OpenReply>> + Send + 'static;
 
     /// Reads an open file.
     fn read(
@@ -108,8 +114,126 @@ pub trait Handler: Send + Sync + 'static {
     /// Attributes of a listed name as far as they are known and trusted; never waits.
     fn attributes_known(&self, node: NodeId) -> Option<Attributes>;
 
+    /// Makes a file, a directory or a special file.
+    fn create(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        name: Vec<u8>,
+        new: NewNode,
+    ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static;
+
+    /// Makes a file and opens it for reading and writing; `EEXIST` when the name is taken.
+    fn create_open(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        name: Vec<u8>,
+        mode: u16,
+    ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static;
+
+    /// Makes a symbolic link.
+    fn symlink(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        name: Vec<u8>,
+        target: Vec<u8>,
+    ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static;
+
+    /// Gives a file one more name.
+    fn link(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        dir: NodeId,
+        name: Vec<u8>,
+    ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static;
+
+    /// Takes a name away.
+    fn remove_name(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        name: Vec<u8>,
+        of: Removal,
+    ) -> impl Future<Output = Answer<()>> + Send + 'static;
+
+    /// Moves a name.
+    fn rename(
+        &self,
+        caller: Caller,
+        from: (NodeId, Vec<u8>),
+        to: (NodeId, Vec<u8>),
+        target: RenameTarget,
+    ) -> impl Future<Output = Answer<()>> + Send + 'static;
+
+    /// Sets attributes, of an open file when a handle is given, and tells what they are then.
+    fn set_stat(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        handle: Option<HandleId>,
+        new: SetStat,
+    ) -> impl Future<Output = Answer<Attributes>> + Send + 'static;
+
+    /// Writes bytes of an open file and tells how many. `kill_suidgid`: the set-id bits go.
+    fn write(
+        &self,
+        caller: Caller,
+        handle: HandleId,
+        offset: u64,
+        bytes: Bytes,
+        kill_suidgid: bool,
+    ) -> impl Future<Output = Answer<usize>> + Send + 'static;
+
+    /// A descriptor of an open file is closed: what was written goes to its source.
+    fn flush(&self, caller: Caller, handle: HandleId) -> impl Future<Output = Answer<()>> + Send + 'static;
+
+    /// The same, and it is durable there.
+    fn sync(&self, caller: Caller, handle: HandleId) -> impl Future<Output = Answer<()>> + Send + 'static;
+
+    /// Makes the names of a directory durable.
+    fn sync_directory(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<()>> + Send + 'static;
+
+    /// fallocate(2).
+    fn allocate(
+        &self,
+        caller: Caller,
+        handle: HandleId,
+        offset: u64,
+        length: u64,
+        how: Allocate,
+    ) -> impl Future<Output = Answer<()>> + Send + 'static;
+
+    /// Where data or a hole begins at or after `offset`; `None` past the end of the file. Never waits.
+    fn seek(&self, handle: HandleId, offset: u64, what: Seek) -> Answer<Option<u64>>;
+
     /// An extended attribute; `None` when the file has none of that name.
-    fn extended(&self, node: NodeId, name: &[u8]) -> Answer<Option<Vec<u8>>>;
+    fn extended(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        name: Vec<u8>,
+    ) -> impl Future<Output = Answer<Option<Vec<u8>>>> + Send + 'static;
+
+    /// The names of a file's extended attributes, without those that are weft's own.
+    fn extended_names(
+        &self,
+        caller: Caller,
+        node: NodeId,
+    ) -> impl Future<Output = Answer<Vec<Vec<u8>>>> + Send + 'static;
+
+    /// Sets an extended attribute, or takes it away when there is no value. `must_exist`: whether it must be there
+    /// already, or must not.
+    fn set_extended(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        name: Vec<u8>,
+        value: Option<Vec<u8>>,
+        must_exist: Option<bool>,
+    ) -> impl Future<Output = Answer<()>> + Send + 'static;
 
     /// Opens a file that was open under this handle when a former daemon ended; asks no remote.
     fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()>;

@@ -41,11 +41,45 @@ pub enum Operation {
     Getxattr,
     /// The names of extended attributes.
     Listxattr,
+    /// Setting attributes.
+    Setattr,
+    /// Making a symbolic link.
+    Symlink,
+    /// Making a special file.
+    Mknod,
+    /// Making a directory.
+    Mkdir,
+    /// Removing a name.
+    Unlink,
+    /// Removing a directory.
+    Rmdir,
+    /// Moving a name.
+    Rename,
+    /// One more name for a file.
+    Link,
+    /// Making and opening a file.
+    Create,
+    /// Writing a file.
+    Write,
+    /// Closing a descriptor of a file that may have been written.
+    Flush,
+    /// Making a file durable.
+    Fsync,
+    /// Making a directory's names durable.
+    Fsyncdir,
+    /// Making room in a file, or zeros.
+    Fallocate,
+    /// Finding data or a hole.
+    Lseek,
+    /// Setting an extended attribute.
+    Setxattr,
+    /// Removing an extended attribute.
+    Removexattr,
 }
 
 impl Operation {
     /// All of them, each at its own index.
-    pub const ALL: [Operation; 13] = [
+    pub const ALL: [Operation; 30] = [
         Operation::Lookup,
         Operation::Getattr,
         Operation::Readlink,
@@ -59,6 +93,23 @@ impl Operation {
         Operation::Statfs,
         Operation::Getxattr,
         Operation::Listxattr,
+        Operation::Setattr,
+        Operation::Symlink,
+        Operation::Mknod,
+        Operation::Mkdir,
+        Operation::Unlink,
+        Operation::Rmdir,
+        Operation::Rename,
+        Operation::Link,
+        Operation::Create,
+        Operation::Write,
+        Operation::Flush,
+        Operation::Fsync,
+        Operation::Fsyncdir,
+        Operation::Fallocate,
+        Operation::Lseek,
+        Operation::Setxattr,
+        Operation::Removexattr,
     ];
 
     /// As the kernel calls it, in small letters.
@@ -77,6 +128,23 @@ impl Operation {
             Operation::Statfs => "statfs",
             Operation::Getxattr => "getxattr",
             Operation::Listxattr => "listxattr",
+            Operation::Setattr => "setattr",
+            Operation::Symlink => "symlink",
+            Operation::Mknod => "mknod",
+            Operation::Mkdir => "mkdir",
+            Operation::Unlink => "unlink",
+            Operation::Rmdir => "rmdir",
+            Operation::Rename => "rename",
+            Operation::Link => "link",
+            Operation::Create => "create",
+            Operation::Write => "write",
+            Operation::Flush => "flush",
+            Operation::Fsync => "fsync",
+            Operation::Fsyncdir => "fsyncdir",
+            Operation::Fallocate => "fallocate",
+            Operation::Lseek => "lseek",
+            Operation::Setxattr => "setxattr",
+            Operation::Removexattr => "removexattr",
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_fusedev::{End, InitError, InitFlags, RingLimits, Serving, Session, Transport, Wanted};
 use weft_vfs::NoticeReceivers;
 
-use crate::door::Door;
+use crate::door::{Door, Manner};
 use crate::drive::Driver;
 use crate::handler::Handler;
 use crate::life::{self, Life};
@@ -36,8 +36,10 @@ pub struct MountOptions {
     /// what a dead daemon had taken from a ring is lost.
     pub transport: Transport,
     /// Whether files are read without being opened: the kernel then asks nothing to open or close one, and keeps its
-    /// pages until it is told that they are old.
+    /// pages until it is told that they are old. Only of a mount that is read-only.
     pub unopened: bool,
+    /// Whether the kernel lets nobody change anything.
+    pub read_only: bool,
 }
 
 /// Why a mount failed.
@@ -167,8 +169,10 @@ pub fn mount<H: Handler>(
     tracing::debug!(minor = agreed.minor, flags = ?agreed.flags.names().collect::<Vec<_>>(), "the kernel agreed");
     let passthrough = agreed.has(InitFlags::PASSTHROUGH);
     let pages = Pages::new(session.notifier());
-    let door =
-        Door::new(Arc::new(handler), driver, session.backings(), pages, passthrough, options.unopened, roll.clone());
+    let read_only = options.read_only;
+    // What nobody opens, nobody closes: writes would never be sent.
+    let manner = Manner { passthrough, unopened: options.unopened && read_only, read_only };
+    let door = Door::new(Arc::new(handler), driver, session.backings(), pages, manner, roll.clone());
     let modes = door.modes();
     let threads = |source| MountError::Threads { mountpoint: place(), source };
     let notifier = session.notifier();
@@ -237,7 +241,7 @@ fn options_of(options: &MountOptions) -> weft_fusedev::MountOptions {
         subtype: "weft".to_owned(),
         allow_other: options.allow_other,
         check_permissions: true,
-        read_only: true,
+        read_only: options.read_only,
         exec: options.exec,
         atime: false,
     }

@@ -32,8 +32,8 @@ struct Slots {
     free: Vec<u32>,
     /// Slots up to here were used.
     count: u32,
-    /// Things whose opening may never have been answered, by the number of the request.
-    opened_by: HashMap<u64, Key>,
+    /// Things whose opening may never have been answered and their inodes, by the number of the request.
+    opened_by: HashMap<u64, (Key, u64)>,
 }
 
 /// A thing that the kernel holds.
@@ -108,8 +108,8 @@ impl Roll {
             match decoded::<Entry>(&read_slot(&file, slot)?) {
                 Some(entry) => {
                     slots.used.insert(entry.key(), slot);
-                    if let Entry::File { unique, .. } | Entry::Directory { unique, .. } = entry {
-                        slots.opened_by.insert(number_of(unique), entry.key());
+                    if let Entry::File { unique, node, .. } | Entry::Directory { unique, node, .. } = entry {
+                        slots.opened_by.insert(number_of(unique), (entry.key(), node));
                     }
                     entries.push(entry);
                 }
@@ -153,8 +153,9 @@ impl Roll {
         self.slots.lock().free.push(slot);
     }
 
-    /// What the request with this number had opened in a former life: the kernel asks again, so it was never told.
-    pub(crate) fn unanswered(&self, unique: u64) -> Option<Key> {
+    /// What the request with this number had opened in a former life, and its inode: the kernel asks again, so it was
+    /// never told.
+    pub(crate) fn unanswered(&self, unique: u64) -> Option<(Key, u64)> {
         self.slots.lock().opened_by.remove(&number_of(unique))
     }
 }
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!(entries, [file(2, Version::weak([7; 300])), directory, backing.clone()]);
         // The slot that is free is used, and requests that come again are known.
         roll.enter(&file(3, Version::strong([1; 900])));
-        assert_eq!(roll.unanswered(4 | 1 << 63), Some(Key::File(2)));
+        assert_eq!(roll.unanswered(4 | 1 << 63), Some((Key::File(2), 4096)));
         assert_eq!(roll.unanswered(4), None);
         roll.strike(Key::Directory(1));
         roll.strike(Key::File(2));

@@ -435,6 +435,12 @@ pub(crate) const GETATTR_FH: u32 = 1 << 0;
 pub(crate) const LK_FLOCK: u32 = 1 << 0;
 /// `FUSE_READ_LOCKOWNER` and `FUSE_WRITE_LOCKOWNER`.
 pub(crate) const LOCKOWNER: u32 = 1 << 1;
+/// `FUSE_WRITE_CACHE`.
+pub(crate) const WRITE_CACHE: u32 = 1 << 0;
+/// `FUSE_WRITE_KILL_SUIDGID`.
+pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// `FUSE_OPEN_KILL_SUIDGID`.
+pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// `FUSE_RELEASE_FLUSH`.
 pub(crate) const RELEASE_FLUSH: u32 = 1 << 0;
 /// `FUSE_RELEASE_FLOCK_UNLOCK`.

@@ -249,7 +249,7 @@ fn operation_on_files<'a>(code: u32, reader: &mut Reader<'a>) -> Result<Option<O
     Ok(Some(match code {
         opcode::OPEN => {
             let asked: abi::OpenIn = reader.fixed()?;
-            Operation::Open { flags: asked.flags }
+            Operation::Open { flags: asked.flags, kill_suidgid: asked.open_flags & abi::OPEN_KILL_SUIDGID != 0 }
         }
         opcode::OPENDIR => {
             let asked: abi::OpenIn = reader.fixed()?;
@@ -266,7 +266,8 @@ fn operation_on_files<'a>(code: u32, reader: &mut Reader<'a>) -> Result<Option<O
                 data: reader.bytes(asked.size as usize)?,
                 flags: asked.flags,
                 lock_owner: Some(asked.lock_owner).filter(|_| asked.write_flags & abi::LOCKOWNER != 0),
-                cached: asked.write_flags & 1 != 0,
+                cached: asked.write_flags & abi::WRITE_CACHE != 0,
+                kill_suidgid: asked.write_flags & abi::WRITE_KILL_SUIDGID != 0,
             }
         }
         opcode::RELEASE => {

@@ -70,10 +70,18 @@ fn names_and_data_end_where_they_are_said_to() {
     let wanted = Operation::Rename { name: b"old", new_parent: 9, new_name: b"new", flags: 1 };
     assert_eq!(operation_of(&bytes), wanted);
 
-    let write = abi::WriteIn { fh: 1, offset: 2, size: 3, write_flags: 1, lock_owner: 4, flags: 5, padding: 0 };
-    let bytes = message(opcode::WRITE, &[write.as_bytes(), b"abcdef"]);
-    let wanted = Operation::Write { handle: 1, offset: 2, data: b"abc", flags: 5, lock_owner: None, cached: true };
-    assert_eq!(operation_of(&bytes), wanted);
+    for (write_flags, lock_owner, cached, kill_suidgid) in [(1, None, true, false), (6, Some(4), false, true)] {
+        let write = abi::WriteIn { fh: 1, offset: 2, size: 3, write_flags, lock_owner: 4, flags: 5, padding: 0 };
+        let bytes = message(opcode::WRITE, &[write.as_bytes(), b"abcdef"]);
+        let data = b"abc";
+        let wanted = Operation::Write { handle: 1, offset: 2, data, flags: 5, lock_owner, cached, kill_suidgid };
+        assert_eq!(operation_of(&bytes), wanted);
+    }
+    for (open_flags, kill_suidgid) in [(0, false), (1, true)] {
+        let open = abi::OpenIn { flags: 0o1001, open_flags };
+        let bytes = message(opcode::OPEN, &[open.as_bytes()]);
+        assert_eq!(operation_of(&bytes), Operation::Open { flags: 0o1001, kill_suidgid });
+    }
 
     let mkdir = abi::MkdirIn { mode: 0o755, umask: 0o22 };
     let bytes = extended(opcode::MKDIR, &[mkdir.as_bytes(), b"new\0"], &[1; 16]);

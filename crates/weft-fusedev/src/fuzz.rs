@@ -98,7 +98,7 @@ impl Serve for Curious {
             Operation::CopyFileRange { length, .. } => reply.copied(length),
             Operation::Lseek { offset, .. } => reply.offset(offset),
             Operation::Statfs => reply.space(&Space::default()),
-            Operation::Open { flags } => reply.opened(Opened { handle: flags.into(), ..Opened::default() }),
+            Operation::Open { flags, .. } => reply.opened(Opened { handle: flags.into(), ..Opened::default() }),
             // Dropped without an answer, which is one.
             Operation::Access { .. } => return,
             _ => reply.done(),

@@ -105,6 +105,8 @@ pub enum Operation<'a> {
     Open {
         /// Of open(2), without O_CREAT, O_EXCL, O_NOCTTY and, unless `ATOMIC_O_TRUNC` was granted, O_TRUNC.
         flags: u32,
+        /// With O_TRUNC: the bits setuid and setgid go as well (`FUSE_OPEN_KILL_SUIDGID`).
+        kill_suidgid: bool,
     },
     /// Makes and opens a file. Answered by [`Reply::created`](crate::Reply::created).
     Create {
@@ -142,6 +144,8 @@ pub enum Operation<'a> {
         lock_owner: Option<u64>,
         /// Written back from the kernel's pages (`FUSE_WRITE_CACHE`).
         cached: bool,
+        /// The bits setuid and setgid go as well (`FUSE_WRITE_KILL_SUIDGID`).
+        kill_suidgid: bool,
     },
     /// Figures for `df`. Answered by [`Reply::space`](crate::Reply::space).
     Statfs,

@@ -1,15 +1,17 @@
-//! Extended attributes: what `why` tells, one by one, for programs.
+//! Extended attributes: what `why` tells, one by one, for programs; and those that files have at their sources, which
+//! are asked for each time, for nothing of them is stored.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use weft_remote::{Audience, FileKind, Lease, SourceState};
+use weft_remote::{Audience, Call, Change, FileKind, Lease, Mutation, RemoteError, SourceState, Version};
 use weft_store::{DentrySource, NodeId};
 
-use crate::Result;
 use crate::inode::Inode;
 use crate::offline::Mode;
 use crate::vfs::Vfs;
 use crate::why::version_words;
+use crate::{Result, VfsError};
 
 /// How what is held of an inode stands to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +85,7 @@ impl Vfs {
     /// # Errors
     /// `Stale` when the node is not known.
     pub fn extended(&self, node: NodeId, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let Some(key) = name.strip_prefix(b"user.weft.") else { return Ok(None) };
+        let Some(key) = name.strip_prefix(OWN_ATTRIBUTES) else { return Ok(None) };
         if self.namespace.is_own(node) {
             return Ok(None);
         }
@@ -112,6 +114,79 @@ impl Vfs {
             _ => None,
         };
         Ok(text.map(String::into_bytes))
+    }
+
+    /// An extended attribute that a file has at its source; `None` when it has none of that name.
+    ///
+    /// # Errors
+    /// `Stale`, `Denied`, `Offline`; whatever keeps the remote from answering.
+    pub async fn extended_of(self: Arc<Self>, call: Call, node: NodeId, name: Vec<u8>) -> Result<Option<Vec<u8>>> {
+        let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(None) };
+        let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
+        self.ask_for(&call, remote.extended(&call, &file, &name)).await
+    }
+
+    /// The names of the extended attributes that a file has at its source.
+    ///
+    /// # Errors
+    /// As of [`Vfs::extended_of`].
+    pub async fn extended_names(self: Arc<Self>, call: Call, node: NodeId) -> Result<Vec<Vec<u8>>> {
+        let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(Vec::new()) };
+        let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
+        let mut names = self.ask_for(&call, remote.extended_names(&call, &file)).await?;
+        names.retain(|name| !name.starts_with(OWN_ATTRIBUTES));
+        Ok(names)
+    }
+
+    /// Sets an extended attribute of a file at its source, or takes it away. `must_exist`: whether it must be there
+    /// already, or must not.
+    ///
+    /// # Errors
+    /// `ReadOnly` where the tree takes no changes, `Denied` for weft's own attributes, `NoAttribute` when one that must
+    /// be there is not; what the remote says.
+    pub async fn set_extended(
+        self: Arc<Self>,
+        call: Call,
+        node: NodeId,
+        name: Vec<u8>,
+        value: Option<Vec<u8>>,
+        must_exist: Option<bool>,
+    ) -> Result<()> {
+        if self.namespace.is_own(node) {
+            return Err(VfsError::ReadOnly);
+        }
+        let inode = self.inode(node)?;
+        if !self.remote(inode.record.read().binding)?.capabilities().writable {
+            return Err(VfsError::ReadOnly);
+        }
+        if name.starts_with(OWN_ATTRIBUTES) {
+            return Err(VfsError::Denied);
+        }
+        self.admit(&call, &inode).await?;
+        let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
+        let change = Change::SetExtended { file, name, value, must_exist };
+        let mutation = Mutation { change, made: SystemTime::now() };
+        match self.ask_for(&call, remote.apply(&call, &mutation, &Version::None)).await {
+            Ok(_) => Ok(()),
+            // The file is there: it was found.
+            Err(VfsError::Remote(RemoteError::NotFound { .. })) if must_exist == Some(true) => {
+                Err(VfsError::NoAttribute)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The inode of a node whose source keeps extended attributes, for a caller who may see it.
+    async fn inode_with_attributes(self: &Arc<Self>, call: &Call, node: NodeId) -> Result<Option<Arc<Inode>>> {
+        if self.namespace.is_own(node) {
+            return Ok(None);
+        }
+        let inode = self.inode(node)?;
+        if !self.remote(inode.record.read().binding)?.capabilities().extended {
+            return Ok(None);
+        }
+        self.admit(call, &inode).await?;
+        Ok(Some(inode))
     }
 
     fn cached_word(&self, inode: &Inode) -> Result<&'static str> {
@@ -179,6 +254,9 @@ fn civil(days_since_1970: u64) -> (u64, u64, u64) {
     }
     (year, 12, 31)
 }
+
+/// What names of weft's own attributes begin with: no file has such ones at its source.
+const OWN_ATTRIBUTES: &[u8] = b"user.weft.";
 
 #[cfg(test)]
 mod tests {

@@ -225,6 +225,7 @@ fn mount_options(resolved: &Resolved) -> weft_fuse::MountOptions {
         threads: resolved.threads.unwrap_or(READERS),
         transport: resolved.transport,
         unopened: resolved.unopened,
+        read_only: true,
     }
 }
 

@@ -1,0 +1,220 @@
+//! Files that are opened, and closed.
+
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno as E;
+use weft_fusedev::{Backings as BackingFiles, Delivery, Header, Opened, Reply};
+use weft_vfs::{HandleId, NodeId, OpenFor, ReadBy, SetStat};
+
+use super::{Door, caller, stat};
+use crate::Errno;
+use crate::attributes::entry_of;
+use crate::backed::Backed;
+use crate::backing::{Backings, Mode};
+use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
+use crate::meter::Operation;
+use crate::pages::Pages;
+use crate::roll::{Entry, Key, Roll};
+
+/// How files are opened.
+pub(super) struct Files {
+    pub(super) modes: Arc<Backings<Backed>>,
+    pub(super) backings: BackingFiles,
+    pub(super) pages: Pages,
+    pub(super) roll: Arc<Roll>,
+}
+
+/// What a file is opened by: which inode, by which request of the kernel, to write or to read.
+#[derive(Clone, Copy)]
+struct By {
+    node: NodeId,
+    unique: u64,
+    changing: bool,
+}
+
+impl<H: Handler> Door<H> {
+    pub(super) fn open(&self, header: &Header, flags: u32, kill_suidgid: bool, reply: Reply) {
+        let how = how_of(flags);
+        let by = By { node: NodeId(header.node), unique: header.unique, changing: how.writing || how.truncating };
+        self.close_unanswered(header);
+        // Asked before the file is cut: an open that cannot be had must leave it alone.
+        let reserved = by.changing.then(|| self.files.modes.reserve(by.node));
+        if matches!(reserved, Some(None)) {
+            return self.refuse(Operation::Open, header, E::TXTBSY, reply);
+        }
+        let asked = self.driver.meter.begin(Operation::Open, header);
+        let bits = SetStat { kill_suidgid: true, ..SetStat::default() };
+        let bits = kill_suidgid.then(|| self.handler.set_stat(caller(header), by.node, None, bits));
+        let opened = self.handler.open(caller(header), by.node, how);
+        let opened = async move {
+            if let Some(bits) = bits {
+                bits.await?;
+            }
+            opened.await
+        };
+        let (files, handler) = (self.files.clone(), self.handler.clone());
+        self.driver.drive(asked, header, opened, move |answer| {
+            match answer.and_then(|opened| files.enter(&*handler, by, opened)) {
+                Ok(opened) => {
+                    if reply.opened(opened) == Delivery::Gone {
+                        files.close(&*handler, HandleId(opened.handle));
+                    }
+                }
+                Err(errno) => {
+                    reply.error(errno.raw());
+                }
+            }
+            drop(reserved);
+        });
+    }
+
+    pub(super) fn create(&self, header: &Header, name: &[u8], flags: u32, mode: u32, reply: Reply) {
+        let asked = self.driver.meter.begin(Operation::Create, header);
+        let made_before = self.close_unanswered(header);
+        let (dir, unique, caller) = (NodeId(header.node), header.unique, caller(header));
+        let made = self.handler.create_open(caller, dir, name.to_vec(), stat::permissions(mode));
+        let (files, handler, name) = (self.files.clone(), self.handler.clone(), name.to_vec());
+        let exclusive = OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
+        let again = handler.clone();
+        let made = async move {
+            match made.await {
+                Ok((entry, opened)) => made_of(&*again, entry, opened),
+                Err(Errno(E::EXIST)) => match made_before {
+                    Some(node) => open_made(&*again, caller, dir, name, node).await,
+                    // Somebody else was faster: the kernel looks the name up anew, asks whether it may be opened, and
+                    // opens it.
+                    None if !exclusive => Err(Errno(E::STALE)),
+                    None => Err(Errno(E::EXIST)),
+                },
+                Err(errno) => Err(errno),
+            }
+        };
+        self.driver.drive(asked, header, made, move |answer| {
+            let entered = answer.and_then(|(entry, opened)| {
+                let by = By { node: entry.attributes.node, unique, changing: true };
+                Ok((entry, files.enter(&*handler, by, opened)?))
+            });
+            match entered {
+                Ok((made, opened)) => {
+                    if reply.created(&entry_of(&made.attributes, made.ttl), opened) == Delivery::Gone {
+                        files.close(&*handler, HandleId(opened.handle));
+                    }
+                }
+                Err(errno) => {
+                    reply.error(errno.raw());
+                }
+            }
+        });
+    }
+
+    pub(super) fn release(&self, header: &Header, handle: u64, reply: Reply) {
+        let asked = self.driver.meter.begin(Operation::Release, header);
+        self.files.close(&*self.handler, HandleId(handle));
+        asked.answered(None);
+        reply.done();
+    }
+}
+
+impl Files {
+    /// Chooses how the kernel treats an open file, and enters it on the roll: before the kernel knows of it, for
+    /// whoever serves next must.
+    fn enter<H: Handler>(&self, handler: &H, by: By, opened: OpenReply) -> Answer<Opened> {
+        let By { node, unique, changing } = by;
+        let make = |object: &weft_vfs::Object| {
+            let file = object.backing().ok_or(std::io::ErrorKind::NotFound)?;
+            let backing = Backed::new(self.backings.open(file)?, self.roll.clone());
+            self.roll.enter(&Entry::Backing { id: backing.id(), node: node.0, generation: object.generation() });
+            Ok(backing)
+        };
+        let OpenReply { handle, bypass_pages: bypass, .. } = opened;
+        let mode = match changing {
+            true => self.modes.open_to_write(node, handle, bypass),
+            false => self.modes.open(node, handle, opened.backing.as_ref(), bypass, make),
+        };
+        let (flags, backing) = match mode {
+            Mode::Cached if opened.keep_pages || changing => {
+                self.pages.settle(node);
+                (if opened.keep_pages { Opened::KEEP_CACHE } else { 0 }, None)
+            }
+            Mode::Cached => match self.pages.give(node, || handler.content_at_hand(handle)) {
+                true => (Opened::KEEP_CACHE, None),
+                false => (0, None),
+            },
+            Mode::Bypass => (Opened::DIRECT_IO, None),
+            Mode::Passthrough(backing) => (Opened::PASSTHROUGH, Some(backing)),
+            Mode::Refused => {
+                handler.close(handle);
+                return Err(Errno::from(weft_vfs::VfsError::OldVersionOpen));
+            }
+        };
+        let backing_id = backing.as_ref().map_or(0, |backing| backing.id());
+        let read_by = if backing.is_some() { ReadBy::Kernel } else { ReadBy::Daemon };
+        let handle = handle.0;
+        self.roll.enter(&Entry::File { handle, node: node.0, unique, read_by, record: opened.record });
+        // Who may have written is told by close(2) whether it arrived.
+        let flags = if changing { flags } else { flags | Opened::NOFLUSH };
+        Ok(Opened { handle, flags, backing_id })
+    }
+
+    /// Closes a file, also one of which the kernel will never know: then no release comes.
+    pub(super) fn close<H: Handler>(&self, handler: &H, handle: HandleId) {
+        self.modes.close(handle);
+        handler.close(handle);
+        self.roll.strike(Key::File(handle.0));
+    }
+}
+
+/// What was made, and how long its name lasts.
+struct Made {
+    attributes: Attributes,
+    ttl: std::time::Duration,
+}
+
+fn made_of<H: Handler>(handler: &H, entry: EntryReply, opened: OpenReply) -> Answer<(Made, OpenReply)> {
+    match entry {
+        EntryReply::Found { attributes, ttl } => Ok((Made { attributes, ttl }, opened)),
+        EntryReply::Absent { .. } => {
+            handler.close(opened.handle);
+            Err(Errno(E::IO))
+        }
+    }
+}
+
+/// Opens what a former daemon made for this very request, if that is still what has the name.
+async fn open_made<H: Handler>(
+    handler: &H,
+    caller: weft_remote::Caller,
+    dir: NodeId,
+    name: Vec<u8>,
+    node: NodeId,
+) -> Answer<(Made, OpenReply)> {
+    match handler.lookup(caller, dir, name).await? {
+        EntryReply::Found { attributes, ttl } if attributes.node == node => {
+            let opened = handler.open(caller, node, OpenFor { writing: true, truncating: false }).await?;
+            Ok((Made { attributes, ttl }, opened))
+        }
+        EntryReply::Found { .. } | EntryReply::Absent { .. } => Err(Errno(E::EXIST)),
+    }
+}
+
+/// What the flags of open(2) ask for.
+fn how_of(flags: u32) -> OpenFor {
+    let flags = OFlags::from_bits_retain(flags);
+    OpenFor { writing: flags.intersects(OFlags::WRONLY | OFlags::RDWR), truncating: flags.contains(OFlags::TRUNC) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_say_what_a_file_is_opened_for() {
+        let how = |flags: OFlags| how_of((flags | OFlags::NOFOLLOW).bits());
+        let wanted = |writing, truncating| OpenFor { writing, truncating };
+        assert_eq!(how(OFlags::RDONLY), wanted(false, false));
+        assert_eq!(how(OFlags::WRONLY), wanted(true, false));
+        assert_eq!(how(OFlags::RDWR | OFlags::TRUNC), wanted(true, true));
+        assert_eq!(how(OFlags::RDONLY | OFlags::TRUNC), wanted(false, true));
+    }
+}
