@@ -37,6 +37,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let (notices, receivers) = Notices::channel();
     let bindings = bindings::of(&resolved, &store, runtime.handle())?;
     let options = vfs_options(&resolved)?;
+    let takes_changes = bindings.iter().any(|binding| binding.remote.capabilities().writable);
     let vfs = Vfs::new(store.clone(), bindings, options, notices, runtime.handle().clone())?;
 
     let access = Access { owner_uid: rustix::process::geteuid().as_raw(), allow_other: resolved.allow_other };
@@ -47,7 +48,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let keeper = line.clone();
     let mounted = weft_fuse::mount(
         Bridge::new(vfs.clone(), resolved.deadline),
-        &mount_options(&resolved),
+        &mount_options(&resolved, takes_changes),
         receivers,
         runtime.handle(),
         Some(Life {
@@ -57,6 +58,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
             notices: sender,
         }),
     )?;
+    vfs.send_left();
     let metrics = listen_for_metrics(&resolved, runtime.handle());
     let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
     let (replace, asked) = tokio::sync::mpsc::channel(1);
@@ -215,7 +217,7 @@ fn rule_below<'a>(rule: &'a str, tree: &str) -> Option<&'a str> {
     rule.strip_prefix(&format!("{tree}/"))
 }
 
-fn mount_options(resolved: &Resolved) -> weft_fuse::MountOptions {
+fn mount_options(resolved: &Resolved, takes_changes: bool) -> weft_fuse::MountOptions {
     let source = resolved.source.to_string();
     weft_fuse::MountOptions {
         mountpoint: resolved.mountpoint.clone(),
@@ -225,7 +227,7 @@ fn mount_options(resolved: &Resolved) -> weft_fuse::MountOptions {
         threads: resolved.threads.unwrap_or(READERS),
         transport: resolved.transport,
         unopened: resolved.unopened,
-        read_only: true,
+        read_only: resolved.read_only || !takes_changes,
     }
 }
 

@@ -18,6 +18,8 @@ pub struct MountOptions {
     pub no_passthrough: bool,
     /// `no_open`.
     pub no_open: bool,
+    /// `ro`.
+    pub read_only: bool,
     /// `cache=DIR`.
     pub cache: Option<PathBuf>,
     /// `config=FILE`.
@@ -49,6 +51,8 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             ("exec", None) => options.noexec = false,
             ("no_passthrough", None) => options.no_passthrough = true,
             ("no_open", None) => options.no_open = true,
+            ("ro", None) => options.read_only = true,
+            ("rw", None) => options.read_only = false,
             ("foreground", None) => options.foreground = true,
             ("cache", Some(dir)) if !dir.is_empty() => options.cache = Some(PathBuf::from(dir)),
             ("config", Some(file)) if !file.is_empty() => options.config = Some(PathBuf::from(file)),
@@ -81,11 +85,10 @@ fn wrong(option: &str, name: &str) -> String {
     }
 }
 
-const ALONE: &[&str] = &["allow_other", "noexec", "exec", "no_passthrough", "no_open", "foreground"];
+const ALONE: &[&str] = &["allow_other", "ro", "rw", "noexec", "exec", "no_passthrough", "no_open", "foreground"];
 const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "deadline", "transport"];
-/// True of every mount of weft, or without meaning for one; `rw` since mount(8) adds it unasked.
-const AS_IS: &[&str] =
-    &["ro", "rw", "nosuid", "nodev", "defaults", "atime", "noatime", "nodiratime", "relatime", "lazytime"];
+/// True of every mount of weft, or without meaning for one.
+const AS_IS: &[&str] = &["nosuid", "nodev", "defaults", "atime", "noatime", "nodiratime", "relatime", "lazytime"];
 /// For mount(8) and systemd, not for file systems (fstab(5), mount(8), systemd.mount(5)).
 const OF_FSTAB: &[&str] = &["auto", "noauto", "user", "users", "nouser", "owner", "group", "_netdev", "nofail"];
 

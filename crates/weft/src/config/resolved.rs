@@ -35,6 +35,8 @@ pub struct Resolved {
     pub passthrough: bool,
     /// Whether files are read without being opened.
     pub unopened: bool,
+    /// Whether nothing may be changed, also where a source takes changes.
+    pub read_only: bool,
     /// Threads that answer the kernel; `None` leaves it to the kernel's side.
     pub threads: Option<usize>,
     /// How requests of the kernel come.
@@ -188,6 +190,8 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         noexec: options.noexec,
         passthrough: !options.no_passthrough,
         unopened: options.no_open,
+        // Who writes has to be told of each open.
+        read_only: options.read_only || options.no_open,
         threads: settings.threads,
         transport: options.transport.or(settings.transport).unwrap_or_default(),
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
