@@ -133,9 +133,10 @@ impl Shared {
         }
         self.expect_bytes(&at, expected)?;
         let name = spot.name.as_bytes();
+        let moves = self.places.moves();
         let linked = rustix::fs::linkat(CWD, held(&at.fd), &spot.dir.fd, name, AtFlags::SYMLINK_FOLLOW);
         linked.map_err(|errno| failed(&self.top.shown(&spot.path), "link", errno))?;
-        self.places.learn(at.id, Names::Several, spot.dir.id.key(), spot.name);
+        self.places.learn(at.id, Names::Several, (spot.dir.id.key(), spot.name), moves);
         self.watches.changed(&at.path, false);
         self.watches.changed(&spot.path, false);
         Ok(())
@@ -191,19 +192,17 @@ impl Shared {
 
     /// Enters in the table of places what a rename has done.
     fn has_moved(&self, moved: &At, there: Option<&At>, old: &Spot<'_>, new: &Spot<'_>, target: RenameTarget) {
-        let (from, to) = (old.dir.id.key(), new.dir.id.key());
+        let (from, to) = ((old.dir.id.key(), old.name), (new.dir.id.key(), new.name));
         match there {
             // Two names of one file: nothing was done, and both are there.
             Some(there) if there.id == moved.id => return,
             Some(there) if target == RenameTarget::Exchanged => {
-                self.places.learn(there.id, there.facts.names(), from, old.name);
-                self.places.forget(there.id, to, new.name);
+                self.places.renamed(there.id, there.facts.names(), from, to);
             }
-            Some(there) => self.places.forget(there.id, to, new.name),
+            Some(there) => self.places.forget(there.id, to.0, to.1),
             None => {}
         }
-        self.places.learn(moved.id, moved.facts.names(), to, new.name);
-        self.places.forget(moved.id, from, old.name);
+        self.places.renamed(moved.id, moved.facts.names(), to, from);
     }
 
     /// Whether something that is not shown has a name: another file system.

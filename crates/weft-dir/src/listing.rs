@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use weft_remote::{Attributes, Entry, Figure, FileId, FileKind, Lease, Name, RemoteError, Result, Version};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::copy::reopen;
 use crate::directory::Shared;
 use crate::error::failed;
 use crate::facts::{Facts, facts, facts_of, kind_of};
@@ -51,7 +52,8 @@ impl Shared {
     /// for a change through another name is not told.
     fn rows(&self, dir: &At, deadline: Instant, promised: bool) -> Result<Vec<Entry>> {
         let shown = || self.top.shown(&dir.path);
-        let fd = self.top.step(dir.fd.as_fd(), b".", OFlags::RDONLY | OFlags::DIRECTORY);
+        // Through the descriptor, for one may be allowed to read a directory and not to enter it.
+        let fd = reopen(&dir.fd, OFlags::RDONLY | OFlags::DIRECTORY);
         let fd = fd.map_err(|errno| self.top.lost(&dir.path, errno))?;
         let same = fd.try_clone().map_err(|_| failed(&shown(), "open", Errno::MFILE))?;
         let names = Dir::new(same).map_err(|errno| failed(&shown(), "getdents", errno))?;
@@ -70,6 +72,7 @@ impl Shared {
             if below(&dir.path, name.as_bytes()).is_none() {
                 continue;
             }
+            let moves = self.places.moves();
             let (id, names, entry) = match self.row(fd.as_fd(), row.file_name(), row.file_type()) {
                 Ok(Some(facts)) => {
                     let id = self.top.identity(&facts);
@@ -84,7 +87,7 @@ impl Shared {
                     (id, Names::One, named(name, id, kind_of(row.file_type())))
                 }
             };
-            self.places.learn(id, names, dir.id.key(), &entry.name);
+            self.places.learn(id, names, (dir.id.key(), &entry.name), moves);
             entries.push(entry);
         }
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));

@@ -4,6 +4,9 @@
 //! changes with that directory's one entry. A file with several names has those that were seen. What is told here is
 //! where to look: a name may lead elsewhere by now, and whoever opens it compares what is there.
 //!
+//! Whoever enters a name may have seen it before a rename of ours and come after it: renames are counted, and what was
+//! seen before the last one does not replace what is known.
+//!
 //! Nothing here lasts: after a start no place is known, and each comes back when its name is looked up. The table is
 //! bounded: files and directories are each held in two generations, the older of which goes when the younger is full.
 //! Directories on the way to what is used count as used.
@@ -30,6 +33,8 @@ pub(crate) struct Places {
 struct Table {
     files: Generations,
     dirs: Generations,
+    /// Counts our own renames.
+    moves: u64,
 }
 
 #[derive(Debug, Default)]
@@ -82,35 +87,32 @@ impl Places {
     pub fn new(names_max: usize) -> Places {
         let files = Generations { young_max: (names_max / 2).max(1), ..Generations::default() };
         let dirs = Generations { young_max: (names_max / 8).max(DIRECTORIES_MIN), ..Generations::default() };
-        Places { table: Mutex::new(Table { files, dirs }), renames: RwLock::default() }
+        Places { table: Mutex::new(Table { files, dirs, moves: 0 }), renames: RwLock::default() }
     }
 
-    /// Enters a name under which a file was seen.
-    pub fn learn(&self, file: Identity, names: Names, dir: Key, name: &Name) {
-        if file == Identity::TOP {
-            return;
-        }
+    /// How many renames there were.
+    pub fn moves(&self) -> u64 {
+        self.table.lock().moves
+    }
+
+    /// Enters a name under which a file was seen after so many `moves`; says whether that counts.
+    pub fn learn(&self, file: Identity, names: Names, (dir, name): (Key, &Name), moves: u64) -> bool {
         let mut table = self.table.lock();
-        let generations = if names == Names::Directory { &mut table.dirs } else { &mut table.files };
-        let spot = Spot { dir, name: Box::from(name.as_bytes()) };
-        let several = names == Names::Several;
-        match generations.used(file.key()) {
-            Some(place) => {
-                let more = place.learn(spot, several);
-                generations.names += more;
-            }
-            None => generations.keep(file.key(), Place { newest: spot, others: several.then(Box::default) }),
-        }
+        let is_late = table.moves != moves;
+        table.learn(file, names, (dir, name), is_late)
+    }
+
+    /// Enters what a rename has done to a file: the name that it got, and the one that it lost.
+    pub fn renamed(&self, file: Identity, names: Names, got: (Key, &Name), lost: (Key, &Name)) {
+        let mut table = self.table.lock();
+        table.moves += 1;
+        table.learn(file, names, got, false);
+        table.forget(file, lost);
     }
 
     /// Takes out a name that a file has no more.
     pub fn forget(&self, file: Identity, dir: Key, name: &Name) {
-        let mut table = self.table.lock();
-        let spot = Spot { dir, name: Box::from(name.as_bytes()) };
-        let Table { files, dirs } = &mut *table;
-        for generations in [files, dirs] {
-            generations.forget(file.key(), &spot);
-        }
+        self.table.lock().forget(file, (dir, name));
     }
 
     /// The names under which a file was seen, the newest first; none when its place, or that of a directory above it, is
@@ -120,7 +122,7 @@ impl Places {
             return vec![Seen { path: Vec::new(), dir: Key::TOP }];
         }
         let mut table = self.table.lock();
-        let Table { files, dirs } = &mut *table;
+        let Table { files, dirs, .. } = &mut *table;
         for is_file in [true, false] {
             let place = if is_file { files.used(file.key()) } else { dirs.used(file.key()) };
             let Some(place) = place else { continue };
@@ -144,6 +146,33 @@ impl Places {
     fn counts(&self) -> (usize, usize) {
         let table = self.table.lock();
         (table.files.count(), table.dirs.count())
+    }
+}
+
+impl Table {
+    fn learn(&mut self, file: Identity, names: Names, (dir, name): (Key, &Name), is_late: bool) -> bool {
+        if file == Identity::TOP {
+            return true;
+        }
+        let generations = if names == Names::Directory { &mut self.dirs } else { &mut self.files };
+        let spot = Spot { dir, name: Box::from(name.as_bytes()) };
+        let several = names == Names::Several;
+        match generations.used(file.key()) {
+            Some(_) if is_late => return false,
+            Some(place) => {
+                let more = place.learn(spot, several);
+                generations.names += more;
+            }
+            None => generations.keep(file.key(), Place { newest: spot, others: several.then(Box::default) }),
+        }
+        true
+    }
+
+    fn forget(&mut self, file: Identity, (dir, name): (Key, &Name)) {
+        let spot = Spot { dir, name: Box::from(name.as_bytes()) };
+        for generations in [&mut self.files, &mut self.dirs] {
+            generations.forget(file.key(), &spot);
+        }
     }
 }
 
@@ -245,6 +274,10 @@ mod tests {
         Name::new(text).unwrap()
     }
 
+    fn learn(places: &Places, file: Identity, names: Names, dir: Key, name: &Name) {
+        assert!(places.learn(file, names, (dir, name), places.moves()));
+    }
+
     fn paths(places: &Places, of: Identity) -> Vec<String> {
         places.seen(of).into_iter().map(|seen| String::from_utf8(seen.path).unwrap()).collect()
     }
@@ -252,18 +285,18 @@ mod tests {
     #[test]
     fn a_directory_that_moves_takes_the_paths_below_it_along() {
         let places = Places::new(100);
-        places.learn(file(1), Names::Directory, Key::TOP, &name("a"));
-        places.learn(file(2), Names::Directory, file(1).key(), &name("b"));
-        places.learn(file(3), Names::One, file(2).key(), &name("c"));
+        learn(&places, file(1), Names::Directory, Key::TOP, &name("a"));
+        learn(&places, file(2), Names::Directory, file(1).key(), &name("b"));
+        learn(&places, file(3), Names::One, file(2).key(), &name("c"));
         assert_eq!(paths(&places, file(3)), ["a/b/c"]);
-        places.learn(file(1), Names::Directory, Key::TOP, &name("z"));
+        learn(&places, file(1), Names::Directory, Key::TOP, &name("z"));
         assert_eq!((paths(&places, file(3)), paths(&places, file(2))), (vec!["z/b/c".into()], vec!["z/b".into()]));
         assert_eq!(paths(&places, Identity::TOP), [""]);
         places.forget(file(2), file(1).key(), &name("b"));
         assert!(places.seen(file(3)).is_empty() && places.seen(file(9)).is_empty());
         // Moves seen in the wrong order make a circle: nothing is reached in it, and it is left again.
-        places.learn(file(2), Names::Directory, file(1).key(), &name("b"));
-        places.learn(file(1), Names::Directory, file(2).key(), &name("a"));
+        learn(&places, file(2), Names::Directory, file(1).key(), &name("b"));
+        learn(&places, file(1), Names::Directory, file(2).key(), &name("a"));
         assert!(places.seen(file(3)).is_empty());
     }
 
@@ -272,31 +305,44 @@ mod tests {
         let places = Places::new(100);
         let top = Key::TOP;
         for text in ["one", "two", "one", "three"] {
-            places.learn(file(1), Names::Several, top, &name(text));
+            learn(&places, file(1), Names::Several, top, &name(text));
         }
         assert_eq!(paths(&places, file(1)), ["three", "one", "two"]);
         places.forget(file(1), top, &name("three"));
         places.forget(file(1), top, &name("two"));
         assert_eq!(paths(&places, file(1)), ["one"]);
         assert!(places.may_have_others(file(1)));
-        places.learn(file(1), Names::One, top, &name("last"));
+        learn(&places, file(1), Names::One, top, &name("last"));
         assert_eq!(paths(&places, file(1)), ["last"]);
         assert!(!places.may_have_others(file(1)));
         places.forget(file(1), top, &name("last"));
         assert!(places.seen(file(1)).is_empty());
-        (0..100).for_each(|at| places.learn(file(2), Names::Several, top, &name(&at.to_string())));
+        (0..100).for_each(|at| learn(&places, file(2), Names::Several, top, &name(&at.to_string())));
         assert_eq!(paths(&places, file(2)).len(), 1 + OTHER_NAMES_MAX);
+    }
+
+    #[test]
+    fn what_was_seen_before_a_rename_does_not_replace_what_the_rename_has_done() {
+        let places = Places::new(100);
+        learn(&places, file(1), Names::One, Key::TOP, &name("old"));
+        let before = places.moves();
+        places.renamed(file(1), Names::One, (Key::TOP, &name("new")), (Key::TOP, &name("old")));
+        assert!(!places.learn(file(1), Names::One, (Key::TOP, &name("old")), before));
+        assert_eq!(paths(&places, file(1)), ["new"]);
+        assert!(places.learn(file(2), Names::One, (Key::TOP, &name("other")), before), "there is nothing to replace");
+        learn(&places, file(1), Names::One, Key::TOP, &name("newer"));
+        assert_eq!(paths(&places, file(1)), ["newer"]);
     }
 
     #[test]
     fn the_table_is_bounded_and_keeps_what_is_used() {
         let places = Places::new(100);
-        places.learn(file(1), Names::Directory, Key::TOP, &name("d"));
-        places.learn(file(2), Names::One, file(1).key(), &name("used"));
+        learn(&places, file(1), Names::Directory, Key::TOP, &name("d"));
+        learn(&places, file(2), Names::One, file(1).key(), &name("used"));
         for number in 10..20_000 {
-            places.learn(file(number), Names::Several, file(1).key(), &name("f"));
-            places.learn(file(number), Names::Several, file(1).key(), &name("g"));
-            places.learn(file(number + 100_000), Names::Directory, file(1).key(), &name("dir"));
+            learn(&places, file(number), Names::Several, file(1).key(), &name("f"));
+            learn(&places, file(number), Names::Several, file(1).key(), &name("g"));
+            learn(&places, file(number + 100_000), Names::Directory, file(1).key(), &name("dir"));
             assert_eq!(paths(&places, file(2)), ["d/used"]);
         }
         let (files, dirs) = places.counts();

@@ -1,6 +1,5 @@
 //! The directory as the contract has it.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -167,7 +166,7 @@ impl Shared {
         let at = self.find(file)?;
         let open = match at.facts.kind {
             FileKind::File => reopen(&at.fd, OFlags::RDONLY).or_else(|_| reopen(&at.fd, OFlags::WRONLY)),
-            FileKind::Directory => self.top.step(at.fd.as_fd(), b".", OFlags::RDONLY | OFlags::DIRECTORY),
+            FileKind::Directory => reopen(&at.fd, OFlags::RDONLY | OFlags::DIRECTORY),
             _ => return Ok(()),
         };
         let synced = open.and_then(|fd| rustix::fs::fsync(&fd));

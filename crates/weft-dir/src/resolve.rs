@@ -42,21 +42,20 @@ impl Shared {
         let id = Identity::of(file).ok_or_else(|| RemoteError::NotFound {
             detail: format!("{file:?} is no identity below {}", self.top.shown(b"")),
         })?;
-        let mut seen = self.places.seen(id);
         for _ in 0..TRIES_MAX {
+            let moves = self.places.moves();
+            let seen = self.places.seen(id);
             for name in &seen {
                 if let Some(at) = self.is_at(id, name)? {
                     return Ok(at);
                 }
             }
             drop(self.places.renames.write());
-            let now = self.places.seen(id);
-            if now == seen {
-                break;
+            if self.places.moves() == moves && self.places.seen(id) == seen {
+                return Err(self.missing(id, &seen));
             }
-            seen = now;
         }
-        Err(self.missing(id, &seen))
+        Err(self.moved_all_the_time(file))
     }
 
     /// The same for a directory.
@@ -115,7 +114,11 @@ impl Shared {
                 return Ok((at, promise));
             }
         }
-        Err(RemoteError::Unplaced { detail: format!("{file:?} is moved all the time") })
+        Err(self.moved_all_the_time(file))
+    }
+
+    fn moved_all_the_time(&self, file: &FileId) -> RemoteError {
+        RemoteError::Unplaced { detail: format!("{}: it is moved all the time", self.shown(file)) }
     }
 
     /// What a file is, and how long that may be trusted.
@@ -137,14 +140,23 @@ impl Shared {
     pub fn look_in(&self, dir: &At, name: &Name) -> Result<Answer<Option<Found>>> {
         let path = self.below(&dir.path, name)?;
         let promise = self.watches.promise_name(&dir.path, dir.id.key(), name.as_bytes());
-        match self.step(dir, name, path)? {
-            Some(at) => {
-                let (entry, lease) = self.told(name, &at, &promise)?;
-                let version = entry.version.clone();
-                Ok(Answer::new(Some(Found { entry, along: None }), version, lease))
+        let absent = || Ok(Answer::new(None, Version::None, self.watches.lease(&[&promise])));
+        let mut moves = self.places.moves();
+        let Some(mut at) = self.step(dir, name, path.clone())? else { return absent() };
+        for _ in 0..TRIES_MAX {
+            if self.places.learn(at.id, at.facts.names(), (at.dir, name), moves) {
+                break;
             }
-            None => Ok(Answer::new(None, Version::None, self.watches.lease(&[&promise]))),
+            // One of our own renames came between: it may have been of this very file.
+            moves = self.places.moves();
+            match self.step(dir, name, path.clone())? {
+                Some(now) => at = now,
+                None => return absent(),
+            }
         }
+        let (entry, lease) = self.told(name, &at, &promise)?;
+        let version = entry.version.clone();
+        Ok(Answer::new(Some(Found { entry, along: None }), version, lease))
     }
 
     /// Opens a name in a directory; `None` when there is none, or another file system is mounted there.
@@ -163,7 +175,7 @@ impl Shared {
 
     /// What is told of a file that was opened under a promise of its name.
     fn told(&self, name: &Name, at: &At, promise: &Promise) -> Result<(Entry, Lease)> {
-        let At { id, path, dir, fd, facts } = at;
+        let At { id, path, fd, facts, .. } = at;
         let mut facts = *facts;
         let lease = if facts.kind == FileKind::Directory {
             // Its times are those of its own changes, which its own watch tells.
@@ -173,7 +185,6 @@ impl Shared {
         } else {
             self.limited(&facts, self.watches.lease(&[promise]))
         };
-        self.places.learn(*id, facts.names(), *dir, name);
         let (attributes, version) = (facts.attributes(), facts.version());
         Ok((Entry { name: name.clone(), id: id.file_id(), attributes, version }, lease))
     }
