@@ -154,6 +154,7 @@ impl Shared {
         })?;
         self.places.forget(gone.id, dir.id.key(), name);
         self.watches.changed(path, is_directory);
+        self.newborn.keep(gone);
         Ok(())
     }
 
@@ -187,6 +188,9 @@ impl Shared {
         let tree = [Some(&moved), there.as_ref()].into_iter().flatten().any(|at| at.facts.kind == FileKind::Directory);
         self.watches.changed(&old.path, tree);
         self.watches.changed(&new.path, tree);
+        if let Some(gone) = there.filter(|_| target == RenameTarget::Replaced) {
+            self.newborn.keep(gone);
+        }
         Ok(())
     }
 

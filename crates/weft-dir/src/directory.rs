@@ -10,6 +10,7 @@ use crate::aside::Aside;
 use crate::error::DirectoryError;
 use crate::facts::facts;
 use crate::hear::Listener;
+use crate::newborn::Newborn;
 use crate::news::News;
 use crate::options::DirectoryOptions;
 use crate::places::Places;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub top: Arc<Top>,
     pub watches: Arc<Watches>,
     pub places: Places,
+    pub newborn: Newborn,
     pub aside: Aside,
     /// Guards when the figures for `df` were last taken, and what they were.
     space: Mutex<Option<(Instant, Option<Space>)>>,
@@ -119,7 +121,14 @@ impl Open {
         watches.watch(b"");
         let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
         let places = Places::new(options.places_max);
-        let shared = Arc::new(Shared { top, watches, places, aside: Aside::new(), space: Mutex::new(None) });
+        let shared = Arc::new(Shared {
+            top,
+            watches,
+            places,
+            newborn: Newborn::new(),
+            aside: Aside::new(),
+            space: Mutex::new(None),
+        });
         Ok(Open { shared, _listener: listener })
     }
 }

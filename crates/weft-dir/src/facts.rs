@@ -169,6 +169,18 @@ impl Facts {
         }
     }
 
+    /// How long after `now` another file could be born at the same time as this one; `None` when none can.
+    pub fn young_for(&self, now: SystemTime) -> Option<Duration> {
+        let whole = self.born.is_multiple_of(NANOSECONDS);
+        let grain = if whole { WHOLE_SECONDS_GRAIN } else { GRAIN };
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let age = (u64::try_from(now.as_nanos()).ok()?).wrapping_sub(self.born) as i64;
+        // A birth ahead of us by more than a grain is one of a clock that was set back.
+        let is_near = self.born != 0 && age.unsigned_abs() < grain.as_nanos() as u64;
+        let left = |age: i64| grain.saturating_sub(Duration::from_nanos(age.max(0) as u64));
+        is_near.then(|| left(age) + Duration::from_nanos(age.min(0).unsigned_abs()))
+    }
+
     /// How long after `now` another change can be told from the last one by its time.
     pub fn settles_in(&self, now: SystemTime) -> Duration {
         let grain = if self.changed.nanoseconds == 0 { WHOLE_SECONDS_GRAIN } else { GRAIN };
@@ -213,6 +225,7 @@ pub(crate) const SHOWN_MODE: u16 = 0o7777;
 /// How far apart changes have to be for their times to differ: the kernel's clock for files moves in ticks of up to
 /// 10 ms.
 const GRAIN: Duration = Duration::from_millis(20);
+const NANOSECONDS: u64 = 1_000_000_000;
 /// The same on a file system that keeps whole seconds, as a time without a fraction suggests; FAT keeps every second one.
 const WHOLE_SECONDS_GRAIN: Duration = Duration::from_millis(2020);
 const MASK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::MNT_ID).union(StatxFlags::BTIME);
@@ -237,6 +250,20 @@ mod tests {
             links: 1,
             stands_for: 0,
         }
+    }
+
+    #[test]
+    fn a_file_is_young_while_another_could_have_the_same_birth() {
+        let at = |ms: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+        let born = |ms: u64| Facts { born: ms * 1_000_000, ..changed_at(0, 0) };
+        let file = born(1_000_500);
+        assert_eq!(file.young_for(at(1_000_500)), Some(Duration::from_millis(20)));
+        assert_eq!(file.young_for(at(1_000_515)), Some(Duration::from_millis(5)));
+        assert_eq!(file.young_for(at(1_000_520)), None);
+        assert_eq!(file.young_for(at(1_000_497)), Some(Duration::from_millis(23)), "two clocks that differ a little");
+        assert_eq!(file.young_for(at(900_000)), None, "a clock that was set back");
+        assert_eq!(born(1_000_000).young_for(at(1_000_500)), Some(Duration::from_millis(1520)), "whole seconds");
+        assert_eq!(born(0).young_for(at(0)), None, "no birth is known");
     }
 
     #[test]

@@ -45,10 +45,16 @@ impl Shared {
         for _ in 0..TRIES_MAX {
             let moves = self.places.moves();
             let seen = self.places.seen(id);
+            let mut refused = None;
             for name in &seen {
-                if let Some(at) = self.is_at(id, name)? {
-                    return Ok(at);
+                match self.is_at(id, name) {
+                    Ok(Some(at)) => return Ok(at),
+                    Ok(None) => {}
+                    Err(error) => refused = Some(error),
                 }
+            }
+            if let Some(error) = refused {
+                return Err(error);
             }
             drop(self.places.renames.write());
             if self.places.moves() == moves && self.places.seen(id) == seen {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use weft_dir::{Directory, DirectoryOptions};
-use weft_remote::{FileKind, Remote, RemoteError, Version};
+use weft_remote::{FileId, FileKind, Remote, RemoteError, Version};
 
 use crate::hands::{apply, create, link, remove, rename, write_all};
 use crate::support::{Bed, call, is_not_found, name};
@@ -168,4 +168,39 @@ async fn a_file_that_we_rename_is_found_all_the_time() {
     }
     moves.await.unwrap();
     println!("{looks} looks");
+}
+
+/// The kernel's clock stands still for some milliseconds: an inode that was used again meanwhile would have the same birth.
+#[tokio::test]
+async fn no_inode_is_used_again_within_a_tick_of_the_clock() {
+    let bed = Bed::new(&[]).await;
+    let top = bed.dir.root();
+    let mut births = std::collections::HashMap::new();
+    let mut again = 0;
+    let mut note = |file: FileId| {
+        let part = |from: usize| u64::from_le_bytes(file.as_bytes()[from..from + 8].try_into().unwrap());
+        let (inode, born) = (part(1), part(9));
+        if let Some(before) = births.insert(inode, born) {
+            again += 1;
+            assert!(born == 0 || born >= before + 20_000_000, "inode {inode} was born at {before} and at {born}");
+        }
+    };
+    let make = async |name, kind| apply(&bed, create(top.clone(), name, kind, 0o700)).await.unwrap().unwrap().id;
+    let unmake = async |name| drop(apply(&bed, remove(top.clone(), name)).await.unwrap());
+    for round in 0..300 {
+        note(make("x", FileKind::File).await);
+        match round % 3 {
+            0 => {}
+            1 => {
+                note(make("y", FileKind::File).await);
+                apply(&bed, rename(top.clone(), "y", top.clone(), "x")).await.unwrap();
+            }
+            _ => {
+                note(make("d", FileKind::Directory).await);
+                unmake("d").await;
+            }
+        }
+        unmake("x").await;
+    }
+    println!("{again} inodes were used again");
 }
