@@ -83,8 +83,9 @@ impl Shared {
                     return Err(failed(&shown(), "open what is in it", Errno::MFILE));
                 }
                 Err(_) => {
-                    let id = Identity::new(row.ino(), 0, 0);
-                    (id, Names::One, named(name, id, kind_of(row.file_type())))
+                    let (id, kind) = (Identity::new(row.ino(), 0, 0), kind_of(row.file_type()));
+                    let names = if kind == FileKind::Directory { Names::Directory } else { Names::One };
+                    (id, names, named(name, id, kind))
                 }
             };
             self.places.learn(id, names, (dir.id.key(), &entry.name), moves);

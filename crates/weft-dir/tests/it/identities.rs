@@ -182,7 +182,8 @@ async fn no_inode_is_used_again_within_a_tick_of_the_clock() {
         let (inode, born) = (part(1), part(9));
         if let Some(before) = births.insert(inode, born) {
             again += 1;
-            assert!(born == 0 || born >= before + 20_000_000, "inode {inode} was born at {before} and at {born}");
+            // 20 ms of a clock that may be 10 ms behind.
+            assert!(born == 0 || born >= before + 10_000_000, "inode {inode} was born at {before} and at {born}");
         }
     };
     let make = async |name, kind| apply(&bed, create(top.clone(), name, kind, 0o700)).await.unwrap().unwrap().id;
