@@ -1,25 +1,27 @@
 //! Changes, each made relative to the descriptor of its directory, right after a look at what it changes.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::os::fd::AsFd;
+use std::time::Instant;
 
-use rustix::fs::{AtFlags, CWD, Dir, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
-use weft_remote::{Answer, Caller, Change, FileKind, Mutation, Name, Outcome, RemoteError, Result, Version};
+use weft_remote::{
+    Answer, Caller, Change, FileId, FileKind, Mutation, Name, Outcome, RemoteError, RenameTarget, Result, Version,
+};
 
 use crate::directory::Shared;
 use crate::error::failed;
-use crate::facts::{Facts, SHOWN_MODE, facts};
 use crate::listing::LISTING;
-use crate::place::path_of;
+use crate::places::Names;
+use crate::resolve::At;
 use crate::top::held;
 
 /// A directory that is about to change, and one of its names.
-struct Spot {
-    dir: OwnedFd,
-    name: Name,
+pub(crate) struct Spot<'a> {
+    pub dir: At,
+    pub name: &'a Name,
     /// The name's path.
-    path: Vec<u8>,
+    pub path: Vec<u8>,
 }
 
 impl Shared {
@@ -36,273 +38,180 @@ impl Shared {
         deadline: Instant,
     ) -> Result<Answer<Outcome>> {
         self.usable()?;
-        let expect = |path: &[u8]| self.expect_at(path, expected, deadline);
-        let path = match &mutation.change {
-            Change::Create { dir, name, kind, mode, .. } => {
-                let spot = self.spot(path_of(dir)?, name)?;
-                expect(path_of(dir)?)?;
-                Some(self.create(spot, *kind, *mode, caller)?)
+        let spot = |dir: &FileId, name| self.spot(dir, name, expected, deadline);
+        match &mutation.change {
+            Change::Create { dir, name, kind, mode, device } => {
+                let spot = spot(dir, name)?;
+                self.create(&spot, (*kind, *device), *mode, caller)?;
+                self.outcome_at(&spot)
             }
             Change::Symlink { dir, name, target } => {
-                let spot = self.spot(path_of(dir)?, name)?;
-                expect(path_of(dir)?)?;
-                Some(self.symlink(spot, target, caller)?)
+                let spot = spot(dir, name)?;
+                self.symlink(&spot, target, caller)?;
+                self.outcome_at(&spot)
             }
             Change::Link { file, dir, name } => {
-                let spot = self.spot(path_of(dir)?, name)?;
-                Some(self.link(path_of(file)?, expected, spot)?)
+                // It is the file that is expected, and not the directory.
+                let spot = self.spot(dir, name, &Version::None, deadline)?;
+                self.link(file, expected, &spot)?;
+                self.outcome_at(&spot)
             }
             Change::Remove { dir, name } => {
-                let spot = self.spot(path_of(dir)?, name)?;
-                expect(path_of(dir)?)?;
-                self.remove(spot)?;
-                None
+                self.remove(&spot(dir, name)?)?;
+                Ok(Answer::new(Outcome { entry: None }, Version::None, self.watches.short_lease()))
             }
-            Change::Rename { from, name, to, new_name, .. } => {
-                let (old, new) = (self.spot(path_of(from)?, name)?, self.spot(path_of(to)?, new_name)?);
-                expect(path_of(from)?)?;
-                Some(self.rename(old, new)?)
+            Change::Rename { from, name, to, new_name, target } => {
+                let old = spot(from, name)?;
+                let new = self.spot(to, new_name, &Version::None, deadline)?;
+                self.rename(&old, &new, *target)?;
+                self.outcome_at(&new)
             }
             Change::Write { file, extents, length, content } => {
-                let path = path_of(file)?;
-                self.write(path, expected, extents, *length, &**content, mutation.made)?;
-                Some(path.to_vec())
+                self.write(file, expected, extents, *length, &**content, mutation.made)?;
+                self.outcome_of(file)
             }
             Change::SetAttributes { file, new } => {
-                let path = path_of(file)?;
-                self.set_attributes(path, expected, new.mode, (new.uid, new.gid), new.modified)?;
-                Some(path.to_vec())
+                self.set_attributes(file, expected, new)?;
+                self.outcome_of(file)
             }
-            Change::SetExtended { file, .. } => {
-                let detail = format!("{}: extended attributes", self.top.shown(path_of(file)?));
-                return Err(RemoteError::Unsupported { detail });
+            Change::SetExtended { file, name, value, must_exist } => {
+                self.set_extended(file, expected, name, value.as_deref(), *must_exist)?;
+                self.outcome_of(file)
             }
+        }
+    }
+
+    /// The directory of a name that is to change, if it is as expected.
+    fn spot<'a>(&self, dir: &FileId, name: &'a Name, expected: &Version, deadline: Instant) -> Result<Spot<'a>> {
+        let dir = self.find_directory(dir)?;
+        let path = self.below(&dir.path, name)?;
+        self.expect_at(&dir, expected, deadline)?;
+        Ok(Spot { dir, name, path })
+    }
+
+    /// Holds a directory against the version that it is expected to have: its own, or that of its listing.
+    fn expect_at(&self, dir: &At, expected: &Version, deadline: Instant) -> Result<()> {
+        let Some(token) = expected.token() else { return Ok(()) };
+        let now = match token.starts_with(LISTING.as_bytes()) {
+            true => self.list_at(dir, deadline)?.version,
+            false => dir.facts.version(),
         };
-        let Some(path) = path else {
-            return Ok(Answer::new(Outcome { entry: None }, Version::None, self.watches.short_lease()));
-        };
-        let (entry, lease) = self.look(&path)?;
+        self.expect(&dir.path, &now, expected)
+    }
+
+    /// # Errors
+    /// `VersionChanged` when a file's bytes are not those of the expected version.
+    pub fn expect_bytes(&self, at: &At, expected: &Version) -> Result<()> {
+        match at.facts.has_bytes_of(expected) {
+            true => Ok(()),
+            false => Err(RemoteError::VersionChanged { detail: self.top.shown(&at.path) }),
+        }
+    }
+
+    /// What a name that was just made stands for.
+    fn outcome_at(&self, spot: &Spot<'_>) -> Result<Answer<Outcome>> {
+        let answer = self.look_in(&spot.dir, spot.name)?;
+        if answer.value.is_none() {
+            let detail = format!("{}: it was made, and has gone since", self.top.shown(&spot.path));
+            return Err(RemoteError::NotFound { detail });
+        }
+        Ok(answer.map(|found| Outcome { entry: found.map(|found| found.entry) }))
+    }
+
+    /// What a file is after a change.
+    fn outcome_of(&self, file: &FileId) -> Result<Answer<Outcome>> {
+        let (entry, lease) = self.look(file)?;
         let version = entry.version.clone();
         Ok(Answer::new(Outcome { entry: Some(entry) }, version, lease))
     }
 
-    /// Holds a directory against the version that it is expected to have: its own, or that of its listing.
-    fn expect_at(&self, path: &[u8], expected: &Version, deadline: Instant) -> Result<()> {
-        let Some(token) = expected.token() else { return Ok(()) };
-        let now = match token.starts_with(LISTING.as_bytes()) {
-            true => self.list(path, deadline)?.version,
-            false => self.open(path)?.1.version(),
-        };
-        self.expect(path, &now, expected)
-    }
-
-    fn spot(&self, dir: &[u8], name: &Name) -> Result<Spot> {
-        let path = self.below(dir, name)?;
-        Ok(Spot { dir: self.top.directory(dir, OFlags::PATH)?, name: name.clone(), path })
-    }
-
-    fn create(&self, spot: Spot, kind: FileKind, mode: u16, caller: &Caller) -> Result<Vec<u8>> {
-        let Spot { dir, name, path } = spot;
-        let said = |doing, errno| failed(&self.top.shown(&path), doing, errno);
-        let made = match kind {
-            FileKind::File => {
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let made = rustix::fs::openat(&dir, name.as_bytes(), flags, Mode::from_raw_mode(0o600));
-                made.map_err(|errno| said("create", errno))?
-            }
-            FileKind::Directory => {
-                let made = rustix::fs::mkdirat(&dir, name.as_bytes(), Mode::from_raw_mode(0o700));
-                made.map_err(|errno| said("mkdir", errno))?;
-                let open = self.top.step(dir.as_fd(), name.as_bytes(), OFlags::RDONLY | OFlags::DIRECTORY);
-                open.map_err(|errno| self.top.lost(&path, errno))?
-            }
-            _ => {
-                let detail = format!("{}: only files and directories are created so", self.top.shown(&path));
-                return Err(RemoteError::Unsupported { detail });
-            }
-        };
-        self.watches.changed(&path, kind == FileKind::Directory);
-        let is_directory = kind == FileKind::Directory;
-        let given = match is_directory && !is_just_made(&made).map_err(|errno| said("statx", errno))? {
-            true => Ok(()),
-            false => give(&dir, &made, caller).and_then(|()| {
-                let kept = if is_directory { facts(made.as_fd())?.0.mode & KEPT_ON_DIRECTORIES } else { 0 };
-                tolerated(rustix::fs::fchmod(&made, Mode::from_raw_mode(u32::from(mode & SHOWN_MODE | kept))))
-            }),
-        };
-        given.map_err(|errno| {
-            self.take_back(&dir, &name, &made, if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() });
-            said("give to its owner", errno)
-        })?;
-        Ok(path)
-    }
-
-    /// Removes what was made in vain, if it still has its name.
-    fn take_back(&self, dir: &OwnedFd, name: &Name, made: &OwnedFd, flags: AtFlags) {
-        let there = self.top.step(dir.as_fd(), name.as_bytes(), OFlags::PATH).and_then(|fd| facts(fd.as_fd()));
-        if let (Ok((there, _)), Ok((made, _))) = (there, facts(made.as_fd()))
-            && there.is_same_file(&made)
-        {
-            let _ = rustix::fs::unlinkat(dir, name.as_bytes(), flags);
-        }
-    }
-
-    fn symlink(&self, spot: Spot, target: &[u8], caller: &Caller) -> Result<Vec<u8>> {
-        let Spot { dir, name, path } = spot;
-        let said = |doing, errno| failed(&self.top.shown(&path), doing, errno);
-        rustix::fs::symlinkat(target, &dir, name.as_bytes()).map_err(|errno| said("symlink", errno))?;
-        self.watches.changed(&path, false);
-        let made = self.top.step(dir.as_fd(), name.as_bytes(), OFlags::PATH);
-        let made = made.map_err(|errno| self.top.lost(&path, errno))?;
-        let told = self.facts(&path, &made)?;
-        // Whoever may rename there can put another file under the name: that one is not given away.
-        let ours = told.kind == Some(FileKind::Symlink)
-            && told.links == 1
-            && told.owner.uid == rustix::process::geteuid().as_raw()
-            && rustix::fs::readlinkat(&made, "", Vec::new()).is_ok_and(|told| told.as_bytes() == target);
-        if ours {
-            give(&dir, &made, caller).map_err(|errno| {
-                self.take_back(&dir, &name, &made, AtFlags::empty());
-                said("give to its owner", errno)
-            })?;
-        }
-        Ok(path)
-    }
-
-    fn link(&self, file: &[u8], expected: &Version, spot: Spot) -> Result<Vec<u8>> {
-        let Spot { dir, name, path } = spot;
-        let (fd, facts) = self.open(file)?;
-        if facts.kind == Some(FileKind::Directory) {
-            let detail = format!("{}: a directory has one name", self.top.shown(file));
+    fn link(&self, file: &FileId, expected: &Version, spot: &Spot<'_>) -> Result<()> {
+        let at = self.find(file)?;
+        if at.facts.kind == FileKind::Directory {
+            let detail = format!("{}: a directory has one name", self.top.shown(&at.path));
             return Err(RemoteError::Unsupported { detail });
         }
-        self.expect(file, &facts.version(), expected)?;
-        let linked = rustix::fs::linkat(CWD, held(&fd), &dir, name.as_bytes(), AtFlags::SYMLINK_FOLLOW);
-        linked.map_err(|errno| failed(&self.top.shown(&path), "link", errno))?;
-        self.watches.changed(file, false);
-        self.watches.changed(&path, false);
-        Ok(path)
-    }
-
-    fn remove(&self, spot: Spot) -> Result<()> {
-        let Spot { dir, name, path } = spot;
-        let is_directory = self.open(&path)?.1.kind == Some(FileKind::Directory);
-        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        let removed = rustix::fs::unlinkat(&dir, name.as_bytes(), flags);
-        removed.map_err(|errno| failed(&self.top.shown(&path), "remove", errno))?;
-        self.watches.changed(&path, is_directory);
+        self.expect_bytes(&at, expected)?;
+        let name = spot.name.as_bytes();
+        let moves = self.places.moves();
+        let linked = rustix::fs::linkat(CWD, held(&at.fd), &spot.dir.fd, name, AtFlags::SYMLINK_FOLLOW);
+        linked.map_err(|errno| failed(&self.top.shown(&spot.path), "link", errno))?;
+        self.places.learn(at.id, Names::Several, (spot.dir.id.key(), spot.name), moves);
+        self.watches.changed(&at.path, false);
+        self.watches.changed(&spot.path, false);
         Ok(())
     }
 
-    fn rename(&self, old: Spot, new: Spot) -> Result<Vec<u8>> {
-        let (_, moved) = self.open(&old.path)?;
-        match self.top.step(new.dir.as_fd(), new.name.as_bytes(), OFlags::PATH) {
-            Ok(fd) if self.facts(&new.path, &fd)?.kind.is_some() => {}
-            Err(Errno::NOENT) => {}
-            Ok(_) | Err(Errno::XDEV) => {
-                let detail = format!("{}: something that is not shown has this name", self.top.shown(&new.path));
-                return Err(RemoteError::Exists { detail });
-            }
-            Err(errno) => return Err(self.top.lost(&new.path, errno)),
-        }
-        let renamed = rustix::fs::renameat(&old.dir, old.name.as_bytes(), &new.dir, new.name.as_bytes());
-        renamed.map_err(|errno| {
-            let doing = format!("rename to {}", self.top.shown(&new.path));
-            failed(&self.top.shown(&old.path), &doing, errno)
+    fn remove(&self, spot: &Spot<'_>) -> Result<()> {
+        let Spot { dir, name, path } = spot;
+        let gone = self.step(dir, name, path.clone())?.ok_or_else(|| self.top.lost(path, Errno::NOENT))?;
+        let is_directory = gone.facts.kind == FileKind::Directory;
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        rustix::fs::unlinkat(&dir.fd, name.as_bytes(), flags).map_err(|errno| {
+            // Some file systems say so of a directory that has names.
+            let errno = if is_directory && errno == Errno::EXIST { Errno::NOTEMPTY } else { errno };
+            failed(&self.top.shown(path), "remove", errno)
         })?;
-        let tree = moved.kind == Some(FileKind::Directory);
+        self.places.forget(gone.id, dir.id.key(), name);
+        self.watches.changed(path, is_directory);
+        self.newborn.keep(gone);
+        Ok(())
+    }
+
+    fn rename(&self, old: &Spot<'_>, new: &Spot<'_>, target: RenameTarget) -> Result<()> {
+        let moved = self.step(&old.dir, old.name, old.path.clone())?;
+        let moved = moved.ok_or_else(|| self.top.lost(&old.path, Errno::NOENT))?;
+        let there = self.step(&new.dir, new.name, new.path.clone())?;
+        if there.is_none() && self.is_covered(new) {
+            let detail = format!("{}: another file system is mounted there", self.top.shown(&new.path));
+            return Err(RemoteError::Exists { detail });
+        }
+        let flags = match target {
+            RenameTarget::Replaced => RenameFlags::empty(),
+            RenameTarget::Absent => RenameFlags::NOREPLACE,
+            RenameTarget::Exchanged => RenameFlags::EXCHANGE,
+        };
+        {
+            let _under_way = self.places.renames.read();
+            let (from, to) = (old.name.as_bytes(), new.name.as_bytes());
+            let renamed = match flags.is_empty() {
+                true => rustix::fs::renameat(&old.dir.fd, from, &new.dir.fd, to),
+                false => rustix::fs::renameat_with(&old.dir.fd, from, &new.dir.fd, to, flags),
+            };
+            renamed.map_err(|errno| {
+                let doing = format!("rename to {}", self.top.shown(&new.path));
+                let full = errno == Errno::EXIST && target == RenameTarget::Replaced;
+                failed(&self.top.shown(&old.path), &doing, if full { Errno::NOTEMPTY } else { errno })
+            })?;
+            self.has_moved(&moved, there.as_ref(), old, new, target);
+        }
+        let tree = [Some(&moved), there.as_ref()].into_iter().flatten().any(|at| at.facts.kind == FileKind::Directory);
         self.watches.changed(&old.path, tree);
         self.watches.changed(&new.path, tree);
-        Ok(new.path)
-    }
-
-    fn set_attributes(
-        &self,
-        path: &[u8],
-        expected: &Version,
-        mode: Option<u16>,
-        (uid, gid): (Option<u32>, Option<u32>),
-        modified: Option<SystemTime>,
-    ) -> Result<()> {
-        let (fd, facts) = self.open(path)?;
-        self.expect(path, &facts.version(), expected)?;
-        let said = |doing| move |errno| failed(&self.top.shown(path), doing, errno);
-        // The owner first: a change of it takes set-id bits away, which is right, and the mode comes after.
-        if uid.is_some() || gid.is_some() {
-            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-            rustix::fs::chownat(&fd, "", uid, gid, AtFlags::EMPTY_PATH).map_err(said("chown"))?;
+        if let Some(gone) = there.filter(|_| target == RenameTarget::Replaced) {
+            self.newborn.keep(gone);
         }
-        if let Some(mode) = mode {
-            let mode = mode_of(&facts, mode).ok_or_else(|| RemoteError::Unsupported {
-                detail: format!("{}: a link has no mode", self.top.shown(path)),
-            })?;
-            rustix::fs::chmodat(CWD, held(&fd), mode, AtFlags::empty()).map_err(said("chmod"))?;
-        }
-        if let Some(modified) = modified {
-            rustix::fs::utimensat(&fd, "", &times(modified), AtFlags::EMPTY_PATH).map_err(said("set the time of"))?;
-        }
-        self.watches.changed(path, false);
         Ok(())
     }
-}
 
-/// Whether a directory is as `mkdir` leaves it. Whoever may rename there can put another one under its name; only an
-/// empty one that is closed to all but us is given away.
-fn is_just_made(dir: &OwnedFd) -> rustix::io::Result<bool> {
-    let told = facts(dir.as_fd())?.0;
-    if told.owner.uid != rustix::process::geteuid().as_raw() || told.mode & 0o077 != 0 {
-        return Ok(false);
-    }
-    let mut names = Dir::read_from(dir)?;
-    Ok(names.all(|name| name.is_ok_and(|name| matches!(name.file_name().to_bytes(), b"." | b".."))))
-}
-
-/// Gives what was made in `dir` to the caller, where we may: the kernel would have made it for the caller.
-fn give(dir: &OwnedFd, made: &OwnedFd, caller: &Caller) -> rustix::io::Result<()> {
-    if caller.uid == 0 || !rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    // A directory with the set-group-id bit gives its own group to what is made in it.
-    let inherits = facts(dir.as_fd())?.0.mode & 0o2000 != 0;
-    let gid = (!inherits).then(|| Gid::from_raw(caller.gid));
-    tolerated(rustix::fs::chownat(made, "", Some(Uid::from_raw(caller.uid)), gid, AtFlags::EMPTY_PATH))
-}
-
-/// File systems without owners or modes keep their own.
-fn tolerated(outcome: rustix::io::Result<()>) -> rustix::io::Result<()> {
-    match outcome {
-        Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
-        outcome => outcome,
-    }
-}
-
-/// The whole mode for what a caller wants: files lose set-id bits, which nobody here can see; directories keep theirs.
-fn mode_of(facts: &Facts, wanted: u16) -> Option<Mode> {
-    let kept = match facts.kind? {
-        FileKind::Directory => facts.mode & KEPT_ON_DIRECTORIES,
-        FileKind::Symlink => return None,
-        _ => 0,
-    };
-    Some(Mode::from_raw_mode(u32::from(wanted & SHOWN_MODE | kept)))
-}
-
-/// Times to set: the modification to `modified`, the access left alone.
-pub(crate) fn times(modified: SystemTime) -> Timestamps {
-    let last_modification = match modified.duration_since(UNIX_EPOCH) {
-        Ok(since) => Timespec { tv_sec: since.as_secs() as i64, tv_nsec: i64::from(since.subsec_nanos()) },
-        Err(before) => {
-            // Nanoseconds count forward from the second before.
-            let before = before.duration();
-            let (seconds, nanoseconds) = (before.as_secs() as i64, i64::from(before.subsec_nanos()));
-            match nanoseconds {
-                0 => Timespec { tv_sec: -seconds, tv_nsec: 0 },
-                _ => Timespec { tv_sec: -seconds - 1, tv_nsec: NANOSECONDS - nanoseconds },
+    /// Enters in the table of places what a rename has done.
+    fn has_moved(&self, moved: &At, there: Option<&At>, old: &Spot<'_>, new: &Spot<'_>, target: RenameTarget) {
+        let (from, to) = ((old.dir.id.key(), old.name), (new.dir.id.key(), new.name));
+        match there {
+            // Two names of one file: nothing was done, and both are there.
+            Some(there) if there.id == moved.id => return,
+            Some(there) if target == RenameTarget::Exchanged => {
+                self.places.renamed(there.id, there.facts.names(), from, to);
             }
+            Some(there) => self.places.forget(there.id, to.0, to.1),
+            None => {}
         }
-    };
-    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification }
-}
+        self.places.renamed(moved.id, moved.facts.names(), to, from);
+    }
 
-/// Set-id bits: on a directory they say who owns what is made in it.
-const KEPT_ON_DIRECTORIES: u16 = 0o6000;
-const NANOSECONDS: i64 = 1_000_000_000;
+    /// Whether something that is not shown has a name: another file system.
+    fn is_covered(&self, spot: &Spot<'_>) -> bool {
+        let told = self.top.step(spot.dir.fd.as_fd(), spot.name.as_bytes(), OFlags::PATH);
+        matches!(told, Ok(_) | Err(Errno::XDEV))
+    }
+}

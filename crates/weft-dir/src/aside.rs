@@ -26,10 +26,10 @@ impl Aside {
     pub async fn run<T: Send + 'static>(
         &self,
         deadline: Instant,
-        shown: &str,
+        shown: impl Fn() -> String,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let late = || RemoteError::TimedOut { detail: format!("{shown}: the disk") };
+        let late = || RemoteError::TimedOut { detail: format!("{}: the disk", shown()) };
         if deadline <= Instant::now() {
             return Err(late());
         }
@@ -41,7 +41,7 @@ impl Aside {
         });
         match timeout_at(deadline.into(), task).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(error)) => Err(RemoteError::Failed { detail: format!("{shown}: {error}") }),
+            Ok(Err(error)) => Err(RemoteError::Failed { detail: format!("{}: {error}", shown()) }),
             Err(_) => Err(late()),
         }
     }

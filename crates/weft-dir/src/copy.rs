@@ -22,11 +22,13 @@ use crate::directory::Shared;
 use crate::error::failed;
 use crate::facts::{Facts, facts};
 use crate::promise::Promise;
+use crate::resolve::At;
 use crate::top::held;
 
 /// A file opened to be copied.
 struct Opened {
     fd: OwnedFd,
+    path: Vec<u8>,
     facts: Facts,
     promise: Promise,
     /// How long to wait before the copy may begin; zero when it may.
@@ -52,65 +54,61 @@ impl Shared {
     pub async fn fetch(
         self: &Arc<Shared>,
         call: &Call,
-        path: &[u8],
+        file: &FileId,
         expected: &Version,
         span: Span,
     ) -> Result<Answer<Fetched>> {
-        let shown = self.top.shown(path);
         for _ in 0..WAITS_MAX {
-            let (shared, of) = (self.clone(), path.to_vec());
-            let opened = self.aside.run(call.deadline, &shown, move || shared.open_settled(&of)).await?;
-            self.expect(path, &opened.facts.version(), expected)?;
+            let (shared, of) = (self.clone(), file.clone());
+            let opened = self.aside.run(call.deadline, || self.shown(file), move || shared.open_settled(&of)).await?;
+            self.expect(&opened.path, &opened.facts.version(), expected)?;
             if opened.unsettled_for.is_zero() {
-                return self.begin(path, opened, span);
+                return Ok(self.begin(file, opened, span));
             }
             let until = Instant::now() + opened.unsettled_for;
             if until >= call.deadline {
-                return Err(RemoteError::TimedOut { detail: format!("{shown}: it has only just changed") });
+                let detail = format!("{}: it has only just changed", self.shown(file));
+                return Err(RemoteError::TimedOut { detail });
             }
             tokio::time::sleep_until(until.into()).await;
         }
-        let detail = format!("{shown}: it is written all the time, so no copy would be of one version");
+        let detail = format!("{}: it is written all the time, so no copy would be of one version", self.shown(file));
         Err(RemoteError::Busy { detail, retry_after: None })
     }
 
-    fn open_settled(&self, path: &[u8]) -> Result<Opened> {
+    fn open_settled(&self, file: &FileId) -> Result<Opened> {
         self.usable()?;
-        let promise = self.watches.promise(path);
-        let (found, before) = self.open(path)?;
-        let shown = || self.top.shown(path);
-        match before.kind {
-            Some(FileKind::File) => {}
-            Some(FileKind::Directory) => return Err(RemoteError::IsADirectory { detail: shown() }),
-            _ => return Err(RemoteError::Unsupported { detail: format!("{}: a link has no bytes", shown()) }),
+        let (At { path, fd: found, facts: before, .. }, promise) = self.find_promised(file)?;
+        if before.kind != FileKind::File {
+            return Err(no_bytes(before.kind, self.top.shown(&path)));
         }
         // Opened again through the descriptor: by name, something else could be there by now.
-        let fd = reopen(&found, OFlags::RDONLY).map_err(|errno| failed(&shown(), "open for reading", errno))?;
+        let fd = reopen(&found, OFlags::RDONLY);
+        let fd = fd.map_err(|errno| failed(&self.top.shown(&path), "open for reading", errno))?;
         let unsettled_for = before.settles_in(SystemTime::now());
         if !unsettled_for.is_zero() {
-            return Ok(Opened { fd, facts: before, promise, unsettled_for });
+            return Ok(Opened { fd, path, facts: before, promise, unsettled_for });
         }
         // Where it goes does not matter, and a file without data gives an error.
         let _ = seek(&fd, SeekFrom::Data(0));
-        let after = self.facts(path, &fd)?;
+        let after = self.facts(&path, &fd)?;
         let unsettled_for = if after.is_same_version(&before) {
             Duration::ZERO
         } else {
             after.settles_in(SystemTime::now()).max(MOMENT)
         };
-        Ok(Opened { fd, facts: after, promise, unsettled_for })
+        Ok(Opened { fd, path, facts: after, promise, unsettled_for })
     }
 
-    fn begin(self: &Arc<Shared>, path: &[u8], opened: Opened, span: Span) -> Result<Answer<Fetched>> {
-        let Opened { fd, facts, promise, .. } = opened;
-        let shown = self.top.shown(path);
-        let attributes = facts.attributes().ok_or_else(|| self.top.lost(path, Errno::NOENT))?;
+    fn begin(self: &Arc<Shared>, file: &FileId, opened: Opened, span: Span) -> Answer<Fetched> {
+        let Opened { fd, path, facts, promise, .. } = opened;
+        let shown = self.top.shown(&path);
         let lease = self.limited(&facts, self.watches.lease(&[&promise]));
         let start = span.start.min(facts.length);
         let end = start.saturating_add(span.length.unwrap_or(u64::MAX)).min(facts.length);
         let copy = Copy { shared: self.clone(), shown, fd: Arc::new(fd), facts, at: start, end, failed: false };
         let body = Body {
-            file: FileId::new(path),
+            file: file.clone(),
             version: facts.version(),
             start,
             file_length: Some(facts.length),
@@ -120,7 +118,7 @@ impl Shared {
                 Some((piece, copy))
             })),
         };
-        Ok(Answer::new(Fetched { attributes, body }, facts.version(), lease))
+        Answer::new(Fetched { attributes: facts.attributes(), body }, facts.version(), lease)
     }
 }
 
@@ -132,7 +130,7 @@ impl Copy {
         let length = (self.end - self.at).min(PIECE_BYTES) as usize;
         let (fd, was, at, shown) = (self.fd.clone(), self.facts, self.at, self.shown.clone());
         let deadline = Instant::now() + PIECE_TIME_MAX;
-        let read = self.shared.aside.run(deadline, &self.shown, move || piece(&fd, &was, at, length, &shown));
+        let read = self.shared.aside.run(deadline, || self.shown.clone(), move || piece(&fd, &was, at, length, &shown));
         let piece = read.await;
         match &piece {
             Ok(bytes) => self.at += bytes.len() as u64,
@@ -163,6 +161,14 @@ fn piece(fd: &OwnedFd, was: &Facts, at: u64, length: usize, shown: &str) -> Resu
     }
     bytes.truncate(length);
     Ok(Bytes::from(bytes))
+}
+
+/// What is said of what has no bytes to be read or written.
+pub(crate) fn no_bytes(kind: FileKind, shown: String) -> RemoteError {
+    match kind {
+        FileKind::Directory => RemoteError::IsADirectory { detail: shown },
+        kind => RemoteError::Unsupported { detail: format!("{shown}: {kind:?} has no bytes") },
+    }
 }
 
 /// Opens what a descriptor stands for, to be read or written.

@@ -1,20 +1,19 @@
 //! The directory as a whole, and what all its operations start with.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::OFlags;
-use weft_remote::{Entry, Event, FileId, FileKind, Lease, Name, RemoteError, Result, Sameness, Space, Version};
+use weft_remote::{Event, RemoteError, Result, Sameness, Space, Version};
 
 use crate::aside::Aside;
-use crate::error::{DirectoryError, failed};
-use crate::facts::{Facts, facts};
+use crate::error::DirectoryError;
+use crate::facts::facts;
 use crate::hear::Listener;
+use crate::newborn::Newborn;
 use crate::news::News;
 use crate::options::DirectoryOptions;
-use crate::place::{below, parted};
+use crate::places::Places;
 use crate::top::Top;
 use crate::watches::Watches;
 
@@ -49,6 +48,8 @@ struct Open {
 pub(crate) struct Shared {
     pub top: Arc<Top>,
     pub watches: Arc<Watches>,
+    pub places: Places,
+    pub newborn: Newborn,
     pub aside: Aside,
     /// Guards when the figures for `df` were last taken, and what they were.
     space: Mutex<Option<(Instant, Option<Space>)>>,
@@ -119,7 +120,15 @@ impl Open {
         // From now on it is told when the top itself goes.
         watches.watch(b"");
         let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
-        let shared = Arc::new(Shared { top, watches, aside: Aside::new(), space: Mutex::new(None) });
+        let places = Places::new(options.places_max);
+        let shared = Arc::new(Shared {
+            top,
+            watches,
+            places,
+            newborn: Newborn::new(),
+            aside: Aside::new(),
+            space: Mutex::new(None),
+        });
         Ok(Open { shared, _listener: listener })
     }
 }
@@ -139,72 +148,6 @@ impl Shared {
             Some(why) => Err(RemoteError::Failed { detail: format!("{}: {why}", self.top.shown(b"")) }),
             None => Ok(()),
         }
-    }
-
-    /// Opens what is at `path` without using it, and says what it is.
-    ///
-    /// # Errors
-    /// `NotFound` for what is not shown too.
-    pub fn open(&self, path: &[u8]) -> Result<(OwnedFd, Facts)> {
-        let fd = self.top.reach(path, OFlags::PATH).map_err(|errno| self.top.lost(path, errno))?;
-        let told = self.facts(path, &fd)?;
-        match told.kind {
-            Some(_) => Ok((fd, told)),
-            None => Err(RemoteError::NotFound {
-                detail: format!(
-                    "{}: neither file, directory nor link; such things are not shown",
-                    self.top.shown(path)
-                ),
-            }),
-        }
-    }
-
-    /// What an open file is.
-    pub fn facts(&self, path: &[u8], fd: &OwnedFd) -> Result<Facts> {
-        match facts(fd.as_fd()) {
-            Ok((facts, mount)) if mount == self.top.mount => Ok(facts),
-            Ok(_) => Err(self.top.lost(path, rustix::io::Errno::XDEV)),
-            Err(errno) => Err(failed(&self.top.shown(path), "statx", errno)),
-        }
-    }
-
-    /// What is at `path`, and how long that may be trusted.
-    pub fn look(&self, path: &[u8]) -> Result<(Entry, Lease)> {
-        self.usable()?;
-        let promise = self.watches.promise(path);
-        let (fd, mut facts) = self.open(path)?;
-        let lease = if facts.kind == Some(FileKind::Directory) {
-            // Its times are those of its own changes, which its own watch tells.
-            let itself = self.watches.promise_directory(path);
-            facts = self.facts(path, &fd)?;
-            self.watches.lease(&[&promise, &itself])
-        } else {
-            self.limited(&facts, self.watches.lease(&[&promise]))
-        };
-        let name = parted(path).map_or(&b"top"[..], |(_, name)| name);
-        let name = Name::new(name).map_err(|error| RemoteError::BadName { detail: error.to_string() })?;
-        let attributes = facts.attributes().ok_or_else(|| self.top.lost(path, rustix::io::Errno::NOENT))?;
-        Ok((Entry { name, id: FileId::new(path), attributes, version: facts.version() }, lease))
-    }
-
-    /// The lease of a file by what it is: changes through another of its names are not told.
-    pub fn limited(&self, facts: &Facts, lease: Lease) -> Lease {
-        match lease {
-            Lease::UntilBroken(_) if facts.kind != Some(FileKind::Directory) && facts.links > 1 => {
-                self.watches.short_lease()
-            }
-            lease => lease,
-        }
-    }
-
-    /// The path of a name in a directory.
-    ///
-    /// # Errors
-    /// `BadName` when it is too long to be an identity.
-    pub fn below(&self, dir: &[u8], name: &Name) -> Result<Vec<u8>> {
-        below(dir, name.as_bytes()).ok_or_else(|| RemoteError::BadName {
-            detail: format!("{name:?} in {}: the path would be longer than {}", self.top.shown(dir), FileId::BYTES_MAX),
-        })
     }
 
     /// # Errors

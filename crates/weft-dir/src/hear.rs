@@ -92,7 +92,7 @@ impl Watches {
         let mut broken = Vec::new();
         match name {
             Some(name) => {
-                table.break_name(&dir, name, &mut broken);
+                table.break_name(&dir, name, what.intersects(LEADS_ELSEWHERE), &mut broken);
                 if what.contains(ReadFlags::ISDIR)
                     && what.intersects(LEADS_ELSEWHERE)
                     && let Some(path) = crate::place::below(&dir, name)
@@ -122,11 +122,17 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::OFlags;
     use weft_remote::{Event, FileId, Lease};
 
     use super::*;
+    use crate::facts::facts;
+    use crate::identity::Identity;
     use crate::news::News;
     use crate::options::DirectoryOptions;
+    use crate::place::parted;
     use crate::promise::Promise;
     use crate::top::Top;
 
@@ -153,54 +159,93 @@ mod tests {
         (0..1000).find(|number| table.path_of(*number).as_deref() == Some(dir)).expect("it is watched")
     }
 
-    async fn told(watches: &Watches) -> Vec<Event> {
-        let mut events = Vec::new();
-        watches.news.close();
-        let mut stream = watches.news.stream();
-        while let Some(event) = futures_util::StreamExt::next(&mut stream).await {
-            events.push(event);
-        }
-        events
+    fn identity(watches: &Watches, dir: &[u8]) -> Identity {
+        let dir = watches.top.reach(dir, OFlags::PATH).unwrap();
+        watches.top.identity(&facts(dir.as_fd()).unwrap().0)
     }
 
-    fn broken(path: &str) -> Event {
-        Event::Broken(FileId::new(path))
+    fn promise(watches: &Watches, path: &[u8]) -> Promise {
+        let (dir, name) = parted(path).unwrap();
+        watches.promise_name(dir, identity(watches, dir).key(), name)
+    }
+
+    fn promise_directory(watches: &Watches, dir: &[u8]) -> Promise {
+        watches.promise_directory(dir, identity(watches, dir).key())
+    }
+
+    /// All events, a directory by its path with a slash, a name by its own.
+    async fn told(watches: &Watches, dirs: &[&str]) -> Vec<String> {
+        watches.news.close();
+        let path = |file: &FileId| {
+            let dir = dirs.iter().find(|dir| identity(watches, dir.as_bytes()).file_id() == *file);
+            format!("{}/", dir.expect("it is of one of these directories"))
+        };
+        let shown = |event| match event {
+            Event::Broken(dir) => path(&dir),
+            Event::NameBroken { dir, name } => format!("{}{name}", path(&dir)),
+            Event::AllBroken => "(all)".to_owned(),
+            other => panic!("{other:?}"),
+        };
+        futures_util::StreamExt::collect(futures_util::StreamExt::map(watches.news.stream(), shown)).await
     }
 
     #[tokio::test]
     async fn an_overflow_breaks_every_lease_and_what_follows_is_promised_anew() {
         let (_folder, watches) = watches(&["a"], |_| {});
-        let promise = watches.promise(b"a/file");
-        assert!(stands(&watches, &promise));
+        let former = promise(&watches, b"a/file");
+        assert!(stands(&watches, &former));
         watches.hear(-1, ReadFlags::QUEUE_OVERFLOW, None);
-        assert_eq!(watches.lease(&[&promise]), Lease::Spent);
+        assert_eq!(watches.lease(&[&former]), Lease::Spent);
         assert_eq!(watches.table.lock().counts(), (0, 0, 0, 0));
-        assert!(stands(&watches, &watches.promise(b"a/file")));
-        assert_eq!(told(&watches).await, [Event::AllBroken]);
+        assert!(stands(&watches, &promise(&watches, b"a/file")));
+        assert_eq!(told(&watches, &[]).await, ["(all)"]);
     }
 
     #[tokio::test]
     async fn a_promise_is_broken_once_with_its_directory_and_no_other() {
         let (_folder, watches) = watches(&["a"], |_| {});
-        let (one, two, dir) = (watches.promise(b"a/1"), watches.promise(b"a/2"), watches.promise_directory(b"a"));
+        let (one, two, dir) = (promise(&watches, b"a/1"), promise(&watches, b"a/2"), promise_directory(&watches, b"a"));
         let of_a = number(&watches, b"a");
         for _ in 0..3 {
             watches.hear(of_a, ReadFlags::MODIFY, Some(b"1"));
         }
         assert!(!stands(&watches, &one) && stands(&watches, &two) && !stands(&watches, &dir));
-        let again = watches.promise(b"a/1");
+        let again = promise(&watches, b"a/1");
         assert!(stands(&watches, &again) && !stands(&watches, &one), "an old answer is not saved by a new promise");
-        assert_eq!(told(&watches).await, [Event::AllBroken, broken("a/1"), broken("a")]);
+        assert_eq!(told(&watches, &["a"]).await, ["(all)", "a/1", "a/"]);
     }
 
     #[tokio::test]
     async fn a_directory_that_leaves_takes_everything_below_it_along() {
         let (_folder, watches) = watches(&["a/b/c", "ab"], |_| {});
-        let (deep, beside) = (watches.promise(b"a/b/c/file"), watches.promise(b"ab/file"));
+        let (deep, beside) = (promise(&watches, b"a/b/c/file"), promise(&watches, b"ab/file"));
         watches.hear(number(&watches, b""), ReadFlags::MOVED_FROM.union(ReadFlags::ISDIR), Some(b"a"));
         assert!(!stands(&watches, &deep) && stands(&watches, &beside));
         assert!(!watches.is_watched(b"a") && !watches.is_watched(b"a/b/c") && watches.is_watched(b"ab"));
-        assert_eq!(told(&watches).await, [Event::AllBroken, broken("a/b/c/file")]);
+        assert_eq!(told(&watches, &["a/b/c"]).await, ["(all)", "a/b/c/file"]);
+    }
+
+    /// A listing says of names nobody asked about what they are, and of all others that there are none.
+    #[tokio::test]
+    async fn whoever_knows_the_listing_is_told_of_names_that_come_and_go() {
+        let (_folder, watches) = watches(&["a"], |_| {});
+        promise_directory(&watches, b"a");
+        let of_a = number(&watches, b"a");
+        watches.hear(of_a, ReadFlags::CREATE, Some(b"new"));
+        watches.hear(of_a, ReadFlags::CREATE, Some(b"newer"));
+        promise_directory(&watches, b"a");
+        watches.hear(of_a, ReadFlags::MODIFY, Some(b"other"));
+        assert_eq!(told(&watches, &["a"]).await, ["(all)", "a/new", "a/", "a/"], "once for each listing");
+    }
+
+    #[test]
+    fn nothing_is_promised_on_the_watch_of_another_directory() {
+        let (_folder, watches) = watches(&["a", "b"], |_| {});
+        let of_b = identity(&watches, b"b").key();
+        assert!(watches.watch(b"a"));
+        assert!(matches!(watches.promise_name(b"a", of_b, b"file"), Promise::NotMade));
+        assert!(matches!(watches.promise_directory(b"a", of_b), Promise::NotMade));
+        assert!(stands(&watches, &promise(&watches, b"a/file")));
     }
 
     #[test]
@@ -225,31 +270,31 @@ mod tests {
     #[tokio::test]
     async fn the_least_recently_used_directory_gives_way_and_says_so() {
         let (_folder, watches) = watches(&["a", "b", "c", "d/e/f"], |options| options.watches_max = 3);
-        let (a, b) = (watches.promise(b"a/1"), watches.promise(b"b/1"));
+        let (a, b) = (promise(&watches, b"a/1"), promise(&watches, b"b/1"));
         assert!(watches.watch(b"a"), "used again");
-        let c = watches.promise(b"c/1");
+        let c = promise(&watches, b"c/1");
         assert!(stands(&watches, &a) && !stands(&watches, &b) && stands(&watches, &c));
         assert!(watches.is_watched(b""), "directories above go last");
-        assert!(matches!(watches.promise(b"d/e/f/1"), Promise::NotMade), "deeper than there may be watches");
+        assert!(matches!(promise(&watches, b"d/e/f/1"), Promise::NotMade), "deeper than there may be watches");
         assert!(watches.table.lock().counts().0 <= 3);
-        assert_eq!(told(&watches).await[..2], [Event::AllBroken, broken("b/1")]);
+        assert_eq!(told(&watches, &["a", "b", "c"]).await[..2], ["(all)", "b/1"]);
     }
 
     #[tokio::test]
     async fn promises_give_way_too() {
         let (_folder, watches) = watches(&["a", "b"], |options| options.promises_max = 2);
-        let (one, two) = (watches.promise(b"a/1"), watches.promise(b"a/2"));
+        let (one, two) = (promise(&watches, b"a/1"), promise(&watches, b"a/2"));
         assert!(stands(&watches, &one) && stands(&watches, &two));
-        assert!(matches!(watches.promise(b"a/3"), Promise::NotMade), "the directory itself does not give way");
-        let Promise::Made { stamp, .. } = watches.promise_directory(b"a") else { panic!("it is watched") };
+        assert!(matches!(promise(&watches, b"a/3"), Promise::NotMade), "the directory itself does not give way");
+        let Promise::Made { stamp, .. } = promise_directory(&watches, b"a") else { panic!("it is watched") };
         assert_eq!(watches.promise_names(b"a", stamp, &[b"1", b"2"]), Some(true), "what is promised needs no room");
-        let Promise::Made { stamp: beside, .. } = watches.promise_directory(b"b") else { panic!("it is watched") };
+        let Promise::Made { stamp: beside, .. } = promise_directory(&watches, b"b") else { panic!("it is watched") };
         assert_eq!(watches.promise_names(b"b", beside, &[b"1", b"2", b"3"]), Some(false), "more than there may be");
         assert!(stands(&watches, &one) && stands(&watches, &two), "and nobody gave way to it");
-        let other = watches.promise(b"b/1");
+        let other = promise(&watches, b"b/1");
         assert!(!stands(&watches, &one) && !stands(&watches, &two) && stands(&watches, &other));
-        let mut events = told(&watches).await;
-        events.sort_by_key(|event| format!("{event:?}"));
-        assert_eq!(events, [Event::AllBroken, broken("a"), broken("a/1"), broken("a/2")]);
+        let mut events = told(&watches, &["a", "b"]).await;
+        events.sort();
+        assert_eq!(events, ["(all)", "a/", "a/1", "a/2"]);
     }
 }

@@ -3,8 +3,12 @@
 //! What is promised, and how:
 //!
 //! * **Nothing leads out.** Every name is reached from one descriptor of the top with `openat2`, beneath it, through no
-//!   link and into no mount (`top.rs`). Directories, regular files and symbolic links are shown; what is something else
-//!   or is mounted below the top is absent.
+//!   link and into no mount (`top.rs`). What is mounted below the top is absent. Fifos, sockets and devices are names with
+//!   attributes, and never opened.
+//! * **An identity is one file**, whatever its names are and wherever its directory is moved (`identity.rs`). Where it was
+//!   seen is remembered (`places.rs`), not kept over a start, and compared with what is there (`resolve.rs`): a file whose
+//!   place is not known is `Unplaced` until it is looked up. Where the file system does not keep when a file was born, the
+//!   one that gets a removed file's inode is taken for it.
 //! * **A body is one version, never a mix.** A version is device, inode, length and the times of change. A copy begins
 //!   when the last change is older than the clock's grain and no write is under way, and compares after every piece
 //!   (`copy.rs`). What cannot be seen: bytes written through a shared mapping after its first write to a page (no time
@@ -25,16 +29,23 @@
 mod apply;
 mod aside;
 mod copy;
+mod create;
 mod directory;
 mod error;
+mod extended;
 mod facts;
 mod hear;
+mod identity;
 mod listing;
+mod newborn;
 mod news;
 mod options;
 mod place;
+mod places;
 mod promise;
 mod remote;
+mod resolve;
+mod set;
 mod top;
 mod watches;
 mod write;

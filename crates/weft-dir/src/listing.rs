@@ -9,11 +9,15 @@ use rustix::io::Errno;
 use weft_remote::{Attributes, Entry, Figure, FileId, FileKind, Lease, Name, RemoteError, Result, Version};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::copy::reopen;
 use crate::directory::Shared;
 use crate::error::failed;
-use crate::facts::{Facts, facts, facts_of};
+use crate::facts::{Facts, facts, facts_of, kind_of};
+use crate::identity::Identity;
 use crate::place::below;
+use crate::places::Names;
 use crate::promise::Promise;
+use crate::resolve::At;
 
 /// What a directory holds.
 pub(crate) struct Listed {
@@ -27,10 +31,18 @@ impl Shared {
     ///
     /// # Errors
     /// `NotADirectory`, `NotFound`, `Denied`; `TimedOut` when it takes longer than the deadline.
-    pub fn list(&self, path: &[u8], deadline: Instant) -> Result<Listed> {
+    pub fn list(&self, dir: &FileId, deadline: Instant) -> Result<Listed> {
         self.usable()?;
-        let promise = self.watches.promise_directory(path);
-        let entries = self.rows(path, deadline, matches!(promise, Promise::Made { .. }))?;
+        self.list_at(&self.find_directory(dir)?, deadline)
+    }
+
+    /// Lists a directory that was found.
+    ///
+    /// # Errors
+    /// As of [`Shared::list`].
+    pub fn list_at(&self, dir: &At, deadline: Instant) -> Result<Listed> {
+        let promise = self.watches.promise_directory(&dir.path, dir.id.key());
+        let entries = self.rows(dir, deadline, matches!(promise, Promise::Made { .. }))?;
         let version = version_of(&entries);
         let lease = self.watches.lease_listing(&promise, &entries);
         Ok(Listed { entries, version, lease })
@@ -38,9 +50,11 @@ impl Shared {
 
     /// The rows in the order of their names. With `promised`, a row of a file with several names tells its name alone,
     /// for a change through another name is not told.
-    pub(crate) fn rows(&self, path: &[u8], deadline: Instant, promised: bool) -> Result<Vec<Entry>> {
-        let fd = self.top.directory(path, OFlags::RDONLY)?;
-        let shown = || self.top.shown(path);
+    fn rows(&self, dir: &At, deadline: Instant, promised: bool) -> Result<Vec<Entry>> {
+        let shown = || self.top.shown(&dir.path);
+        // Through the descriptor, for one may be allowed to read a directory and not to enter it.
+        let fd = reopen(&dir.fd, OFlags::RDONLY | OFlags::DIRECTORY);
+        let fd = fd.map_err(|errno| self.top.lost(&dir.path, errno))?;
         let same = fd.try_clone().map_err(|_| failed(&shown(), "open", Errno::MFILE))?;
         let names = Dir::new(same).map_err(|errno| failed(&shown(), "getdents", errno))?;
         let mut entries = Vec::new();
@@ -53,23 +67,35 @@ impl Shared {
                 let detail = format!("{}: more than {NAMES_MAX} names (split the directory)", shown());
                 return Err(RemoteError::Failed { detail });
             }
-            // `.` and `..`, and what is too deep to be named.
+            // `.` and `..`, and what is too deep to be reached.
             let Ok(name) = Name::new(row.file_name().to_bytes()) else { continue };
-            let Some(id) = below(path, name.as_bytes()) else { continue };
-            match self.row(fd.as_fd(), row.file_name(), row.file_type()) {
-                Ok(Some(facts)) => entries.extend(described(name, id, &facts, promised)),
-                Ok(None) => {}
+            if below(&dir.path, name.as_bytes()).is_none() {
+                continue;
+            }
+            let moves = self.places.moves();
+            let (id, names, entry) = match self.row(fd.as_fd(), row.file_name(), row.file_type()) {
+                Ok(Some(facts)) => {
+                    let id = self.top.identity(&facts);
+                    (id, facts.names(), described(name, id, &facts, promised))
+                }
+                Ok(None) => continue,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
                     return Err(failed(&shown(), "open what is in it", Errno::MFILE));
                 }
-                Err(_) => entries.extend(named(name, id, row.file_type())),
-            }
+                Err(_) => {
+                    let (id, kind) = (Identity::new(row.ino(), 0, 0), kind_of(row.file_type()));
+                    let names = if kind == FileKind::Directory { Names::Directory } else { Names::One };
+                    (id, names, named(name, id, kind))
+                }
+            };
+            self.places.learn(id, names, (dir.id.key(), &entry.name), moves);
+            entries.push(entry);
         }
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
 
-    /// What a name stands for; `None` for what has vanished or is not shown. What may be a mount is opened, which stops
+    /// What a name stands for; `None` for what has vanished or is mounted there. What may be a mount is opened, which stops
     /// at it, and not looked at by name, which would ask whoever serves the mount.
     fn row(&self, dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> rustix::io::Result<Option<Facts>> {
         let told = match kind {
@@ -79,32 +105,29 @@ impl Shared {
             _ => facts_of(dir, name),
         };
         match told {
-            Ok((facts, mount)) if mount == self.top.mount && facts.kind.is_some() => Ok(Some(facts)),
+            Ok((facts, mount)) if mount == self.top.mount => Ok(Some(facts)),
             Ok(_) | Err(Errno::NOENT | Errno::XDEV) => Ok(None),
             Err(errno) => Err(errno),
         }
     }
 }
 
-fn described(name: Name, id: Vec<u8>, facts: &Facts, promised: bool) -> Option<Entry> {
-    let attributes = facts.attributes()?;
-    let (attributes, version) = match promised && attributes.kind != FileKind::Directory && facts.links > 1 {
-        true => (Attributes { size: Figure::Unknown, modified: Figure::Unknown, ..attributes }, Version::None),
-        false => (attributes, facts.version()),
+fn described(name: Name, id: Identity, facts: &Facts, promised: bool) -> Entry {
+    let (attributes, version) = match promised && facts.names() == Names::Several {
+        true => {
+            let (size, modified, changed, accessed) =
+                (Figure::Unknown, Figure::Unknown, Figure::Unknown, Figure::Unknown);
+            (Attributes { size, modified, changed, accessed, ..facts.attributes() }, Version::None)
+        }
+        false => (facts.attributes(), facts.version()),
     };
-    Some(Entry { name, id: FileId::new(id), attributes, version })
+    Entry { name, id: id.file_id(), attributes, version }
 }
 
-/// A row of which no more can be told than its name and kind: a directory that may be read but not entered.
-fn named(name: Name, id: Vec<u8>, kind: FileType) -> Option<Entry> {
-    let kind = match kind {
-        FileType::RegularFile => FileKind::File,
-        FileType::Directory => FileKind::Directory,
-        FileType::Symlink => FileKind::Symlink,
-        FileType::Unknown => FileKind::Unknown,
-        _ => return None,
-    };
-    Some(Entry { name, id: FileId::new(id), attributes: Attributes::of_kind(kind), version: Version::None })
+/// A row of which no more can be told than its name and kind: a directory that may be read but not entered. Its identity
+/// lacks its birth, and leads to no file until it is looked up.
+fn named(name: Name, id: Identity, kind: FileKind) -> Entry {
+    Entry { name, id: id.file_id(), attributes: Attributes::of_kind(kind), version: Version::None }
 }
 
 /// The listing's version: a hash of all that its rows tell. A row's version covers size and times.

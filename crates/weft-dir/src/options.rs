@@ -16,6 +16,9 @@ pub struct DirectoryOptions {
     pub watches_max: usize,
     /// Most names with a lease that is broken at a time; the least recently used directory's give way.
     pub promises_max: usize,
+    /// About how many names of files are remembered, to find files by their identities; what was not used for long is
+    /// forgotten. Each takes about 100 bytes.
+    pub places_max: usize,
     /// Most events that wait to be read; beyond them, all leases are broken in one word.
     pub events_max: usize,
 }
@@ -29,6 +32,7 @@ impl DirectoryOptions {
             unwatched_lease: Duration::from_secs(1),
             watches_max: 65_536,
             promises_max: 1 << 20,
+            places_max: 2 << 20,
             events_max: 4096,
         }
     }

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use weft_remote::{Entry, Lease};
 
-use crate::place::parted;
+use crate::identity::Key;
 use crate::watches::Watches;
 
 /// What was promised before something was read.
@@ -22,21 +22,19 @@ pub(crate) enum Promise {
 }
 
 impl Watches {
-    /// Promises to tell when `path` changes as a name: what it stands for, its content, its attributes.
-    pub fn promise(&self, path: &[u8]) -> Promise {
-        match parted(path) {
-            Some((dir, name)) => self.make_promise(dir, Some(name)),
-            None => self.make_promise(path, None),
-        }
+    /// Promises to tell when a name in a directory changes: what it stands for, its content, its attributes. Nothing is
+    /// promised when another directory than `key` is at that path.
+    pub fn promise_name(&self, dir: &[u8], key: Key, name: &[u8]) -> Promise {
+        self.make_promise(dir, key, Some(name))
     }
 
     /// Promises to tell when a directory changes: its listing and its times.
-    pub fn promise_directory(&self, dir: &[u8]) -> Promise {
-        self.make_promise(dir, None)
+    pub fn promise_directory(&self, dir: &[u8], key: Key) -> Promise {
+        self.make_promise(dir, key, None)
     }
 
-    fn make_promise(&self, dir: &[u8], name: Option<&[u8]>) -> Promise {
-        match self.enter_promise(dir, name) {
+    fn make_promise(&self, dir: &[u8], key: Key, name: Option<&[u8]>) -> Promise {
+        match self.enter_promise(dir, key, name) {
             Some(stamp) => Promise::Made { dir: dir.to_vec(), name: name.map(<[u8]>::to_vec), stamp },
             None => Promise::NotMade,
         }

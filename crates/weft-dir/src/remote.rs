@@ -10,9 +10,11 @@ use weft_remote::{
     Listing, Mutation, Name, Outcome, Page, Remote, RemoteError, Result, Space, Span, Version,
 };
 
+use crate::copy::reopen;
 use crate::directory::{Directory, Shared};
 use crate::error::failed;
-use crate::place::path_of;
+use crate::identity::Identity;
+use crate::resolve::At;
 
 #[async_trait]
 impl Remote for Directory {
@@ -20,28 +22,28 @@ impl Remote for Directory {
         Capabilities {
             writable: true,
             ranges: true,
-            stable_ids: false,
+            stable_ids: true,
             breakable_leases: true,
-            links: false,
+            links: true,
             locks: false,
             symlinks: true,
-            special_files: false,
-            extended: false,
+            special_files: true,
+            extended: true,
         }
     }
 
     fn root(&self) -> FileId {
-        FileId::new(b"")
+        Identity::TOP.file_id()
     }
 
     async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {
-        let (dir, name) = (path_of(dir)?.to_vec(), name.clone());
-        self.aside(call, &dir.clone(), move |shared| shared.lookup(&dir, &name)).await
+        let (of, name) = (dir.clone(), name.clone());
+        self.aside(call, dir, move |shared| shared.lookup(&of, &name)).await
     }
 
     async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
-        let path = path_of(file)?.to_vec();
-        let (entry, lease) = self.aside(call, &path.clone(), move |shared| shared.look(&path)).await?;
+        let of = file.clone();
+        let (entry, lease) = self.aside(call, file, move |shared| shared.look(&of)).await?;
         let version = entry.version.clone();
         let checked = match known.still_holds(&version) {
             true => Checked::Unchanged,
@@ -57,8 +59,8 @@ impl Remote for Directory {
         known: &Version,
         _cursor: Option<&Cursor>,
     ) -> Result<Answer<Listing>> {
-        let (path, deadline) = (path_of(dir)?.to_vec(), call.deadline);
-        let listed = self.aside(call, &path.clone(), move |shared| shared.list(&path, deadline)).await?;
+        let (of, deadline) = (dir.clone(), call.deadline);
+        let listed = self.aside(call, dir, move |shared| shared.list(&of, deadline)).await?;
         let listing = match known.still_holds(&listed.version) {
             true => Listing::Unchanged,
             false => {
@@ -69,18 +71,33 @@ impl Remote for Directory {
     }
 
     async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
-        self.ready().await.fetch(call, path_of(file)?, expected, span).await
+        self.ready().await.fetch(call, file, expected, span).await
     }
 
     async fn read_link(&self, call: &Call, file: &FileId) -> Result<Answer<Vec<u8>>> {
-        let path = path_of(file)?.to_vec();
-        self.aside(call, &path.clone(), move |shared| shared.read_link(&path)).await
+        let of = file.clone();
+        self.aside(call, file, move |shared| shared.read_link(&of)).await
     }
 
     async fn apply(&self, call: &Call, mutation: &Mutation, expected: &Version) -> Result<Answer<Outcome>> {
         let (caller, deadline) = (call.caller, call.deadline);
         let (mutation, expected) = (mutation.clone(), expected.clone());
-        self.aside(call, b"", move |shared| shared.apply(&caller, &mutation, &expected, deadline)).await
+        self.aside(call, &self.root(), move |shared| shared.apply(&caller, &mutation, &expected, deadline)).await
+    }
+
+    async fn sync(&self, call: &Call, file: &FileId) -> Result<()> {
+        let of = file.clone();
+        self.aside(call, file, move |shared| shared.sync(&of)).await
+    }
+
+    async fn extended(&self, call: &Call, file: &FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (of, name) = (file.clone(), name.to_vec());
+        self.aside(call, file, move |shared| shared.extended(&of, &name)).await
+    }
+
+    async fn extended_names(&self, call: &Call, file: &FileId) -> Result<Vec<Vec<u8>>> {
+        let of = file.clone();
+        self.aside(call, file, move |shared| shared.extended_names(&of)).await
     }
 
     fn space(&self) -> Option<Space> {
@@ -92,20 +109,22 @@ impl Remote for Directory {
     }
 
     fn about(&self, file: &FileId) -> Vec<(String, String)> {
-        let Ok(path) = path_of(file) else { return Vec::new() };
         let now = self.now();
-        let Shared { top, watches, .. } = &*now;
-        let dir = crate::place::parted(path).map_or(path, |(dir, _)| dir);
+        let Shared { top, watches, places, .. } = &*now;
+        let seen = Identity::of(file).map(|id| places.seen(id)).unwrap_or_default();
+        let Some(newest) = seen.first() else { return vec![("path".to_owned(), "not known now".to_owned())] };
+        let dir = crate::place::parted(&newest.path).map_or(&b""[..], |(dir, _)| dir);
         let watched = match (watches.is_watched(dir), top.blind) {
             (true, _) => "yes".to_owned(),
             (false, Some(why)) => format!("no: {why}"),
             (false, None) => "not now".to_owned(),
         };
-        vec![("path".to_owned(), top.shown(path)), ("watched".to_owned(), watched)]
+        let paths = seen.iter().map(|seen| ("path".to_owned(), top.shown(&seen.path)));
+        paths.chain([("watched".to_owned(), watched)]).collect()
     }
 
     fn root_attributes(&self) -> Attributes {
-        self.now().top.facts.attributes().unwrap_or_else(|| Attributes::of_kind(FileKind::Directory))
+        self.now().top.facts.attributes()
     }
 }
 
@@ -114,44 +133,43 @@ impl Directory {
     async fn aside<T: Send + 'static>(
         &self,
         call: &Call,
-        path: &[u8],
+        file: &FileId,
         work: impl FnOnce(&Arc<Shared>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let shared = self.ready().await;
-        let shown = shared.top.shown(path);
-        shared.clone().aside.run(call.deadline, &shown, move || work(&shared)).await
+        let doing = shared.clone();
+        shared.aside.run(call.deadline, || shared.shown(file), move || work(&doing)).await
     }
 }
 
 impl Shared {
-    fn lookup(&self, dir: &[u8], name: &Name) -> Result<Answer<Option<Found>>> {
+    fn lookup(&self, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {
         self.usable()?;
-        let path = self.below(dir, name)?;
-        let promise = self.watches.promise(&path);
-        match self.look(&path) {
-            Ok((entry, lease)) => {
-                let version = entry.version.clone();
-                Ok(Answer::new(Some(Found { entry, along: None }), version, lease))
-            }
-            // Absent, as long as its directory is there.
-            Err(RemoteError::NotFound { .. } | RemoteError::NotADirectory { .. }) => {
-                self.top.directory(dir, OFlags::PATH)?;
-                Ok(Answer::new(None, Version::None, self.watches.lease(&[&promise])))
-            }
-            Err(error) => Err(error),
-        }
+        self.look_in(&self.find_directory(dir)?, name)
     }
 
-    fn read_link(&self, path: &[u8]) -> Result<Answer<Vec<u8>>> {
+    fn read_link(&self, file: &FileId) -> Result<Answer<Vec<u8>>> {
         self.usable()?;
-        let promise = self.watches.promise(path);
-        let (fd, facts) = self.open(path)?;
-        if facts.kind != Some(FileKind::Symlink) {
-            return Err(RemoteError::Unsupported { detail: format!("{}: not a link", self.top.shown(path)) });
+        let (At { path, fd, facts, .. }, promise) = self.find_promised(file)?;
+        if facts.kind != FileKind::Symlink {
+            return Err(RemoteError::Unsupported { detail: format!("{}: not a link", self.top.shown(&path)) });
         }
         let target = rustix::fs::readlinkat(&fd, "", Vec::new());
-        let target = target.map_err(|errno| failed(&self.top.shown(path), "readlink", errno))?;
+        let target = target.map_err(|errno| failed(&self.top.shown(&path), "readlink", errno))?;
         let lease = self.limited(&facts, self.watches.lease(&[&promise]));
         Ok(Answer::new(target.into_bytes(), facts.version(), lease))
+    }
+
+    /// Has the disk hold what was written. Links and special files are names, which their directory's sync covers.
+    fn sync(&self, file: &FileId) -> Result<()> {
+        self.usable()?;
+        let at = self.find(file)?;
+        let open = match at.facts.kind {
+            FileKind::File => reopen(&at.fd, OFlags::RDONLY).or_else(|_| reopen(&at.fd, OFlags::WRONLY)),
+            FileKind::Directory => reopen(&at.fd, OFlags::RDONLY | OFlags::DIRECTORY),
+            _ => return Ok(()),
+        };
+        let synced = open.and_then(|fd| rustix::fs::fsync(&fd));
+        synced.map_err(|errno| failed(&self.top.shown(&at.path), "fsync", errno))
     }
 }

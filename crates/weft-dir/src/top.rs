@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
-use weft_remote::{RemoteError, Result};
+use weft_remote::RemoteError;
 
 use crate::error::{DirectoryError, failed};
 use crate::facts::{Facts, facts};
+use crate::identity::Identity;
 
 /// The top directory, held open, and what is asked of it before each step down.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl Top {
     pub fn reach(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let mut rest = if path.is_empty() { &b"."[..] } else { path };
         let mut at: Option<OwnedFd> = None;
-        // The kernel takes paths of up to 4095 bytes; identities may be longer.
+        // The kernel takes paths of up to 4095 bytes; these may be longer.
         while rest.len() > STEP_BYTES_MAX {
             let slash = rest[..=STEP_BYTES_MAX].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
             let from = at.as_ref().map_or(self.fd.as_fd(), |fd| fd.as_fd());
@@ -85,16 +86,9 @@ impl Top {
         Err(Errno::AGAIN)
     }
 
-    /// Opens a directory to be used as one.
-    ///
-    /// # Errors
-    /// `NotADirectory` for a file or a link, `NotFound` when it is gone; otherwise what keeps it from being opened.
-    pub fn directory(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd> {
-        self.reach(path, flags | OFlags::DIRECTORY).map_err(|errno| {
-            // A link at the end is there, and is no directory; one on the way leads nowhere.
-            let link = matches!(errno, Errno::LOOP) && self.reach(path, OFlags::PATH).is_ok();
-            self.lost(path, if link { Errno::NOTDIR } else { errno })
-        })
+    /// Which file this is.
+    pub fn identity(&self, facts: &Facts) -> Identity {
+        facts.identity(&self.facts)
     }
 
     /// What it means that `path` cannot be reached.

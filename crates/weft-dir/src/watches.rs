@@ -1,12 +1,15 @@
 //! Watches on directories, and the promises that rest on them.
 //!
-//! A promise says: when this name, or this directory's listing and times, changes, [`Event::Broken`] comes. It is
-//! entered before what it tells of is read, and looked at again when it has been read (`promise.rs`). What the kernel
+//! A promise says: when this name changes, [`Event::NameBroken`] comes; when this directory's listing and times change,
+//! [`Event::Broken`]. Whoever was promised a listing is told of the name with which it ends too. A promise is entered before what it tells of is read, and looked at again when it has been read (`promise.rs`). What the kernel
 //! tells is matched with the promises (`hear.rs`): each is broken once and then forgotten, so that a file which is
 //! written all the time is told of once for each time somebody asked.
 //!
 //! A watch belongs to an inode, a promise to a path. Both stay together because a directory is watched only together
 //! with every directory above it: whatever is moved or deleted on the way is told, and takes the watches below it along.
+//! A watch knows which directory it is of, so that what is told is told of that one; a promise is made for a directory
+//! and not on the watch of another that is at its path.
+//!
 //! The kernel may tell so between the moment a directory is opened and the moment its watch is on the table: `moves`
 //! counts what could mean that, and the watch is then made anew.
 //!
@@ -14,18 +17,20 @@
 //! below them, so they go last.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, WatchFlags};
-use weft_remote::{Event, FileId};
+use weft_remote::{Event, Name};
 
+use crate::facts::facts;
+use crate::identity::{Identity, Key};
 use crate::news::News;
 use crate::options::DirectoryOptions;
-use crate::place::{below, parted, way};
+use crate::place::{parted, way};
 use crate::top::{Top, held};
 
 /// All watches of one directory tree.
@@ -66,6 +71,8 @@ pub(crate) struct Table {
 #[derive(Debug)]
 struct Watch {
     number: i32,
+    /// Which directory it is of.
+    id: Identity,
     used: u64,
     /// The promise about the directory itself: its listing and its attributes.
     itself: Option<u64>,
@@ -129,6 +136,7 @@ impl Watches {
         };
         let open = self.top.reach(path, OFlags::PATH | OFlags::DIRECTORY);
         let dir = open.map_err(|_| Refused::Impossible)?;
+        let id = facts(dir.as_fd()).map_err(|_| Refused::Impossible)?.0.identity(&self.top.facts);
         let number = inotify::add_watch(inotify, held(&dir), EVENTS).map_err(|error| {
             // Once is enough: the leases say the rest.
             if !self.warned.swap(true, Ordering::Relaxed) {
@@ -139,7 +147,7 @@ impl Watches {
         })?;
         let mut broken = Vec::new();
         let mut table = self.table.lock();
-        let outcome = table.enter(inotify, path, number, moves, self.options.watches_max, &mut broken);
+        let outcome = table.enter(inotify, path, (number, id), moves, self.options.watches_max, &mut broken);
         if outcome.is_err() && !table.numbers.contains_key(&number) {
             // Not entered among those taken back: somebody may be about to enter it, and must hear that it went.
             let _ = inotify::remove_watch(inotify, number);
@@ -148,13 +156,16 @@ impl Watches {
         outcome
     }
 
-    /// Enters a promise; its number, unless the directory is not watched or there is no room.
-    pub(crate) fn enter_promise(&self, dir: &[u8], name: Option<&[u8]>) -> Option<u64> {
+    /// Enters a promise; its number, unless the directory is not watched, it is another, or there is no room.
+    pub(crate) fn enter_promise(&self, dir: &[u8], key: Key, name: Option<&[u8]>) -> Option<u64> {
         if !self.watch(dir) {
             return None;
         }
         let mut broken = Vec::new();
         let mut table = self.table.lock();
+        if table.watches.get(dir).is_none_or(|watch| watch.id.key() != key) {
+            return None;
+        }
         // The directory itself needs no room, and what is promised already has it.
         let more = usize::from(name.is_some() && table.standing(dir, name).is_none());
         let entered = match self.make_room(&mut table, dir, more, &mut broken) {
@@ -228,6 +239,13 @@ impl Watches {
     }
 }
 
+impl Watch {
+    /// What is told of a name in the directory.
+    fn name_broken(&self, name: &[u8]) -> Option<Event> {
+        Some(Event::NameBroken { dir: self.id.file_id(), name: Name::new(name).ok()? })
+    }
+}
+
 impl Table {
     fn next_stamp(&mut self) -> u64 {
         self.stamp += 1;
@@ -255,7 +273,7 @@ impl Table {
         &mut self,
         inotify: &OwnedFd,
         path: &[u8],
-        number: i32,
+        (number, id): (i32, Identity),
         moves: u64,
         watches_max: usize,
         broken: &mut Vec<Event>,
@@ -283,7 +301,7 @@ impl Table {
         let used = self.next_stamp();
         self.uses.insert(used, key.clone());
         self.numbers.insert(number, key.clone());
-        self.watches.insert(key, Watch { number, used, itself: None, names: HashMap::new() });
+        self.watches.insert(key, Watch { number, id, used, itself: None, names: HashMap::new() });
         self.touch(path);
         Ok(())
     }
@@ -323,28 +341,31 @@ impl Table {
         self.taken_back.remove(&number)
     }
 
-    /// Breaks what is promised of `name` in `dir`, and of `dir` itself.
-    pub(crate) fn break_name(&mut self, dir: &[u8], name: &[u8], broken: &mut Vec<Event>) {
-        if let Some(watch) = self.watches.get_mut(dir)
-            && watch.names.remove(name).is_some()
-        {
-            self.promises -= 1;
-            broken.extend(below(dir, name).map(|path| Event::Broken(FileId::new(path))));
+    /// Breaks what is promised of `name` in `dir`, and of `dir` itself. A name that `leads_elsewhere` is told of to those
+    /// who know the listing as well.
+    pub(crate) fn break_name(&mut self, dir: &[u8], name: &[u8], leads_elsewhere: bool, broken: &mut Vec<Event>) {
+        let Some(watch) = self.watches.get_mut(dir) else { return };
+        let promised = watch.names.remove(name).is_some();
+        self.promises -= usize::from(promised);
+        if promised || (leads_elsewhere && watch.itself.is_some()) {
+            broken.extend(watch.name_broken(name));
         }
         self.break_itself(dir, broken);
     }
 
     /// Breaks what is promised of a directory itself.
     pub(crate) fn break_itself(&mut self, dir: &[u8], broken: &mut Vec<Event>) {
-        if self.watches.get_mut(dir).and_then(|watch| watch.itself.take()).is_some() {
-            broken.push(Event::Broken(FileId::new(dir)));
+        if let Some(watch) = self.watches.get_mut(dir)
+            && watch.itself.take().is_some()
+        {
+            broken.push(Event::Broken(watch.id.file_id()));
         }
     }
 
     /// Breaks what is promised of a path: as a name, and as a directory.
     pub(crate) fn break_at(&mut self, path: &[u8], broken: &mut Vec<Event>) {
         if let Some((dir, name)) = parted(path) {
-            self.break_name(dir, name, broken);
+            self.break_name(dir, name, true, broken);
         }
         self.break_itself(path, broken);
     }
@@ -363,10 +384,9 @@ impl Table {
             self.uses.remove(&watch.used);
             self.promises -= watch.names.len();
             if watch.itself.is_some() {
-                broken.push(Event::Broken(FileId::new(&path)));
+                broken.push(Event::Broken(watch.id.file_id()));
             }
-            let names = watch.names.keys().filter_map(|name| below(&path, name));
-            broken.extend(names.map(|path| Event::Broken(FileId::new(path))));
+            broken.extend(watch.names.keys().filter_map(|name| watch.name_broken(name)));
             if keep != Some(watch.number)
                 && inotify.is_some_and(|inotify| inotify::remove_watch(inotify, watch.number).is_ok())
             {

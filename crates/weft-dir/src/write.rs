@@ -2,54 +2,52 @@
 
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
-use weft_remote::{Content, Extent, FileKind, RemoteError, Result, Version};
+use weft_remote::{Content, Extent, FileId, FileKind, RemoteError, Result, Version};
 
-use crate::apply::times;
-use crate::copy::reopen;
+use crate::copy::{no_bytes, reopen};
 use crate::directory::Shared;
 use crate::error::failed;
-use crate::facts::SHOWN_MODE;
+use crate::set::times;
 
 impl Shared {
     /// Writes the extents of `content` into a file and gives it its length. In place: who reads the directory itself
-    /// meanwhile may see a part, and a full disk leaves what has been written.
+    /// meanwhile may see a part, and a full disk leaves what has been written. Set-id bits stay or go as the kernel has
+    /// it for whoever this process is.
+    ///
+    /// # Errors
+    /// `VersionChanged`, `IsADirectory`; whatever the disk says.
     pub(crate) fn write(
         &self,
-        path: &[u8],
+        file: &FileId,
         expected: &Version,
         extents: &[Extent],
         length: u64,
         content: &dyn Content,
         made: SystemTime,
     ) -> Result<()> {
-        let shown = self.top.shown(path);
-        let (found, facts) = self.open(path)?;
-        match facts.kind {
-            Some(FileKind::File) => {}
-            Some(FileKind::Directory) => return Err(RemoteError::IsADirectory { detail: shown }),
-            _ => return Err(RemoteError::Unsupported { detail: format!("{shown}: a link has no bytes") }),
+        let mut at = self.find(file)?;
+        let shown = self.top.shown(&at.path);
+        if at.facts.kind != FileKind::File {
+            return Err(no_bytes(at.facts.kind, shown));
         }
         if extents.iter().any(|extent| extent.offset.checked_add(extent.length).is_none_or(|end| end > length)) {
             return Err(RemoteError::Failed {
                 detail: format!("{shown}: an extent past the length of {length} bytes"),
             });
         }
-        let said = |doing| move |errno| failed(&self.top.shown(path), doing, errno);
-        let fd = reopen(&found, OFlags::WRONLY).map_err(said("open for writing"))?;
-        self.expect(path, &self.facts(path, &fd)?.version(), expected)?;
-        let written = write_extents(&fd, extents, content, &shown)
+        let shown = shown.as_str();
+        let said = |doing| move |errno| failed(shown, doing, errno);
+        let fd = reopen(&at.fd, OFlags::WRONLY).map_err(said("open for writing"))?;
+        at.facts = self.facts(&at.path, &fd)?;
+        self.expect_bytes(&at, expected)?;
+        let written = write_extents(&fd, extents, content, shown)
             .and_then(|()| rustix::fs::ftruncate(&fd, length).map_err(said("set the length of")));
         // Whatever came of it, the file is another now.
-        self.watches.changed(path, false);
+        self.watches.changed(&at.path, false);
         written?;
-        if facts.mode & !SHOWN_MODE != 0 {
-            // What the kernel does when anybody but root writes: a program that was changed runs with no one's rights.
-            let mode = Mode::from_raw_mode(u32::from(facts.mode & SHOWN_MODE));
-            rustix::fs::fchmod(&fd, mode).map_err(said("chmod"))?;
-        }
-        rustix::fs::futimens(&fd, &times(made)).map_err(said("set the time of"))
+        rustix::fs::futimens(&fd, &times(Some(made), None)).map_err(said("set the time of"))
     }
 }
 

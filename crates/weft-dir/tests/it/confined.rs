@@ -1,4 +1,4 @@
-//! Nothing leads out of the directory, and nothing but files, directories and links is shown.
+//! Nothing leads out of the directory, whatever is in it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,9 +8,9 @@ use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use weft_dir::{Directory, DirectoryError, DirectoryOptions};
-use weft_remote::{Change, FileKind, Mutation, Name, Remote, RemoteError, Span, Version};
+use weft_remote::{Change, FileId, FileKind, Mutation, Remote, RemoteError, Span, Version};
 
-use crate::support::{Bed, call, id, is_not_found};
+use crate::support::{Bed, call, is_not_found, name};
 
 /// A directory beside the top with something in it that must never be seen.
 fn outside() -> tempfile::TempDir {
@@ -38,25 +38,32 @@ async fn a_link_is_shown_as_a_link_and_never_followed() {
     // As a directory it is none; what would be behind it does not exist.
     for link in ["out", "inside"] {
         assert!(matches!(bed.list(link).await, Err(RemoteError::NotADirectory { .. })));
-        let within = bed.dir.lookup(&call(), &id(link), &Name::new("secret").unwrap()).await;
+        let within = bed.dir.lookup(&call(), &bed.id(link).await, &name("secret")).await;
         assert!(matches!(within, Err(RemoteError::NotADirectory { .. })), "{within:?}");
     }
-    assert!(is_not_found(&bed.attributes("out/secret").await));
-    assert!(is_not_found(&bed.read("inside/file").await));
-    let create = Change::Create { dir: id("out"), name: Name::new("x").unwrap(), kind: FileKind::File, mode: 0o644 };
+    let dir = bed.id("out").await;
+    let create = Change::Create { dir, name: name("x"), kind: FileKind::File, mode: 0o644, device: 0 };
     let mutation = Mutation { change: create, made: std::time::SystemTime::now() };
-    assert!(bed.dir.apply(&call(), &mutation, &Version::None).await.is_err());
+    let refused = bed.dir.apply(&call(), &mutation, &Version::None).await;
+    assert!(matches!(refused, Err(RemoteError::NotADirectory { .. })), "{refused:?}");
     assert!(!outside.path().join("x").exists());
 }
 
 #[tokio::test]
-async fn identities_that_climb_do_not_exist() {
+async fn identities_that_were_never_given_out_do_not_exist() {
     let bed = Bed::new(&["d/file"]).await;
-    for climbing in ["..", "../..", "d/../d/file", "/etc/passwd", "/", "d//file", "./d", "d/", "d/.", "\0"] {
-        assert!(is_not_found(&bed.attributes(climbing).await), "{climbing}");
-        assert!(is_not_found(&bed.read(climbing).await), "{climbing}");
-        assert!(is_not_found(&bed.list(climbing).await), "{climbing}");
-        assert!(is_not_found(&bed.dir.read_link(&call(), &id(climbing)).await), "{climbing}");
+    bed.id("d/file").await;
+    for odd in ["..", "../..", "d/file", "/etc/passwd", "/", "\0", "\u{1}", "\u{1}1234567812345678"] {
+        let odd = FileId::new(odd);
+        let is_none = |error: RemoteError| match error {
+            RemoteError::NotFound { .. } => true,
+            RemoteError::Unplaced { .. } => odd.as_bytes().len() == 17,
+            _ => false,
+        };
+        assert!(is_none(bed.attributes_of(&odd).await.unwrap_err()), "{odd:?}");
+        assert!(is_none(bed.read_of(&odd).await.unwrap_err()), "{odd:?}");
+        assert!(is_none(bed.list_of(&odd).await.unwrap_err()), "{odd:?}");
+        assert!(is_none(bed.dir.read_link(&call(), &odd).await.unwrap_err()), "{odd:?}");
     }
 }
 
@@ -68,14 +75,18 @@ async fn a_directory_replaced_by_a_link_while_it_is_used_leads_nowhere() {
     for path in ["d", "d/deep", "d/deep/file"] {
         bed.lease(path).await;
     }
+    let (deep, file) = (bed.id("d/deep").await, bed.id("d/deep/file").await);
     fs::rename(bed.path("d/deep"), bed.path("d/kept")).unwrap();
     symlink(outside.path(), bed.path("d/deep")).unwrap();
     bed.broken(&["d/deep", "d/deep/file"]).await;
-    assert!(is_not_found(&bed.attributes("d/deep/file").await));
-    assert!(is_not_found(&bed.read("d/deep/file").await));
+    // The directory is not where it was; where it is, is not known, nor what is in it.
+    assert!(is_not_found(&bed.list_of(&deep).await));
+    let read = bed.read_of(&file).await;
+    assert!(matches!(read, Err(RemoteError::Unplaced { .. })), "{read:?}");
     assert!(matches!(bed.list("d/deep").await, Err(RemoteError::NotADirectory { .. })));
     assert_eq!(bed.entry("d/deep").await.attributes.kind, FileKind::Symlink);
-    assert_eq!(bed.read("d/kept/file").await.unwrap(), "d/deep/file");
+    assert_eq!(bed.id("d/kept").await, deep);
+    assert_eq!(bed.read_of(&file).await.unwrap(), "d/deep/file", "it is found again with its directory");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,6 +95,7 @@ async fn a_directory_that_changes_places_with_a_link_all_the_time_never_lets_any
     fs::write(outside.path().join("file"), "secret").unwrap();
     let bed = Bed::new(&["d/file"]).await;
     symlink(outside.path(), bed.path("link")).unwrap();
+    let file = bed.id("d/file").await;
     let (d, link) = (bed.path("d"), bed.path("link"));
     let running = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let keep = running.clone();
@@ -95,12 +107,12 @@ async fn a_directory_that_changes_places_with_a_link_all_the_time_never_lets_any
     });
     let (mut inside, mut nowhere) = (0, 0);
     while inside < 100 || nowhere < 100 {
-        match bed.read("d/file").await {
+        match bed.read_of(&file).await {
             Ok(bytes) => {
                 assert_eq!(bytes, "d/file");
                 inside += 1;
             }
-            Err(RemoteError::NotFound { .. }) => nowhere += 1,
+            Err(RemoteError::NotFound { .. } | RemoteError::Unplaced { .. }) => nowhere += 1,
             Err(error) => panic!("{error}"),
         }
     }
@@ -109,20 +121,24 @@ async fn a_directory_that_changes_places_with_a_link_all_the_time_never_lets_any
 }
 
 #[tokio::test]
-async fn other_kinds_of_files_are_absent() {
+async fn special_files_are_names_that_are_never_opened() {
     let bed = Bed::new(&["file"]).await;
     mknodat(CWD, bed.path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
     let _socket = UnixListener::bind(bed.path("socket")).unwrap();
-    let mut others = vec!["fifo", "socket"];
+    let mut others = vec![("fifo", FileKind::Fifo, None), ("socket", FileKind::Socket, None)];
     match mknodat(CWD, bed.path("null"), FileType::CharacterDevice, Mode::from_raw_mode(0o666), 0x103) {
-        Ok(()) => others.push("null"),
+        Ok(()) => others.push(("null", FileKind::CharDevice, Some(0x103))),
         Err(error) => println!("skipped in part: no device can be made here: {error}"),
     }
-    assert_eq!(bed.names("").await, ["file"]);
-    for other in others {
-        assert!(bed.is_absent(other).await, "{other}");
-        assert!(is_not_found(&bed.attributes(other).await), "{other}");
-        assert!(is_not_found(&bed.read(other).await), "{other}");
+    assert_eq!(bed.names("").await.len(), 1 + others.len());
+    for (other, kind, device) in others {
+        let told = bed.entry(other).await.attributes;
+        assert_eq!((told.kind, told.device, told.size.known()), (kind, device, None), "{other}");
+        // Whoever opened the fifo would hang.
+        let read = bed.read(other).await;
+        assert!(matches!(read, Err(RemoteError::Unsupported { .. })), "{other}: {read:?}");
+        bed.dir.sync(&call(), &bed.id(other).await).await.unwrap();
+        assert!(bed.dir.extended_names(&call(), &bed.id(other).await).await.unwrap().is_empty());
     }
 }
 
@@ -139,6 +155,7 @@ impl Drop for Mounted {
 async fn a_mount_below_the_top_is_not_entered() {
     let bed = Bed::new(&["d/m/below", "d/file"]).await;
     let point = bed.path("d/m");
+    let (covered, below) = (bed.id("d/m").await, bed.id("d/m/below").await);
     let flags = rustix::mount::MountFlags::NODEV | rustix::mount::MountFlags::NOSUID;
     if let Err(error) = rustix::mount::mount("none", &point, "tmpfs", flags, None) {
         println!("skipped: nothing can be mounted here: {error}");
@@ -152,8 +169,10 @@ async fn a_mount_below_the_top_is_not_entered() {
         assert!(is_not_found(&bed.attributes(path).await), "{path}");
         assert!(is_not_found(&bed.read(path).await), "{path}");
     }
-    assert!(is_not_found(&bed.list("d/m").await));
-    let remove = Change::Remove { dir: id("d"), name: Name::new("m").unwrap() };
+    assert!(is_not_found(&bed.list_of(&covered).await));
+    let read = bed.read_of(&below).await;
+    assert!(matches!(read, Err(RemoteError::Unplaced { .. })), "{read:?}");
+    let remove = Change::Remove { dir: bed.id("d").await, name: name("m") };
     let mutation = Mutation { change: remove, made: std::time::SystemTime::now() };
     assert!(is_not_found(&bed.dir.apply(&call(), &mutation, &Version::None).await));
     drop(mounted);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures_util::StreamExt;
 use weft_remote::{Lease, Piece, Remote, RemoteError, Span, Version};
 
-use crate::support::{Bed, call, drain, id};
+use crate::support::{Bed, call, drain};
 
 /// A writer rewrites a file with one byte over and over, in single writes, while readers copy it. It is let go on
 /// in turn when a copy has begun, so that it strikes in the middle, and when one has ended well.
@@ -69,7 +69,7 @@ async fn a_body_that_ends_well_is_never_a_mix() {
 }
 
 async fn copy(bed: &Bed, begun: &AtomicUsize) -> Result<Vec<u8>, RemoteError> {
-    let answer = bed.dir.fetch(&call(), &id("file"), &Version::None, Span::WHOLE).await?;
+    let answer = bed.dir.fetch(&call(), &bed.id("file").await, &Version::None, Span::WHOLE).await?;
     let mut stream = answer.value.body.stream;
     let mut bytes = Vec::with_capacity(LENGTH);
     while let Some(piece) = stream.next().await {
@@ -102,11 +102,11 @@ async fn a_long_write_under_way_is_waited_for() {
             file.write_all_at(&bytes, 0).unwrap();
         });
         begun.await.unwrap();
-        let answer = bed.dir.fetch(&call(), &id("file"), &Version::None, end).await.unwrap();
+        let answer = bed.dir.fetch(&call(), &bed.id("file").await, &Version::None, end).await.unwrap();
         let version = answer.version.clone();
         let copied = drain(answer.value.body).await;
         writer.join().unwrap();
-        let again = bed.dir.fetch(&call(), &id("file"), &version, end).await;
+        let again = bed.dir.fetch(&call(), &bed.id("file").await, &version, end).await;
         match (copied, again) {
             (Ok(copied), Ok(answer)) => {
                 let now = drain(answer.value.body).await.unwrap();
@@ -126,7 +126,7 @@ const ROUNDS: u8 = 3;
 async fn a_change_between_two_pieces_ends_the_body() {
     let bed = Bed::new(&["file"]).await;
     fs::write(bed.path("file"), vec![1; 1 << 20]).unwrap();
-    let answer = bed.dir.fetch(&call(), &id("file"), &Version::None, Span::WHOLE).await.unwrap();
+    let answer = bed.dir.fetch(&call(), &bed.id("file").await, &Version::None, Span::WHOLE).await.unwrap();
     let mut stream = answer.value.body.stream;
     let first = stream.next().await;
     assert!(matches!(&first, Some(Ok(Piece::Bytes(bytes))) if bytes.iter().all(|byte| *byte == 1)));
@@ -143,7 +143,7 @@ async fn a_copy_goes_on_with_the_file_it_began_with() {
     let bed = Bed::new(&["file", "new"]).await;
     fs::write(bed.path("file"), vec![1; 1 << 20]).unwrap();
     fs::write(bed.path("new"), vec![2; 1 << 20]).unwrap();
-    let answer = bed.dir.fetch(&call(), &id("file"), &Version::None, Span::WHOLE).await.unwrap();
+    let answer = bed.dir.fetch(&call(), &bed.id("file").await, &Version::None, Span::WHOLE).await.unwrap();
     let mut stream = answer.value.body.stream;
     stream.next().await.unwrap().unwrap();
     fs::rename(bed.path("new"), bed.path("file")).unwrap();
@@ -167,14 +167,14 @@ async fn a_span_starts_where_it_was_asked_for_and_a_version_is_kept_to() {
     fs::write(bed.path("file"), &content).unwrap();
     let version = bed.entry("file").await.version;
     for (start, length) in [(0, Some(1)), (262_143, Some(2)), (262_144, None), (700_000, Some(9)), (700_001, None)] {
-        let answer = bed.dir.fetch(&call(), &id("file"), &version, Span { start, length }).await.unwrap();
+        let answer = bed.dir.fetch(&call(), &bed.id("file").await, &version, Span { start, length }).await.unwrap();
         let body = answer.value.body;
         assert_eq!((body.start, body.file_length, body.resumable), (start, Some(700_001), true));
         let end = length.map_or(content.len(), |length| content.len().min((start + length) as usize));
         assert_eq!(drain(body).await.unwrap(), content[start as usize..end]);
     }
     fs::write(bed.path("file"), "other").unwrap();
-    let refused = bed.dir.fetch(&call(), &id("file"), &version, Span::WHOLE).await;
+    let refused = bed.dir.fetch(&call(), &bed.id("file").await, &version, Span::WHOLE).await;
     assert!(matches!(refused, Err(RemoteError::VersionChanged { .. })), "{refused:?}");
 }
 
@@ -192,7 +192,7 @@ async fn a_file_with_holes_and_an_empty_one() {
 #[tokio::test]
 async fn a_copy_has_the_lease_of_its_file() {
     let mut bed = Bed::new(&["d/file"]).await;
-    let answer = bed.dir.fetch(&call(), &id("d/file"), &Version::None, Span::WHOLE).await.unwrap();
+    let answer = bed.dir.fetch(&call(), &bed.id("d/file").await, &Version::None, Span::WHOLE).await.unwrap();
     assert!(matches!(answer.lease, Lease::UntilBroken(_)), "{:?}", answer.lease);
     fs::write(bed.path("d/file"), "changed").unwrap();
     bed.broken(&["d/file"]).await;

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use tokio::sync::Notify;
-use weft_remote::{Event, Lease, Name, Remote, RemoteError, Version};
+use weft_remote::{Lease, Remote, RemoteError, Version};
 
-use crate::support::{ALL, Bed, PATIENCE, call, id};
+use crate::support::{ALL, Bed, PATIENCE, call, name};
 
 /// After `change`, the leases on `wanted` are broken, and until a sentinel is told nothing of `others` is.
 async fn breaks(bed: &mut Bed, change: impl FnOnce(&Bed), wanted: &[&str], others: &[&str]) {
@@ -145,6 +145,33 @@ async fn a_directory_moved_by_one_above_it_is_told_by_no_old_name() {
 }
 
 #[tokio::test]
+async fn a_moved_directory_is_told_of_by_its_own_identity_alone() {
+    let mut bed = Bed::new(&["d/file", "new/file", "sentinel/"]).await;
+    let (old, new) = (bed.id("d").await, bed.id("new").await);
+    bed.lease("d/file").await;
+    bed.lease("new/file").await;
+    let change = |bed: &Bed| {
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(rustix::fs::CWD, bed.path("d"), rustix::fs::CWD, bed.path("new"), exchange).unwrap();
+    };
+    breaks(&mut bed, change, &["d/file", "new/file"], &[]).await;
+    bed.lease("d/file").await;
+    bed.lease("new/file").await;
+    assert_eq!((bed.id("d").await, bed.id("new").await), (new, old));
+    breaks(&mut bed, |bed| fs::write(bed.path("d/file"), "x").unwrap(), &["d/file"], &["new/file"]).await;
+    breaks(&mut bed, |bed| fs::write(bed.path("new/file"), "x").unwrap(), &["new/file"], &["d/file"]).await;
+}
+
+#[tokio::test]
+async fn a_name_that_was_never_looked_up_is_told_of() {
+    let mut bed = Bed::new(&["d/file", "sentinel/"]).await;
+    bed.lease_listing("d").await;
+    breaks(&mut bed, |bed| fs::write(bed.path("d/new"), "x").unwrap(), &["d/new", "d"], &["d/file"]).await;
+    bed.lease_listing("d").await;
+    breaks(&mut bed, |bed| fs::write(bed.path("d/file"), "x").unwrap(), &["d/file", "d"], &["d/new"]).await;
+}
+
+#[tokio::test]
 async fn a_lease_broken_before_is_told_once_for_each_time_somebody_asked() {
     let mut bed = Bed::new(&["file", "sentinel/"]).await;
     bed.lease("file").await;
@@ -167,7 +194,7 @@ async fn the_top_that_goes_ends_everything_with_a_clear_sentence() {
         if moved {
             bed.broken(&[ALL]).await;
         }
-        let answer = bed.dir.lookup(&call(), &id(""), &Name::new("file").unwrap()).await;
+        let answer = bed.dir.lookup(&call(), &bed.dir.root(), &name("file")).await;
         match answer {
             Err(RemoteError::Failed { detail }) => assert!(detail.contains("put it back"), "{detail}"),
             other => panic!("{other:?}"),
@@ -181,7 +208,7 @@ async fn the_top_that_goes_ends_everything_with_a_clear_sentence() {
         fs::create_dir(bed.path("sentinel")).unwrap();
         let found = async {
             loop {
-                match bed.dir.lookup(&call(), &id(""), &Name::new("file").unwrap()).await {
+                match bed.dir.lookup(&call(), &bed.dir.root(), &name("file")).await {
                     Ok(answer) => return answer.value.is_some(),
                     Err(RemoteError::Failed { .. }) => tokio::task::yield_now().await,
                     Err(error) => panic!("{error}"),
@@ -215,6 +242,7 @@ async fn an_answer_that_a_change_overtakes_is_not_trusted() {
     paths.extend(["d/file", "sentinel/"]);
     let bed = Bed::new(&paths).await;
     let heard = Heard::listen(&bed);
+    let file = bed.id("d/file").await;
     let (mut long, mut broken) = (0, 0);
     for round in 0..ROUNDS {
         let path = bed.path("d/file");
@@ -241,7 +269,7 @@ async fn an_answer_that_a_change_overtakes_is_not_trusted() {
                 ("d", version, lease)
             }
             _ => {
-                let answer = bed.dir.attributes(&call(), &id("d/file"), &Version::None).await.unwrap();
+                let answer = bed.dir.attributes(&call(), &file, &Version::None).await.unwrap();
                 ("d/file", answer.version, answer.lease)
             }
         };
@@ -272,16 +300,12 @@ struct Heard {
 
 impl Heard {
     fn listen(bed: &Bed) -> Heard {
-        let mut events = bed.take_events();
+        let (mut events, names) = (bed.take_events(), bed.paths());
         let heard = Heard { paths: Arc::default(), more: Arc::default() };
         let (paths, more) = (heard.paths.clone(), heard.more.clone());
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
-                let path = match event {
-                    Event::Broken(file) => String::from_utf8_lossy(file.as_bytes()).into_owned(),
-                    _ => ALL.to_owned(),
-                };
-                paths.lock().unwrap().push(path);
+                paths.lock().unwrap().push(names.of(&event));
                 more.notify_one();
             }
         });

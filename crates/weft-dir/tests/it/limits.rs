@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use weft_dir::DirectoryOptions;
 use weft_remote::{Lease, Remote, Version};
 
-use crate::support::{Bed, call, id};
+use crate::support::{Bed, call};
 
 fn is_short(lease: Lease, options: &DirectoryOptions) -> bool {
     matches!(lease, Lease::Until(end) if end <= SystemTime::now() + options.unwatched_lease)
@@ -18,16 +18,18 @@ async fn twenty_directories_with_four_watches() {
     let paths: Vec<String> = (0..20).map(|at| format!("d{at:02}/file")).collect();
     let all: Vec<&str> = paths.iter().map(String::as_str).collect();
     let mut bed = Bed::with(&all, |options| options.watches_max = 4).await;
+    let mut ids = Vec::new();
     for path in &all {
         bed.lease(path).await;
+        ids.push(bed.id(path).await);
     }
     // The top and three directories are watched; the leases of the others were broken when they gave way.
     let given_way: Vec<&str> = all[..17].to_vec();
     let seen = bed.broken(&given_way).await;
     let kept: BTreeSet<&str> = all[17..].iter().copied().collect();
     assert!(kept.iter().all(|path| !seen.contains(*path)), "{seen:?}");
-    for path in &all {
-        let watched = bed.dir.about(&id(path)).into_iter().find(|(key, _)| key == "watched").unwrap().1;
+    for (path, file) in all.iter().zip(&ids) {
+        let watched = bed.dir.about(file).into_iter().find(|(key, _)| key == "watched").unwrap().1;
         assert_eq!(watched == "yes", kept.contains(path), "{path}: {watched}");
     }
     for path in kept {
@@ -43,7 +45,8 @@ async fn without_watches_leases_are_short() {
     assert!(is_short(bed.lookup("d/file").await.unwrap().lease, &options));
     assert!(is_short(bed.lookup("d/absent").await.unwrap().lease, &options));
     assert!(is_short(bed.list("d").await.unwrap().2, &options));
-    let fetched = bed.dir.fetch(&call(), &id("d/file"), &Version::None, weft_remote::Span::WHOLE).await.unwrap();
+    let fetched =
+        bed.dir.fetch(&call(), &bed.id("d/file").await, &Version::None, weft_remote::Span::WHOLE).await.unwrap();
     assert!(is_short(fetched.lease, &options));
 }
 
@@ -67,7 +70,7 @@ async fn a_file_with_several_names_has_a_short_lease_and_a_row_without_details()
 async fn a_mount_of_the_kernel_s_own_files_is_not_trusted_to_tell() {
     let dir = weft_dir::Directory::open(DirectoryOptions::new("/proc")).unwrap();
     let name = weft_remote::Name::new("version").unwrap();
-    let answer = dir.lookup(&call(), &id(""), &name).await.unwrap();
+    let answer = dir.lookup(&call(), &dir.root(), &name).await.unwrap();
     assert!(is_short(answer.lease, &DirectoryOptions::new("/proc")), "{:?}", answer.lease);
     assert_eq!(dir.space(), None);
 }

@@ -5,6 +5,8 @@ mod confined;
 mod conformance;
 mod copies;
 mod events;
+mod hands;
+mod identities;
 mod limits;
 mod listings;
 mod support;

@@ -1,9 +1,9 @@
 //! A directory with a hand at it, and calls on it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,9 +19,13 @@ use weft_remote::{
 pub struct Bed {
     pub folder: tempfile::TempDir,
     pub dir: Arc<Directory>,
-    events: std::sync::Mutex<BoxStream<'static, Event>>,
+    events: Mutex<BoxStream<'static, Event>>,
+    /// Where each directory was seen last.
+    seen: Seen,
     sentinels: AtomicU32,
 }
+
+type Seen = Arc<Mutex<HashMap<FileId, String>>>;
 
 impl Bed {
     /// A directory with these files in it (a path that ends with `/`: a directory), bound with the usual options.
@@ -46,16 +50,35 @@ impl Bed {
         let dir = Directory::open(options).unwrap();
         let mut events = dir.events();
         assert_eq!(events.next().await, Some(Event::AllBroken), "what another process promised is void");
-        Bed { folder, dir, events: std::sync::Mutex::new(events), sentinels: AtomicU32::new(0) }
+        Bed { folder, dir, events: Mutex::new(events), seen: Seen::default(), sentinels: AtomicU32::new(0) }
     }
 
     pub fn path(&self, path: &str) -> PathBuf {
         self.folder.path().join(path)
     }
 
+    /// The identity of what is at a path: looked up name by name.
+    pub async fn find(&self, path: &str) -> Result<FileId> {
+        let mut at = self.dir.root();
+        let mut walked = String::new();
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            let found = self.dir.lookup(&call(), &at, &name(part)).await?.value;
+            let found = found.ok_or_else(|| RemoteError::NotFound { detail: path.to_owned() })?;
+            at = found.entry.id;
+            walked = if walked.is_empty() { part.to_owned() } else { format!("{walked}/{part}") };
+            self.seen.lock().unwrap().insert(at.clone(), walked.clone());
+        }
+        Ok(at)
+    }
+
+    /// The same of what is there.
+    pub async fn id(&self, path: &str) -> FileId {
+        self.find(path).await.unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
     pub async fn lookup(&self, path: &str) -> Result<Answer<Option<Found>>> {
-        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
-        self.dir.lookup(&call(), &id(dir), &Name::new(name).unwrap()).await
+        let (dir, last) = path.rsplit_once('/').unwrap_or(("", path));
+        self.dir.lookup(&call(), &self.find(dir).await?, &name(last)).await
     }
 
     /// Looks a path up that is there.
@@ -69,7 +92,11 @@ impl Bed {
     }
 
     pub async fn attributes(&self, path: &str) -> Result<Entry> {
-        let answer = self.dir.attributes(&call(), &id(path), &Version::None).await?;
+        self.attributes_of(&self.find(path).await?).await
+    }
+
+    pub async fn attributes_of(&self, file: &FileId) -> Result<Entry> {
+        let answer = self.dir.attributes(&call(), file, &Version::None).await?;
         match answer.value {
             Checked::Is(found) => Ok(found.entry),
             Checked::Unchanged => panic!("unchanged, though nothing was known"),
@@ -77,7 +104,11 @@ impl Bed {
     }
 
     pub async fn list(&self, path: &str) -> Result<(Page, Version, Lease)> {
-        let answer = self.dir.entries(&call(), &id(path), &Version::None, None).await?;
+        self.list_of(&self.find(path).await?).await
+    }
+
+    pub async fn list_of(&self, dir: &FileId) -> Result<(Page, Version, Lease)> {
+        let answer = self.dir.entries(&call(), dir, &Version::None, None).await?;
         match answer.value {
             Listing::Page(page, None) => Ok((page, answer.version, answer.lease)),
             other => panic!("{other:?}"),
@@ -90,7 +121,11 @@ impl Bed {
     }
 
     pub async fn read(&self, path: &str) -> Result<Bytes> {
-        let answer = self.dir.fetch(&call(), &id(path), &Version::None, Span::WHOLE).await?;
+        self.read_of(&self.find(path).await?).await
+    }
+
+    pub async fn read_of(&self, file: &FileId) -> Result<Bytes> {
+        let answer = self.dir.fetch(&call(), file, &Version::None, Span::WHOLE).await?;
         drain(answer.value.body).await
     }
 
@@ -130,14 +165,11 @@ impl Bed {
     /// Waits until each of these leases is broken; what was broken until then.
     pub async fn broken(&mut self, wanted: &[&str]) -> BTreeSet<String> {
         let mut seen = BTreeSet::new();
+        let paths = self.paths();
         let events = self.events.get_mut().unwrap();
         let wait = async {
             while !wanted.iter().all(|path| seen.contains(*path)) {
-                match events.next().await {
-                    Some(Event::Broken(file)) => seen.insert(String::from_utf8_lossy(file.as_bytes()).into_owned()),
-                    Some(Event::AllBroken) => seen.insert(ALL.to_owned()),
-                    other => panic!("{other:?}"),
-                };
+                seen.insert(paths.of(&events.next().await.expect("the directory is open")));
             }
         };
         let outcome = tokio::time::timeout(PATIENCE, wait).await;
@@ -145,9 +177,33 @@ impl Bed {
         seen
     }
 
+    /// What tells the paths of events.
+    pub fn paths(&self) -> Paths {
+        Paths(self.seen.clone())
+    }
+
     /// The events that are still to come, for somebody else.
     pub fn take_events(&self) -> BoxStream<'static, Event> {
         std::mem::replace(&mut *self.events.lock().unwrap(), Box::pin(futures_util::stream::pending()))
+    }
+}
+
+/// Tells the paths of events.
+pub struct Paths(Seen);
+
+impl Paths {
+    /// The path that an event is of, as far as the directories in it were looked up.
+    pub fn of(&self, event: &Event) -> String {
+        let path = |dir: &FileId| match dir.as_bytes() {
+            [] => String::new(),
+            _ => self.0.lock().unwrap().get(dir).unwrap_or_else(|| panic!("{dir:?} was never looked up")).clone(),
+        };
+        match event {
+            Event::Broken(dir) => path(dir),
+            Event::NameBroken { dir, name } => format!("{}/{name}", path(dir)).trim_start_matches('/').to_owned(),
+            Event::AllBroken => ALL.to_owned(),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -161,8 +217,8 @@ pub fn call() -> Call {
     Call::within(Caller::DAEMON, PATIENCE)
 }
 
-pub fn id(path: &str) -> FileId {
-    FileId::new(path)
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
 }
 
 pub async fn drain(mut body: Body) -> Result<Bytes> {
