@@ -121,7 +121,11 @@ impl<H: Handler> Serve for Door<H> {
             Asks::Getxattr { name, size } => self.getxattr(header, name, size, reply),
             Asks::Listxattr { size } => self.listxattr(header, size, reply),
             // Nothing is to be made durable, and nothing known of holes, where all is only read: asked once.
-            Asks::Fsync { .. } | Asks::Fsyncdir { .. } | Asks::Lseek { .. } if self.manner.read_only => unknown(reply),
+            Asks::Flush { .. } | Asks::Fsync { .. } | Asks::Fsyncdir { .. } | Asks::Lseek { .. }
+                if self.manner.read_only =>
+            {
+                unknown(reply)
+            }
             asked => self.change(header, asked, reply),
         }
     }
