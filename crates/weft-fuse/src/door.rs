@@ -153,6 +153,7 @@ impl<H: Handler> Door<H> {
                 self.rename(header, name, (NodeId(new_parent), new_name), flags, reply);
             }
             Asks::Link { node, name } => self.link(header, NodeId(node), name, reply),
+            Asks::Tmpfile { mode, .. } => self.create_nameless(header, mode, reply),
             Asks::Create { name, flags, mode, .. } => self.create(header, name, flags, mode, reply),
             Asks::Write { handle, offset, data, kill_suidgid, .. } => {
                 self.write(header, HandleId(handle), offset, data, kill_suidgid, reply);

@@ -42,7 +42,7 @@ impl Vfs {
         let Looked::Entry { stat, .. } = made else { return Err(VfsError::NotFound) };
         let inode = self.inode(stat.node)?;
         let opened = match stat.size {
-            0 => self.open_empty(inode, stat.node)?,
+            0 => self.open_empty(inode),
             // Somebody else has put something into it already.
             _ => self.clone().open(call, stat.node, OpenFor { writing: true, truncating: false }).await?,
         };
@@ -68,7 +68,7 @@ impl Vfs {
         let file = self.inode(node)?;
         self.same_tree(&file, &dir)?;
         if file.is_gone() {
-            return Err(VfsError::NotFound);
+            return self.name_nameless(&call, &file, (&dir, &name)).await;
         }
         let change = Change::Link { file: file.record().file, dir: dir.record().file, name: name.clone() };
         // The kind learns the file's place again as well, if it has forgotten it.
@@ -147,7 +147,7 @@ impl Vfs {
     }
 
     /// The directory and the name that a change is about.
-    async fn spot(self: &Arc<Self>, call: &Call, dir: NodeId, name: &[u8]) -> Result<(Arc<Inode>, Name)> {
+    pub(crate) async fn spot(self: &Arc<Self>, call: &Call, dir: NodeId, name: &[u8]) -> Result<(Arc<Inode>, Name)> {
         if self.namespace.is_own(dir) {
             return Err(VfsError::ReadOnly);
         }
@@ -268,7 +268,7 @@ impl Vfs {
     }
 
     /// Directories whose names were changed here: what their listings and times are now is asked when it is wanted.
-    fn distrust_names(&self, dirs: &[&Inode]) -> Result<()> {
+    pub(crate) fn distrust_names(&self, dirs: &[&Inode]) -> Result<()> {
         for dir in dirs {
             self.distrust_quietly(dir)?;
             if let Some(mut listing) = self.store.listing(dir.id)? {

@@ -221,6 +221,15 @@ impl Handler for Memory {
         }
     }
 
+    fn create_nameless(
+        &self,
+        _: Caller,
+        _: NodeId,
+        _: u16,
+    ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static {
+        ready(Err(Errno::from(weft_vfs::VfsError::ReadOnly)))
+    }
+
     fn symlink(
         &self,
         _: Caller,
