@@ -1,7 +1,7 @@
 //! Changes, each made relative to the descriptor of its directory, right after a look at what it changes.
 
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -68,15 +68,15 @@ impl Shared {
             }
             Change::Write { file, extents, length, content } => {
                 self.write(file, expected, extents, *length, &**content, mutation.made)?;
-                self.outcome_of(file)
+                self.outcome_of(file, true)
             }
             Change::SetAttributes { file, new } => {
                 self.set_attributes(file, expected, new)?;
-                self.outcome_of(file)
+                self.outcome_of(file, new.modified.is_some())
             }
             Change::SetExtended { file, name, value, must_exist } => {
                 self.set_extended(file, expected, name, value.as_deref(), *must_exist)?;
-                self.outcome_of(file)
+                self.outcome_of(file, false)
             }
         }
     }
@@ -108,6 +108,18 @@ impl Shared {
         }
     }
 
+    /// Notes that what the kernel is about to tell of a file was our own doing: where whatever somebody else writes after
+    /// it moves the file's time or length, for the clock of files moves in ticks.
+    fn note_echo(&self, at: &At, times_set: bool) {
+        let shows_writes = at.facts.kind != FileKind::File
+            || at.facts.length == 0
+            || times_set
+            || at.facts.was_written_before(SystemTime::now());
+        if shows_writes {
+            self.watches.note_echo(&at.path, &at.facts);
+        }
+    }
+
     /// Notes that a file's attributes or names were changed by us.
     pub fn note(&self, before: &At) {
         if before.facts.kind == FileKind::File
@@ -124,13 +136,19 @@ impl Shared {
             let detail = format!("{}: it was made, and has gone since", self.top.shown(&spot.path));
             return Err(RemoteError::NotFound { detail });
         }
+        if let Ok(Some(at)) = self.step(&spot.dir, spot.name, spot.path.clone())
+            && at.facts.version() == answer.version
+        {
+            self.note_echo(&at, false);
+        }
         Ok(answer.map(|found| Outcome { entry: found.map(|found| found.entry) }))
     }
 
     /// What a file is after a change.
-    fn outcome_of(&self, file: &FileId) -> Result<Answer<Outcome>> {
-        let (entry, lease) = self.look(file)?;
+    fn outcome_of(&self, file: &FileId, times_set: bool) -> Result<Answer<Outcome>> {
+        let (at, entry, lease) = self.look_where(file)?;
         let version = entry.version.clone();
+        self.note_echo(&at, times_set);
         Ok(Answer::new(Outcome { entry: Some(entry) }, version, lease))
     }
 
@@ -148,7 +166,7 @@ impl Shared {
         linked.map_err(|errno| failed(&self.top.shown(&spot.path), "link", errno))?;
         self.places.learn(at.id, Names::Several, (spot.dir.id.key(), spot.name), moves);
         self.note(&at);
-        self.watches.changed(&at.path, false);
+        self.watches.changed_file(&at.path);
         self.watches.changed(&spot.path, false);
         Ok(())
     }

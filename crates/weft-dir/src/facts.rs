@@ -147,6 +147,19 @@ impl Facts {
             && (self.length, self.modified, self.changed) == (other.length, other.modified, other.changed)
     }
 
+    /// Whether both are told alike: the same version, and the same attributes but for the last use.
+    pub fn is_told_alike(&self, other: &Facts) -> bool {
+        self.is_same_version(other)
+            && (self.kind, self.mode, self.owner, self.links) == (other.kind, other.mode, other.owner, other.links)
+    }
+
+    /// Whether the last write is so long before `now` that another would move its time.
+    pub fn was_written_before(&self, now: SystemTime) -> bool {
+        let grain = if self.modified.nanoseconds == 0 { WHOLE_SECONDS_GRAIN } else { GRAIN };
+        let age = self.modified.time().and_then(|modified| now.duration_since(modified).ok());
+        age.is_some_and(|age| age > grain)
+    }
+
     /// What the contract is told.
     pub fn attributes(&self) -> Attributes {
         let size = match self.kind {

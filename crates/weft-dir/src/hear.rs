@@ -84,6 +84,17 @@ impl Watches {
             }
             return;
         };
+        if let Some(name) = name
+            && !what.contains(ReadFlags::ISDIR)
+            && let Some(was) = table.echo(&dir, name)
+        {
+            drop(table);
+            if self.is_echo(&dir, name, &was) {
+                return;
+            }
+            self.table.lock().forget_echo(&dir, name);
+            return self.hear(number, what, Some(name));
+        }
         let ended = what.intersects(LEFT.union(ReadFlags::IGNORED));
         if ended && dir.is_empty() {
             drop(table);

@@ -132,11 +132,18 @@ impl Shared {
     /// # Errors
     /// As of [`Shared::find`].
     pub fn look(&self, file: &FileId) -> Result<(Entry, Lease)> {
+        let (_, entry, lease) = self.look_where(file)?;
+        Ok((entry, lease))
+    }
+
+    /// The same, and where it is.
+    pub fn look_where(&self, file: &FileId) -> Result<(At, Entry, Lease)> {
         self.usable()?;
         let (at, promise) = self.find_promised(file)?;
         let name = parted(&at.path).map_or(&b"top"[..], |(_, name)| name);
         let name = Name::new(name).map_err(|error| RemoteError::BadName { detail: error.to_string() })?;
-        self.told(&name, &at, &promise)
+        let (entry, lease) = self.told(&name, &at, &promise)?;
+        Ok((at, entry, lease))
     }
 
     /// What a name in a directory stands for; an absence is told for as long as the directory was found.

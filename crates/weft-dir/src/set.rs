@@ -47,7 +47,7 @@ impl Shared {
         };
         let outcome = set();
         self.note(&at);
-        self.watches.changed(&at.path, false);
+        self.watches.changed_file(&at.path);
         outcome
     }
 
@@ -85,7 +85,7 @@ impl Shared {
             errno => failed(&shown(), "set", errno),
         })?;
         self.note(&at);
-        self.watches.changed(&at.path, false);
+        self.watches.changed_file(&at.path);
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, WatchFlags};
 use weft_remote::{Event, Name};
 
-use crate::facts::facts;
+use crate::facts::{Facts, facts, facts_of};
 use crate::identity::{Identity, Key};
 use crate::news::News;
 use crate::options::DirectoryOptions;
@@ -78,6 +78,8 @@ struct Watch {
     itself: Option<u64>,
     /// Promises about names in it, absent ones too.
     names: HashMap<Box<[u8]>, u64>,
+    /// What names stand for by our own doing, and under which promise that was told.
+    echoes: HashMap<Box<[u8]>, (u64, Facts)>,
 }
 
 /// Why a directory was not watched.
@@ -196,17 +198,48 @@ impl Watches {
         Some(all)
     }
 
-    /// Breaks what is promised of a name and of its directory, because we have changed it ourselves; with `tree`, what
-    /// was at the name has gone with all below it.
+    /// Ends what is promised of a name and of its directory, because we have changed it ourselves; with `tree`, what was
+    /// at the name has gone with all below it. Whoever had it changed knows of the name and the directory, and is told of
+    /// the rest alone.
     pub fn changed(&self, path: &[u8], tree: bool) {
         let mut broken = Vec::new();
         let mut table = self.table.lock();
-        table.break_at(path, &mut broken);
+        table.break_at(path, &mut Vec::new());
         if tree {
             table.moves += 1;
             table.forget(self.inotify.as_ref(), path, None, &mut broken);
         }
         self.news.tell(broken);
+    }
+
+    /// The same of what a file is, where its names stay: the directory and its other names are what they were.
+    pub fn changed_file(&self, path: &[u8]) {
+        let mut table = self.table.lock();
+        match parted(path) {
+            Some((dir, name)) => drop(table.break_promise(dir, name)),
+            None => table.break_itself(path, &mut Vec::new()),
+        }
+    }
+
+    /// Notes what a name stands for by our own doing, where changes of it are promised to be told: what the kernel says of
+    /// that change is no news. What somebody else changes after it must show in what the file is then.
+    pub fn note_echo(&self, path: &[u8], facts: &Facts) {
+        let Some((dir, name)) = parted(path) else { return };
+        let mut table = self.table.lock();
+        let Some(stamp) = table.standing(dir, Some(name)) else { return };
+        if let Some(watch) = table.watches.get_mut(dir) {
+            if watch.echoes.len() >= ECHOES_MAX {
+                watch.echoes.clear();
+            }
+            watch.echoes.insert(Box::from(name), (stamp, *facts));
+        }
+    }
+
+    /// Whether a name still stands for what we made of it ourselves.
+    pub(crate) fn is_echo(&self, dir: &[u8], name: &[u8], was: &Facts) -> bool {
+        let Ok(name) = std::ffi::CString::new(name) else { return false };
+        let Ok(dir) = self.top.reach(dir, OFlags::PATH) else { return false };
+        facts_of(dir.as_fd(), &name).is_ok_and(|(facts, _)| facts.is_told_alike(was))
     }
 
     /// Nothing can be reached any more.
@@ -301,7 +334,8 @@ impl Table {
         let used = self.next_stamp();
         self.uses.insert(used, key.clone());
         self.numbers.insert(number, key.clone());
-        self.watches.insert(key, Watch { number, id, used, itself: None, names: HashMap::new() });
+        self.watches
+            .insert(key, Watch { number, id, used, itself: None, names: HashMap::new(), echoes: HashMap::new() });
         self.touch(path);
         Ok(())
     }
@@ -331,6 +365,20 @@ impl Table {
         }
     }
 
+    /// What a name stands for by our own doing, if the promise under which that was told stands.
+    pub(crate) fn echo(&self, dir: &[u8], name: &[u8]) -> Option<Facts> {
+        let watch = self.watches.get(dir)?;
+        let (stamp, facts) = watch.echoes.get(name)?;
+        (watch.names.get(name) == Some(stamp)).then_some(*facts)
+    }
+
+    /// It is not, any more.
+    pub(crate) fn forget_echo(&mut self, dir: &[u8], name: &[u8]) {
+        if let Some(watch) = self.watches.get_mut(dir) {
+            watch.echoes.remove(name);
+        }
+    }
+
     /// The path that a watch of the kernel stands for.
     pub(crate) fn path_of(&self, number: i32) -> Option<Arc<[u8]>> {
         self.numbers.get(&number).cloned()
@@ -344,13 +392,21 @@ impl Table {
     /// Breaks what is promised of `name` in `dir`, and of `dir` itself. A name that `leads_elsewhere` is told of to those
     /// who know the listing as well.
     pub(crate) fn break_name(&mut self, dir: &[u8], name: &[u8], leads_elsewhere: bool, broken: &mut Vec<Event>) {
+        let promised = self.break_promise(dir, name);
         let Some(watch) = self.watches.get_mut(dir) else { return };
-        let promised = watch.names.remove(name).is_some();
-        self.promises -= usize::from(promised);
         if promised || (leads_elsewhere && watch.itself.is_some()) {
             broken.extend(watch.name_broken(name));
         }
         self.break_itself(dir, broken);
+    }
+
+    /// Breaks what is promised of `name` in `dir`, and says whether anything was.
+    fn break_promise(&mut self, dir: &[u8], name: &[u8]) -> bool {
+        let Some(watch) = self.watches.get_mut(dir) else { return false };
+        watch.echoes.remove(name);
+        let promised = watch.names.remove(name).is_some();
+        self.promises -= usize::from(promised);
+        promised
     }
 
     /// Breaks what is promised of a directory itself.
@@ -419,6 +475,8 @@ fn is_at_or_below(path: &[u8], dir: &[u8]) -> bool {
     }
 }
 
+/// Names in one directory of which is known what we made of them.
+const ECHOES_MAX: usize = 4096;
 /// How often a watch is made anew when something moves meanwhile.
 const TRIES_MAX: usize = 8;
 /// What changes names, attributes or content.

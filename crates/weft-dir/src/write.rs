@@ -47,7 +47,7 @@ impl Shared {
         let written = write_extents(&fd, extents, content, shown)
             .and_then(|()| rustix::fs::ftruncate(&fd, length).map_err(said("set the length of")));
         // Whatever came of it, the file is another now.
-        self.watches.changed(&at.path, false);
+        self.watches.changed_file(&at.path);
         let done =
             written.and_then(|()| rustix::fs::futimens(&fd, &times(Some(made), None)).map_err(said("set the time of")));
         if done.is_err()

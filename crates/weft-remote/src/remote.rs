@@ -134,6 +134,9 @@ pub trait Remote: Send + Sync {
     /// [`Version::None`]). For a write that is: still has that version's bytes; a kind may let a change of mere
     /// attributes pass.
     ///
+    /// What it did is told by the outcome, and need not be told by an event: whoever asks for a change takes what was known
+    /// of the names and directories in it for ended.
+    ///
     /// # Errors
     /// `ReadOnly` where the kind takes no changes; `VersionChanged` when the expectation fails.
     async fn apply(&self, _call: &Call, mutation: &Mutation, _expected: &Version) -> Result<Answer<Outcome>> {
