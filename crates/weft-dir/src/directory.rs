@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use weft_remote::{Event, RemoteError, Result, Sameness, Space, Version};
 
 use crate::aside::Aside;
+use crate::broken_off::BrokenOff;
 use crate::error::DirectoryError;
 use crate::facts::facts;
 use crate::hear::Listener;
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     pub places: Places,
     pub newborn: Newborn,
     pub aside: Aside,
+    pub broken_off: BrokenOff,
     /// Guards when the figures for `df` were last taken, and what they were.
     space: Mutex<Option<(Instant, Option<Space>)>>,
 }
@@ -132,6 +134,7 @@ impl Open {
             places,
             newborn: Newborn::new(),
             aside: Aside::new(),
+            broken_off: BrokenOff::default(),
             space: Mutex::new(None),
         });
         Ok(Open { shared, _listener: listener })

@@ -28,6 +28,7 @@
 
 mod apply;
 mod aside;
+mod broken_off;
 mod copy;
 mod create;
 mod directory;

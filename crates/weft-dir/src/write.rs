@@ -13,7 +13,7 @@ use crate::set::times;
 
 impl Shared {
     /// Writes the extents of `content` into a file and gives it its length. In place: who reads the directory itself
-    /// meanwhile may see a part, and a full disk leaves what has been written. Set-id bits stay or go as the kernel has
+    /// meanwhile may see a part, and a full disk leaves what has been written, over which the same may be tried again. Set-id bits stay or go as the kernel has
     /// it for whoever this process is.
     ///
     /// # Errors
@@ -41,12 +41,19 @@ impl Shared {
         let said = |doing| move |errno| failed(shown, doing, errno);
         let fd = reopen(&at.fd, OFlags::WRONLY).map_err(said("open for writing"))?;
         at.facts = self.facts(&at.path, &fd)?;
-        self.expect_bytes(&at, expected)?;
+        if !self.broken_off.is_ours(at.id, expected, &at.facts) {
+            self.expect_bytes(&at, expected)?;
+        }
         let written = write_extents(&fd, extents, content, shown)
             .and_then(|()| rustix::fs::ftruncate(&fd, length).map_err(said("set the length of")));
         // Whatever came of it, the file is another now.
         self.watches.changed(&at.path, false);
-        written?;
+        if let Err(error) = written {
+            let left = self.facts(&at.path, &fd)?;
+            self.broken_off.note(at.id, expected, &left);
+            return Err(error);
+        }
+        self.broken_off.forget(at.id);
         rustix::fs::futimens(&fd, &times(Some(made), None)).map_err(said("set the time of"))
     }
 }

@@ -36,7 +36,11 @@ impl Vfs {
     /// What the remote says; what was written stays here and is tried again at the next flush. `Changed` when the file
     /// changed at its source since it was opened.
     pub async fn flush(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
-        let inode = self.handle(handle)?.inode.clone();
+        let inode = match self.handle(handle) {
+            // What was not opened was not written.
+            Err(VfsError::BadHandle) if self.options.unopened => return Ok(()),
+            handle => handle?.inode.clone(),
+        };
         self.send(&call, &inode).await
     }
 
@@ -45,7 +49,10 @@ impl Vfs {
     /// # Errors
     /// As of [`Vfs::flush`].
     pub async fn sync(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
-        let inode = self.handle(handle)?.inode.clone();
+        let inode = match self.handle(handle) {
+            Err(VfsError::BadHandle) if self.options.unopened => return Ok(()),
+            handle => handle?.inode.clone(),
+        };
         self.send(&call, &inode).await?;
         self.sync_source(&call, &inode).await
     }

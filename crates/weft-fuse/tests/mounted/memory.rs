@@ -92,7 +92,8 @@ impl Files {
         self.last += 1;
         let handle = HandleId(self.last);
         self.handles.insert(handle, (node, writing));
-        let record = OpenRecord { generation: None, version: Version::None, length: None, bypass_pages: false };
+        let record =
+            OpenRecord { generation: None, version: Version::None, length: None, bypass_pages: false, writing: false };
         OpenReply { handle, keep_pages: false, bypass_pages: false, backing: None, record }
     }
 
