@@ -262,7 +262,7 @@ impl Client {
     }
 
     /// Asks for a stream and waits until it has begun.
-    fn stream<T>(mut self, verb: Verb, take: Take<T>) -> Result<Streamed<T>, ControlError> {
+    pub(crate) fn stream<T>(mut self, verb: Verb, take: Take<T>) -> Result<Streamed<T>, ControlError> {
         match self.ask(verb, STREAM_PATIENCE)? {
             Reply::Beat => Ok(Streamed { client: self, take, over: false }),
             other => Err(unexpected(&other)),
@@ -327,7 +327,7 @@ impl Client {
     /// Most names that one listing may bring.
     pub const NAMES_MAX: usize = 2_000_000;
 
-    fn ask(&mut self, verb: Verb, patience: Duration) -> Result<Reply, ControlError> {
+    pub(crate) fn ask(&mut self, verb: Verb, patience: Duration) -> Result<Reply, ControlError> {
         let io = |error| ControlError::io(&self.socket)(error);
         self.stream.get_ref().set_read_timeout(Some(patience)).map_err(io)?;
         let request = Request { v: PROTOCOL_VERSION, verb };
@@ -375,7 +375,7 @@ pub type Checking = Streamed<Checked>;
 pub type Warmth = Streamed<Warmed>;
 
 /// What a reply in a stream is.
-type Take<T> = fn(Reply) -> Result<T, ControlError>;
+pub(crate) type Take<T> = fn(Reply) -> Result<T, ControlError>;
 
 impl<T> Iterator for Streamed<T> {
     type Item = Result<T, ControlError>;
@@ -398,15 +398,15 @@ impl<T> Iterator for Streamed<T> {
     }
 }
 
-fn unexpected(reply: &Reply) -> ControlError {
+pub(crate) fn unexpected(reply: &Reply) -> ControlError {
     ControlError::Protocol { why: format!("another answer than asked for: {reply:?}") }
 }
 
 /// Patience with what a daemon answers from memory.
 const SHORT: Duration = Duration::from_secs(2);
 /// Patience with what it reads from its disk.
-const MIDDLE: Duration = Duration::from_secs(60);
+pub(crate) const MIDDLE: Duration = Duration::from_secs(60);
 /// Patience with the next line of a stream: a few beats may come late on a busy machine.
 const STREAM_PATIENCE: Duration = Duration::from_secs(BEAT.as_secs() * 3);
 /// Patience with what it asks remotes, many times perhaps.
-const LONG: Duration = Duration::from_secs(3600);
+pub(crate) const LONG: Duration = Duration::from_secs(3600);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::{
-    CacheReport, Checked, Covered, Depth, Eviction, Grouped, Hello, Lines, Measures, NameInfo, OfPinned, PathBytes,
-    Refusal, Reloaded, Removed, Status, WarmOrder, Warmed, Watched, Why,
+    CacheReport, Checked, Copied, Covered, Decision, Depth, Eviction, Grouped, Hello, Lines, Measures, NameInfo,
+    OfPinned, PathBytes, Refusal, Reloaded, Removed, Status, UnsentReport, WarmOrder, Warmed, Watched, Why,
 };
 
 /// The daemon as the control socket sees it. Paths are bytes relative to the mount's root, without a leading or
@@ -123,6 +123,25 @@ pub trait Daemon: Send + Sync {
     /// # Errors
     /// Any [`Refusal`]; paths that are not known are counted.
     async fn group(&self, groups: Vec<Vec<PathBytes>>, linked: bool, uid: u32) -> Result<Grouped, Refusal>;
+
+    /// What was written at and below `path` and is not at its source. Never waits for a remote.
+    ///
+    /// # Errors
+    /// Any [`Refusal`]; where nothing is unsent, the report is empty.
+    async fn unsent(&self, path: &[u8], uid: u32) -> Result<UnsentReport, Refusal>;
+
+    /// Decides what becomes of an unsent file, and tells how many bytes that was about.
+    ///
+    /// # Errors
+    /// `NotFound` when nothing of it is unsent, `Busy` when it is open for writing, `Failed` when the source has another
+    /// version and that is not to be written over; whatever keeps it from being sent.
+    async fn decide(&self, path: &[u8], decision: Decision, uid: u32) -> Result<u64, Refusal>;
+
+    /// Tells an unsent file's bytes, as it is in the mount; ends with [`Copied::Done`].
+    ///
+    /// # Errors
+    /// `NotFound` when nothing of it is unsent.
+    async fn copy_unsent(&self, path: &[u8], uid: u32) -> Result<Lines<Copied>, Refusal>;
 
     /// Everything that is counted. Never waits for a remote.
     ///

@@ -18,6 +18,7 @@ mod server;
 mod socket_dir;
 mod space;
 mod stream;
+mod unsent;
 mod warm;
 
 pub use changes::{Change, ChangeKind, Watched};
@@ -36,4 +37,5 @@ pub use server::{Access, Server};
 pub use socket_dir::socket_dir;
 pub use space::{CacheReport, Covered, Eviction, Held, OfPinned, TreeReport, UserReport};
 pub use stream::Lines;
+pub use unsent::{Copied, Copying, Decision, UnsentFile, UnsentReport};
 pub use warm::{WarmCame, WarmForecast, WarmOrder, WarmProgress, WarmStatus, Warmed};

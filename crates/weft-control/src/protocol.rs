@@ -8,7 +8,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CacheReport, Checked, Covered, Eviction, Measures, OfPinned, PathBytes, WarmOrder, WarmStatus, Warmed, Watched,
+    CacheReport, Checked, Copied, Covered, Decision, Eviction, Measures, OfPinned, PathBytes, UnsentReport, WarmOrder,
+    WarmStatus, Warmed, Watched,
 };
 
 /// The version of this protocol. Another version is refused with a sentence, never guessed at.
@@ -88,6 +89,16 @@ pub(crate) enum Verb {
         groups: Vec<Vec<PathBytes>>,
         linked: bool,
     },
+    Unsent {
+        path: PathBytes,
+    },
+    Decide {
+        path: PathBytes,
+        decision: Decision,
+    },
+    CopyUnsent {
+        path: PathBytes,
+    },
 }
 
 impl Verb {
@@ -110,6 +121,9 @@ impl Verb {
             | Verb::Evictions { .. }
             | Verb::Check { .. }
             | Verb::Group { .. }
+            | Verb::Unsent { .. }
+            | Verb::Decide { .. }
+            | Verb::CopyUnsent { .. }
             | Verb::Unmount { .. }
             | Verb::Replace => false,
         }
@@ -158,6 +172,11 @@ pub(crate) enum Reply {
     Warmed(Warmed),
     Checked(Checked),
     Grouped(Grouped),
+    Unsent(UnsentReport),
+    Decided {
+        bytes: u64,
+    },
+    Copied(Copied),
     /// In a stream: nothing to tell, but alive. The first line of every stream is one.
     Beat,
     /// The end of a stream.
@@ -235,6 +254,9 @@ pub struct Status {
     /// Trees that are being fetched ahead.
     #[serde(default)]
     pub warms: Vec<WarmStatus>,
+    /// What was written and could not be sent; at most [`Status::UNSENT_MAX`].
+    #[serde(default)]
+    pub unsent: UnsentReport,
     /// Counters and sizes.
     pub figures: Figures,
     /// Where metrics are served over HTTP (`127.0.0.1:9469`), or why they are not; nothing where nobody asked for it.
@@ -247,6 +269,9 @@ pub struct Status {
 impl Status {
     /// Most sources that a status carries.
     pub const SOURCES_MAX: usize = 200;
+
+    /// Most unsent files that a status carries.
+    pub const UNSENT_MAX: usize = 10;
 
     /// Most troubles that a status carries.
     pub const TROUBLES_MAX: usize = 100;

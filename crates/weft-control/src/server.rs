@@ -271,6 +271,15 @@ async fn answer(line: &[u8], uid: u32, house: &House, paths: &mut Vec<PathBytes>
             groups.iter().flatten().try_for_each(|path| checked(path).map(drop))?;
             Reply::Grouped(daemon.group(groups, linked, uid).await?)
         }
+        Verb::Unsent { path } => Reply::Unsent(daemon.unsent(checked(&path)?, uid).await?.fitting()),
+        Verb::Decide { path, decision } => {
+            Reply::Decided { bytes: daemon.decide(checked(&path)?, decision, uid).await? }
+        }
+        Verb::CopyUnsent { path } => {
+            let seat = house.seat(uid)?;
+            let lines = daemon.copy_unsent(checked(&path)?, uid).await?;
+            return Ok(Answer::Stream(lines.map(|line| line.map(Reply::Copied)).boxed(), seat));
+        }
         Verb::Stats => Reply::Stats(Box::new(daemon.stats(uid).await?)),
     };
     Ok(Answer::Replies(vec![reply]))
@@ -356,9 +365,10 @@ mod tests {
         let of_pinned = crate::OfPinned::Stays;
         let remove = Verb::Remove { path: PathBytes::default(), depth: Depth::This, of_pinned };
         let unmount = Verb::Unmount { lazy: true };
+        let discard = Verb::Decide { path: PathBytes::default(), decision: crate::Decision::Discard };
         let closed = Access { owner_uid: 1000, allow_other: false };
         let open = Access { owner_uid: 1000, allow_other: true };
-        for verb in [&why, &remove, &unmount] {
+        for verb in [&why, &remove, &unmount, &discard] {
             assert!(closed.permits(0, verb) && closed.permits(1000, verb));
             assert!(!closed.permits(1001, verb));
         }
@@ -366,6 +376,8 @@ mod tests {
         let watch = |validate_every_ms| Verb::Watch { path: PathBytes::default(), validate_every_ms };
         assert!(open.permits(1001, &watch(None)) && !open.permits(1001, &watch(Some(30_000))));
         assert!(!closed.permits(1001, &watch(None)) && closed.permits(1000, &watch(Some(30_000))));
+        let unsent = Verb::Unsent { path: PathBytes::default() };
+        assert!(!open.permits(1001, &discard) && !open.permits(1001, &unsent));
         assert!(!open.permits(1001, &remove) && !open.permits(1001, &unmount));
     }
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use weft_control::{
-    Access, CacheReport, Cached, Change, ChangeKind, CheckProgress, Checked, Client, Code, ControlError, Covered,
-    Daemon, Depth, Eviction, Fact, Family, FamilyKind, Grouped, Hello, LINE_BYTES_MAX, Lines, Measures, NameInfo,
-    NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, Sample, Server, Status, Value, WarmForecast, WarmOrder,
-    Warmed, Watched, Why, daemons, find_for_path,
+    Access, CacheReport, Cached, Change, ChangeKind, CheckProgress, Checked, Client, Code, ControlError, Copied,
+    Covered, Daemon, Decision, Depth, Eviction, Fact, Family, FamilyKind, Grouped, Hello, LINE_BYTES_MAX, Lines,
+    Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, Sample, Server, Status, UnsentFile,
+    UnsentReport, Value, WarmForecast, WarmOrder, Warmed, Watched, Why, daemons, find_for_path,
 };
 
 struct Answering {
@@ -124,6 +124,23 @@ impl Daemon for Answering {
         }
     }
 
+    async fn unsent(&self, path: &[u8], _uid: u32) -> Result<UnsentReport, Refusal> {
+        Ok(UnsentReport { files: vec![UnsentFile { path: path.into(), ..UnsentFile::default() }], more: 3 })
+    }
+
+    async fn decide(&self, path: &[u8], decision: Decision, _uid: u32) -> Result<u64, Refusal> {
+        match decision {
+            Decision::Send => Err(Refusal::new(Code::Failed, "changed")),
+            Decision::SendOver => Ok(path.len() as u64),
+            Decision::Discard => Err(Refusal::new(Code::Busy, "open for writing")),
+        }
+    }
+
+    async fn copy_unsent(&self, _path: &[u8], _uid: u32) -> Result<Lines<Copied>, Refusal> {
+        let worst = Copied::Bytes(PathBytes(vec![1; Copied::BYTES_MAX]));
+        Ok(futures_util::stream::iter([Ok(worst), Ok(Copied::Done { bytes: Copied::BYTES_MAX as u64 })]).boxed())
+    }
+
     async fn group(&self, groups: Vec<Vec<PathBytes>>, _linked: bool, _uid: u32) -> Result<Grouped, Refusal> {
         let files = groups.iter().flatten().count() as u64;
         Ok(Grouped { groups: groups.len() as u64, files, unknown: 0 })
@@ -212,6 +229,13 @@ fn every_verb_is_answered() {
     assert!(client.bring_online(b"web/a").is_err(), "refused");
     assert_eq!(client.why("\u{fc}".as_bytes()).expect("answered").facts[0].value, "\u{fc}");
     assert_eq!(client.stats().expect("answered").sum("weft_x_total"), 7);
+    assert_eq!(client.unsent(b"a").expect("answered").files[0].path.0, b"a");
+    assert_eq!(client.decide(b"a/b", Decision::SendOver).expect("answered"), 3);
+    assert!(client.decide(b"a/b", Decision::Send).is_err());
+    let refused = client.decide(b"a/b", Decision::Discard).expect_err("refused");
+    assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Busy, .. })), "{refused}");
+    let copied = Client::connect(&served.socket).expect("connected").copy_unsent(b"a").expect("begun");
+    assert_eq!(copied.filter(|line| line.is_ok()).count(), 2, "a line of the worst bytes fits");
     let refused = client.remove(b"a", Depth::This, OfPinned::Stays).expect_err("refused");
     assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Busy, .. })), "{refused}");
 }

@@ -69,6 +69,11 @@ impl Directory {
         Ok(Arc::new(Directory { place: Arc::new(Place { options, news, open, looked }) }))
     }
 
+    /// Whether it is shown as what nobody changes.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.place.options.read_only
+    }
+
     /// What is open now.
     pub(crate) fn now(&self) -> Arc<Shared> {
         self.place.open.read().shared.clone()

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct DirectoryOptions {
     /// The top: an absolute path of a directory. Links on the way to it are followed, once.
     pub path: PathBuf,
+    /// Whether nothing is changed.
+    pub read_only: bool,
     /// How long an answer is trusted where its directory is watched.
     pub lease: Duration,
     /// How long where it is not.
@@ -28,6 +30,7 @@ impl DirectoryOptions {
     pub fn new(path: impl Into<PathBuf>) -> DirectoryOptions {
         DirectoryOptions {
             path: path.into(),
+            read_only: false,
             lease: Duration::from_secs(600),
             unwatched_lease: Duration::from_secs(1),
             watches_max: 65_536,

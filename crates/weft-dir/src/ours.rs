@@ -81,7 +81,10 @@ impl Ours {
 
     /// Whether a file that is this now is what a write over that version left when it broke off.
     pub fn is_torn(&self, id: Identity, now: &Facts, expected: &Version) -> bool {
-        self.of(id, now, |deed| deed.torn.as_ref().is_some_and(|torn| is_same(torn, expected)))
+        let deeds = self.deeds.lock();
+        let of =
+            |deed: &Deed| deed.torn.as_ref().is_some_and(|torn| is_same(torn, expected)) && now.has_bytes_of(&deed.now);
+        deeds.of.get(&id).is_some_and(of)
     }
 
     fn of(&self, id: Identity, now: &Facts, says: impl Fn(&Deed) -> bool) -> bool {

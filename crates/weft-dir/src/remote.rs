@@ -20,7 +20,7 @@ use crate::resolve::At;
 impl Remote for Directory {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            writable: true,
+            writable: !self.is_read_only(),
             ranges: true,
             stable_ids: true,
             breakable_leases: true,
@@ -80,6 +80,9 @@ impl Remote for Directory {
     }
 
     async fn apply(&self, call: &Call, mutation: &Mutation, expected: &Version) -> Result<Answer<Outcome>> {
+        if self.is_read_only() {
+            return Err(RemoteError::ReadOnly { detail: self.now().top.shown(b"") });
+        }
         let (caller, deadline) = (call.caller, call.deadline);
         let (mutation, expected) = (mutation.clone(), expected.clone());
         self.aside(call, &self.root(), move |shared| shared.apply(&caller, &mutation, &expected, deadline)).await

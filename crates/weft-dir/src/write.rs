@@ -13,7 +13,7 @@ use crate::set::times;
 
 impl Shared {
     /// Writes the extents of `content` into a file and gives it its length. In place: who reads the directory itself
-    /// meanwhile may see a part, and a full disk leaves what has been written. Set-id bits stay or go as the kernel has
+    /// meanwhile may see a part, and a full disk leaves what has been written, over which the same may be tried again. Set-id bits stay or go as the kernel has
     /// it for whoever this process is.
     ///
     /// # Errors

@@ -7,9 +7,10 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use weft_remote::Version;
 use xxhash_rust::xxh3::xxh3_64;
@@ -25,6 +26,9 @@ pub struct Dirty {
     paths: Paths,
     disk: Disk,
     file: DiskFile,
+    /// Held for reading by who writes, and for writing by who puts bytes of the base beside what was written: none of
+    /// it is written over. Comes before `state`.
+    filling: RwLock<()>,
     /// Held for one look, one change, or one record of the log.
     state: Mutex<State>,
 }
@@ -37,6 +41,8 @@ struct State {
     log: DiskFile,
     /// Where the log goes on.
     log_end: u64,
+    /// Bytes that are on their way to the source, if anything is.
+    taken: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -64,6 +70,10 @@ enum Logged {
     /// The source has another version now, by what was sent. Which of the records before were in that is not told:
     /// all are sent again.
     Sent(Version),
+    /// Bytes of the base were put beside what was written.
+    Filled(Range<u64>),
+    /// The source has another file in this version and length, and is to be told all of this one.
+    Over { version: Version, length: u64 },
 }
 
 impl Dirty {
@@ -76,8 +86,9 @@ impl Dirty {
             file.map_err(|error| StoreError::from_io(path, error))
         };
         let (file, log) = (open(&paths.bytes)?, open(&paths.log)?);
-        let state = State { extents: Extents::over(length), version: version.clone(), log, log_end: 0 };
-        let dirty = Dirty { node, paths, disk: disk.clone(), file, state: Mutex::new(state) };
+        let state = State { extents: Extents::over(length), version: version.clone(), log, log_end: 0, taken: None };
+        let state = Mutex::new(state);
+        let dirty = Dirty { node, paths, disk: disk.clone(), file, filling: RwLock::default(), state };
         dirty.log(&mut dirty.state.lock(), &Logged::Base { version, length })?;
         Ok(dirty)
     }
@@ -91,8 +102,8 @@ impl Dirty {
         let length = usize::try_from(log.len().map_err(refused)?.min(LOG_BYTES_MAX)).unwrap_or(0);
         let bytes = log.read_vec(0, length).map_err(refused)?;
         let Some((extents, version, log_end)) = replay(&bytes) else { return Ok(None) };
-        let state = Mutex::new(State { extents, version, log, log_end });
-        Ok(Some(Dirty { node, paths, disk: disk.clone(), file, state }))
+        let state = Mutex::new(State { extents, version, log, log_end, taken: None });
+        Ok(Some(Dirty { node, paths, disk: disk.clone(), file, filling: RwLock::default(), state }))
     }
 
     /// The nodes of which a former daemon left something.
@@ -137,11 +148,66 @@ impl Dirty {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= LENGTH_MAX);
         let end = end.ok_or_else(|| self.refused(io::ErrorKind::FileTooLarge.into()))?;
+        let _no_filling = self.filling.read();
         self.file.write_all_at(bytes, offset).map_err(|error| self.refused(error))?;
         let mut state = self.state.lock();
         self.log(&mut state, &Logged::Wrote(offset..end))?;
         state.extents.write(offset..end);
         Ok(())
+    }
+
+    /// Keeps bytes of the base, so that they outlive it: where nothing was written meanwhile.
+    ///
+    /// # Errors
+    /// As of [`Dirty::write`].
+    pub fn fill(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let _alone = self.filling.write();
+        for (range, origin) in self.parts(offset, bytes.len()) {
+            if origin != Origin::Base {
+                continue;
+            }
+            let from = usize::try_from(range.start - offset).unwrap_or(usize::MAX);
+            let part = bytes.get(from..).unwrap_or_default();
+            let part = &part[..part.len().min((range.end - range.start) as usize)];
+            self.file.write_all_at(part, range.start).map_err(|error| self.refused(error))?;
+            let mut state = self.state.lock();
+            // Cut meanwhile, it stays cut.
+            let end = range.end.min(state.extents.length());
+            if range.start < end {
+                self.log(&mut state, &Logged::Filled(range.start..end))?;
+                state.extents.fill(range.start..end);
+            }
+        }
+        Ok(())
+    }
+
+    /// The source has another file in this version and length: all of this one is to be sent over it. False, and
+    /// nothing done, while bytes of this one are still the base's ([`Dirty::fill`]).
+    ///
+    /// # Errors
+    /// As of [`Dirty::write`].
+    pub fn over(&self, version: Version, source_length: u64) -> Result<bool> {
+        let mut state = self.state.lock();
+        if state.extents.needs_base() {
+            return Ok(false);
+        }
+        self.log(&mut state, &Logged::Over { version: version.clone(), length: source_length })?;
+        state.extents.replace(source_length);
+        state.version = version;
+        Ok(true)
+    }
+
+    /// How many bytes the source does not have, as far as it has said; `None` when it has all of the file, and 0 when
+    /// only the length is another.
+    pub fn bytes_away(&self) -> Option<u64> {
+        let state = self.state.lock();
+        let away = state.extents.is_unsent() || state.taken.is_some();
+        away.then(|| state.extents.unsent_bytes() + state.taken.unwrap_or(0))
+    }
+
+    /// When it was changed last, as its files tell.
+    pub fn changed_at(&self) -> Option<SystemTime> {
+        std::fs::metadata(&self.paths.log).and_then(|log| log.modified()).ok()
     }
 
     /// Has a range read as zeros; the length stays.
@@ -203,12 +269,18 @@ impl Dirty {
     /// Takes out what the source has not been told; `None` when that is nothing. What is written from now on is not in
     /// it.
     pub fn take(&self) -> Option<Batch> {
-        self.state.lock().extents.take()
+        let mut state = self.state.lock();
+        let bytes = state.extents.unsent_bytes();
+        let batch = state.extents.take()?;
+        state.taken = Some(bytes);
+        Some(batch)
     }
 
     /// It could not be sent.
     pub fn put_back(&self, batch: Batch) {
-        self.state.lock().extents.put_back(batch);
+        let mut state = self.state.lock();
+        state.taken = None;
+        state.extents.put_back(batch);
     }
 
     /// It was sent, and the source has this version now.
@@ -217,7 +289,7 @@ impl Dirty {
     /// `Full`, `Io`: the log does not know; it is known here.
     pub fn sent(&self, version: Version) -> Result<()> {
         let mut state = self.state.lock();
-        state.version = version.clone();
+        (state.version, state.taken) = (version.clone(), None);
         if state.extents.is_unsent() {
             return self.log(&mut state, &Logged::Sent(version));
         }
@@ -293,6 +365,11 @@ fn replay(log: &[u8]) -> Option<(Extents, Version, u64)> {
             (Logged::Wrote(range), Some((extents, _))) if range.start <= range.end => extents.write(range),
             (Logged::Resized(length), Some((extents, _))) => extents.resize(length),
             (Logged::Sent(told), Some((_, version))) => *version = told,
+            (Logged::Filled(range), Some((extents, _))) if range.start < range.end => extents.fill(range),
+            (Logged::Over { version: told, length }, Some((extents, version))) if !extents.needs_base() => {
+                extents.replace(length);
+                *version = told;
+            }
             _ => break,
         }
         rest = after;
@@ -366,5 +443,26 @@ mod tests {
         dirty.sent(Version::strong("3")).unwrap();
         assert!(!again().is_unsent() && again().version() == Version::strong("3"));
         assert_eq!(again().parts(0, 99), [(0..10, Origin::Base)]);
+    }
+
+    #[test]
+    fn what_is_to_be_sent_over_another_version_is_all_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirty = begin(dir.path());
+        dirty.write(4, b"four").unwrap();
+        assert!(!dirty.over(Version::strong("2"), 99).unwrap(), "bytes are missing");
+        dirty.fill(0, b"0123456789").unwrap();
+        assert_eq!(dirty.bytes_away(), Some(4), "what was filled is not told by itself");
+        assert_eq!(dirty.read(0, 10).unwrap(), Bytes::from("0123four89"));
+        assert!(dirty.over(Version::strong("2"), 99).unwrap());
+        for dirty in [Dirty::again(&Disk::default(), dir.path(), NodeId(7)).unwrap().unwrap(), dirty] {
+            assert_eq!((dirty.version(), dirty.source_length()), (Version::strong("2"), 99));
+            assert_eq!((dirty.bytes_away(), dirty.length()), (Some(10), 10));
+            let batch = dirty.take().unwrap();
+            assert_eq!((batch.extents()[0].length, batch.length()), (10, 10));
+            assert_eq!(dirty.bytes_away(), Some(10), "what is on its way is not there");
+            dirty.sent(Version::strong("3")).unwrap();
+            assert_eq!(dirty.bytes_away(), None);
+        }
     }
 }

@@ -81,6 +81,27 @@ impl Extents {
         self.unsent.insert(range);
     }
 
+    /// Bytes of the base are in the file of written bytes as well.
+    pub(crate) fn fill(&mut self, range: Range<u64>) {
+        self.held.insert(range);
+    }
+
+    /// The source has another file now, of this length, and is to be told all of this one. Nothing of this one may be
+    /// the base's.
+    pub(crate) fn replace(&mut self, source_length: u64) {
+        let mut all = RangeSet::new();
+        if self.length > 0 {
+            all.insert(0..self.length);
+        }
+        (self.held, self.unsent) = (all.clone(), all);
+        (self.base_end, self.sent_length) = (0, source_length);
+    }
+
+    /// How many bytes the source has not been told.
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.unsent.iter().map(|range| range.end - range.start).sum()
+    }
+
     /// The file has another length.
     pub(crate) fn resize(&mut self, length: u64) {
         if length >= self.length {

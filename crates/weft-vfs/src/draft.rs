@@ -15,7 +15,7 @@ use weft_store::{Dirty, NewObject, Object, Origin, StoreError};
 
 use crate::data::Data;
 use crate::handle::{Handle, Held};
-use crate::inode::Inode;
+use crate::inode::{Current, Inode};
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -26,14 +26,43 @@ pub(crate) struct Draft {
     generation: AtomicU64,
     /// The content below what was written, where some of it is needed and known.
     base: Mutex<Option<Arc<Object>>>,
+    /// When it was changed. Held for one look or one change.
+    times: Mutex<Times>,
+    /// Why it could not be sent when that was tried last. Held for one look or one change.
+    failed: Mutex<Option<Failed>>,
+}
+
+#[derive(Clone, Copy)]
+struct Times {
     /// When the last byte was written.
-    written: Mutex<SystemTime>,
+    written: SystemTime,
+    /// Since when the source does not have all of it.
+    since: SystemTime,
+}
+
+/// Why a draft could not be sent.
+#[derive(Clone)]
+pub(crate) struct Failed {
+    /// In words.
+    pub(crate) why: String,
+    /// Whether it is tried again by itself.
+    pub(crate) may_pass: bool,
 }
 
 impl Draft {
     pub(crate) fn over(dirty: Dirty, generation: u64, base: Option<Arc<Object>>) -> Draft {
         let generation = AtomicU64::new(generation);
-        Draft { dirty, generation, base: Mutex::new(base), written: Mutex::new(SystemTime::now()) }
+        let now = SystemTime::now();
+        let times = Mutex::new(Times { written: now, since: now });
+        Draft { dirty, generation, base: Mutex::new(base), times, failed: Mutex::default() }
+    }
+
+    /// What a former daemon left.
+    pub(crate) fn left(dirty: Dirty) -> Draft {
+        let written = dirty.changed_at().unwrap_or_else(SystemTime::now);
+        let draft = Draft::over(dirty, u64::MAX, None);
+        *draft.times.lock() = Times { written, since: written };
+        draft
     }
 
     /// What the handles that see it are counted under.
@@ -48,12 +77,33 @@ impl Draft {
 
     /// When it was changed last.
     pub(crate) fn written(&self) -> SystemTime {
-        *self.written.lock()
+        self.times.lock().written
+    }
+
+    /// Since when the source does not have all of it.
+    pub(crate) fn since(&self) -> SystemTime {
+        self.times.lock().since
     }
 
     /// It changes now.
     pub(crate) fn touch(&self) {
-        *self.written.lock() = SystemTime::now();
+        self.times.lock().written = SystemTime::now();
+    }
+
+    /// Why it could not be sent when that was tried last.
+    pub(crate) fn failed(&self) -> Option<Failed> {
+        self.failed.lock().clone()
+    }
+
+    /// It could not be sent.
+    pub(crate) fn fail(&self, failed: Failed) {
+        *self.failed.lock() = Some(failed);
+    }
+
+    /// The source has what was written up to `sent`; returns whether it could not be told before.
+    pub(crate) fn has_passed(&self, sent: SystemTime) -> bool {
+        self.times.lock().since = sent;
+        self.failed.lock().take().is_some()
     }
 
     /// The content below, if it is known.
@@ -154,15 +204,23 @@ impl Vfs {
     }
 
     /// The content below what was written: of the version that the source has, to be fetched as it is read.
-    pub(crate) fn base_of(&self, inode: &Inode, draft: &Draft) -> Result<Arc<Object>> {
+    pub(crate) fn base_of(&self, inode: &Arc<Inode>, draft: &Draft) -> Result<Arc<Object>> {
         let mut base = draft.base.lock();
         if let Some(object) = &*base {
             return Ok(object.clone());
         }
+        let (version, length) = (draft.dirty.version(), draft.dirty.source_length());
+        // After a restart: what is held may be it, and nobody else may have it any more.
+        if let Some(Current { object, .. }) = self.held_content(inode)?
+            && object.version().still_holds(&version)
+            && object.length() == Some(length)
+        {
+            return Ok(base.insert(object).clone());
+        }
         let record = inode.record();
         let new = NewObject {
-            version: draft.dirty.version(),
-            length: Some(draft.dirty.source_length()),
+            version,
+            length: Some(length),
             lease: Lease::Spent,
             audience: record.audience,
             owner_uid: match record.audience {
@@ -197,5 +255,55 @@ impl Vfs {
     }
 }
 
+impl Vfs {
+    /// Keeps the bytes of the base beside what was written, for the source may not have them any more: then the draft
+    /// is the whole file.
+    pub(crate) async fn fill(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, draft: &Arc<Draft>) -> Result<()> {
+        let mut at = 0;
+        while draft.dirty.needs_base() {
+            let size = COMPLETED_AT_ONCE.min(draft.dirty.length().saturating_sub(at)) as usize;
+            if size == 0 {
+                // It was cut, or grew, meanwhile: what is missing is before this.
+                at = 0;
+                continue;
+            }
+            for (range, _) in draft.dirty.parts(at, size).into_iter().filter(|(_, origin)| *origin == Origin::Base) {
+                let base = self.base_of(inode, draft)?;
+                let handle = Arc::new(Handle::new(inode.clone(), Held::Object(base.clone()), base.generation()));
+                let mut from = range.start;
+                while from < range.end {
+                    let read = self.read_object(call, &handle, &base, from, (range.end - from) as usize).await?;
+                    let bytes = read.into_bytes()?;
+                    if bytes.is_empty() {
+                        return Err(VfsError::Changed);
+                    }
+                    draft.dirty.fill(from, &bytes)?;
+                    from += bytes.len() as u64;
+                }
+            }
+            at += size as u64;
+        }
+        Ok(())
+    }
+
+    /// The same as far as it takes no question: of what is all here and not large.
+    pub(crate) fn fill_from_held(&self, inode: &Arc<Inode>, draft: &Draft) -> Result<()> {
+        if !draft.dirty.needs_base() || draft.dirty.length() > FILLED_BYTES_MAX {
+            return Ok(());
+        }
+        let base = self.base_of(inode, draft)?;
+        if !base.is_complete() {
+            return Ok(());
+        }
+        let parts = draft.dirty.parts(0, usize::MAX).into_iter();
+        for (range, _) in parts.filter(|(_, origin)| *origin == Origin::Base) {
+            draft.dirty.fill(range.start, &base.read(range.start, (range.end - range.start) as usize)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Longest file of which all is kept when it cannot be sent, since its source has another version.
+const FILLED_BYTES_MAX: u64 = 16 << 20;
 /// Bytes that are asked for at once when a file is made complete.
 const COMPLETED_AT_ONCE: u64 = 1 << 20;

@@ -80,6 +80,15 @@ impl VfsError {
         }
     }
 
+    /// Whether the same, tried again later, may work.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            VfsError::TimedOut | VfsError::Offline => true,
+            VfsError::Remote(error) => error.may_pass(),
+            _ => false,
+        }
+    }
+
     /// The store could not keep a note.
     pub(crate) fn notes(error: weft_remote::NotesError) -> VfsError {
         StoreError::Index(error.0).into()

@@ -110,6 +110,7 @@ impl Vfs {
             }
             b"freshness" => Some(inode.freshness.to_string()),
             b"class" => Some(self.class_words(inode.id)?),
+            b"unsent" => self.unsent_of(&inode, Vec::new()).map(|unsent| unsent.bytes.to_string()),
             b"listed_by" => self.listed_by(&inode)?,
             _ => None,
         };

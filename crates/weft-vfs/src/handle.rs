@@ -97,6 +97,11 @@ impl Handles {
         self.open.lock().remove(&id.0)
     }
 
+    /// Those of an inode.
+    pub(crate) fn of(&self, inode: &Inode) -> Vec<Arc<Handle>> {
+        self.open.lock().values().filter(|handle| handle.inode.id == inode.id).cloned().collect()
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.open.lock().len()
     }

@@ -284,7 +284,7 @@ impl Vfs {
     }
 
     /// What an inode is now is asked when it is wanted; the kernel has seen for itself that it changed.
-    fn distrust_quietly(&self, inode: &Inode) -> Result<()> {
+    pub(crate) fn distrust_quietly(&self, inode: &Inode) -> Result<()> {
         let record = {
             let mut record = inode.record.write();
             record.learnt = SystemTime::UNIX_EPOCH;

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use weft_remote::{Answer, Call, Caller, Change, Figure, Lease, RemoteError, Version};
 use weft_store::{Batch, NewObject, NodeId, Object, Origin, Record};
 
-use crate::draft::{Draft, DraftContent};
+use crate::draft::{Draft, DraftContent, Failed};
 use crate::figures::count;
 use crate::handle::HandleId;
 use crate::inode::{Current, Inode};
 use crate::learn::Told;
-use crate::vfs::Vfs;
+use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
 /// What was taken out of a draft: it goes back unless it was sent, also when whoever sends it is dropped.
@@ -36,7 +36,11 @@ impl Vfs {
     /// What the remote says; what was written stays here and is tried again at the next flush. `Changed` when the file
     /// changed at its source since it was opened.
     pub async fn flush(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
-        let inode = self.handle(handle)?.inode.clone();
+        let inode = match self.handle(handle) {
+            // What was not opened was not written.
+            Err(VfsError::BadHandle) if self.options.unopened => return Ok(()),
+            handle => handle?.inode.clone(),
+        };
         self.send(&call, &inode).await
     }
 
@@ -45,7 +49,10 @@ impl Vfs {
     /// # Errors
     /// As of [`Vfs::flush`].
     pub async fn sync(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
-        let inode = self.handle(handle)?.inode.clone();
+        let inode = match self.handle(handle) {
+            Err(VfsError::BadHandle) if self.options.unopened => return Ok(()),
+            handle => handle?.inode.clone(),
+        };
         self.send(&call, &inode).await?;
         self.sync_source(&call, &inode).await
     }
@@ -70,7 +77,8 @@ impl Vfs {
             vfs.send_held(caller, &inode).await
         });
         // An error is a panic of the task, which the panic hook has told.
-        sending.await.unwrap_or(Err(VfsError::TimedOut))
+        let outcome = sending.await.unwrap_or(Err(VfsError::TimedOut));
+        outcome.inspect_err(|error| self.tell_left_over(error))
     }
 
     /// Sends what is unsent of an inode. The caller holds its gate.
@@ -87,7 +95,7 @@ impl Vfs {
                 Ok(()) => {}
                 // It was cut while it was read: what is left is sent instead.
                 Err(_) if draft.dirty.length() < length => {}
-                Err(error) => return Err(self.unsent(inode, &draft, error)),
+                Err(error) => return Err(self.keep_unsent(inode, &draft, error)),
             }
         }
         // Whoever goes on writing while it is sent has it sent again.
@@ -105,6 +113,7 @@ impl Vfs {
         let mut taken = Taken { draft, batch: Some(batch) };
         let bytes: u64 = extents.iter().map(|extent| extent.length).sum();
         let content = Arc::new(DraftContent(draft.clone()));
+        let begun = SystemTime::now();
         let change = Change::Write { file: inode.record().file, extents, length, content };
         let allowed = self.options.deadline + Duration::from_millis(bytes / BYTES_PER_MS_MIN);
         let call = Call::within(caller, allowed);
@@ -113,6 +122,11 @@ impl Vfs {
         count(&self.figures.writes_sent);
         let told = Told::by(&answer);
         draft.settle_base();
+        if draft.has_passed(begun) {
+            let path = self.path_text(inode.id);
+            tracing::info!(node = inode.id.0, bytes, "what could not be sent before is at the source now");
+            tracing::debug!(path, "sent after all");
+        }
         draft.dirty.sent(told.version.clone())?;
         if let Some(entry) = &answer.value.entry {
             self.learn_attributes(inode, entry.attributes, &told)?;
@@ -121,13 +135,27 @@ impl Vfs {
     }
 
     /// What was written could not be sent: it stays, and people are told where.
-    fn unsent(&self, inode: &Inode, draft: &Draft, error: VfsError) -> VfsError {
+    fn keep_unsent(self: &Arc<Self>, inode: &Arc<Inode>, draft: &Draft, error: VfsError) -> VfsError {
         inode.note_error(&error);
-        let changed = matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. }));
-        let why = if changed { "it changed at its source meanwhile".to_owned() } else { error.to_string() };
-        let kept = draft.dirty.path().display();
-        let text = format!("what was written could not be sent to the source: {why}; it is kept in {kept}");
-        self.troubles.tell(self.path_text(inode.id), text);
+        let changed = matches!(error, VfsError::Changed | VfsError::Remote(RemoteError::VersionChanged { .. }));
+        let why = match &error {
+            _ if changed => "it changed at its source meanwhile".to_owned(),
+            error if is_away(error) => "the source has it no more, or another file in its place".to_owned(),
+            error => error.to_string(),
+        };
+        if (changed || is_away(&error))
+            && let Err(error) = self.fill_from_held(inode, draft)
+        {
+            tracing::warn!(%error, node = inode.id.0, "the rest of a file that cannot be sent is not kept with it");
+        }
+        let failed = Failed { why: why.clone(), may_pass: error.may_pass() };
+        let told = draft.failed().is_some_and(|before| before.why == failed.why);
+        draft.fail(failed);
+        if !told {
+            let kept = draft.dirty.path().display();
+            let text = format!("what was written could not be sent to the source: {why}; it is kept in {kept}");
+            self.troubles.tell(self.path_text(inode.id), text + "; `weft unsent` lists it and says what can be done");
+        }
         if changed { VfsError::Changed } else { error }
     }
 
@@ -144,13 +172,14 @@ impl Vfs {
             let _under_way = under_way;
             let _gate = inode.gate.lock().await;
             if let Err(error) = vfs.retire(&inode).await {
+                vfs.tell_left_over(&error);
                 tracing::warn!(%error, node = inode.id.0, "what was written is not all put away");
             }
         });
     }
 
     /// The caller holds the inode's gate.
-    async fn retire(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+    pub(crate) async fn retire(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
         let is_closed = || inode.content.lock().open.is_empty();
         if !is_closed() {
             return Ok(());
@@ -241,7 +270,7 @@ impl Vfs {
         Ok(Some(object))
     }
 
-    fn end_draft(&self, inode: &Inode) {
+    pub(crate) fn end_draft(&self, inode: &Inode) {
         let draft = inode.draft.write().take();
         if let Some(draft) = draft {
             draft.dirty.discard();
@@ -285,7 +314,7 @@ impl Vfs {
                 dirty.discard();
                 continue;
             }
-            let draft = Arc::new(Draft::over(dirty, u64::MAX, None));
+            let draft = Arc::new(Draft::left(dirty));
             *inode.draft.write() = Some(draft);
             self.drafts.lock().insert(inode.id, inode);
         }
@@ -301,16 +330,11 @@ impl Vfs {
     pub fn drafts(&self) -> usize {
         self.drafts.lock().len()
     }
+}
 
-    /// Files of which something is unsent, by path, and where it lies.
-    pub fn unsent_files(&self) -> Vec<(String, std::path::PathBuf)> {
-        let inodes: Vec<_> = self.drafts.lock().values().cloned().collect();
-        let unsent = |inode: &Arc<Inode>| inode.draft().filter(|draft| draft.dirty.is_unsent());
-        inodes
-            .iter()
-            .filter_map(|inode| Some((self.path_text(inode.id), unsent(inode)?.dirty.path().to_owned())))
-            .collect()
-    }
+/// Whether the source says that it does not have the file, or not under its name.
+pub(crate) fn is_away(error: &VfsError) -> bool {
+    is_gone(error) || matches!(error, VfsError::Stale)
 }
 
 /// How often what was written while it was sent is sent again, in one close.

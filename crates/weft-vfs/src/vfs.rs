@@ -89,6 +89,8 @@ pub struct Vfs {
     pub(crate) handles: Handles,
     /// Inodes that are being written, or of which something is unsent.
     pub(crate) drafts: Mutex<HashMap<NodeId, Arc<Inode>>>,
+    /// Told when something could not be sent for a reason that may pass.
+    pub(crate) left_over: Arc<tokio::sync::Notify>,
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
@@ -120,6 +122,7 @@ impl Vfs {
             inodes: Inodes::new(options.inodes_max),
             handles: Handles::default(),
             drafts: Mutex::default(),
+            left_over: Arc::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
             changes: Changes::default(),
@@ -141,6 +144,7 @@ impl Vfs {
         vfs.take_up_drafts();
         vfs.listen();
         vfs.keep_space();
+        vfs.send_again();
         Ok(vfs)
     }
 
@@ -260,7 +264,7 @@ impl Vfs {
         self.path_of_record(&record)
     }
 
-    fn path_of_record(&self, record: &NodeRecord) -> Result<Vec<Name>> {
+    pub(crate) fn path_of_record(&self, record: &NodeRecord) -> Result<Vec<Name>> {
         let mut path = Vec::new();
         let mut record = record.clone();
         while path.len() < DEPTH_MAX {

@@ -52,6 +52,7 @@ impl Vfs {
         if let Some(source) = bound.remote.source(&record.file) {
             why.add("source state", &source_words(&source, now));
         }
+        self.why_written(&mut why, &inode, path, now);
         self.why_cached(&mut why, &inode, now)?;
         self.why_policy(&mut why, &inode, path);
         self.why_space(&mut why, inode.id)?;
@@ -69,6 +70,19 @@ impl Vfs {
         let content = inode.content.lock();
         let (_, at, error) = content.failed_names.iter().rev().find(|(name, ..)| *name == path[depth])?;
         Some(format!("{error} ({})", age_words(*at, SystemTime::now())))
+    }
+
+    fn why_written(&self, why: &mut Why, inode: &Inode, path: &[Name], now: SystemTime) {
+        let Some(unsent) = self.unsent_of(inode, path.to_vec()) else { return };
+        let because = match (&unsent.why, unsent.is_open) {
+            (Some(error), _) if unsent.tried_again => format!("because {error}; it is tried again by itself"),
+            (Some(error), _) => format!("because {error}; `weft unsent` says what can be done"),
+            (None, true) => "because it is open for writing; it is sent at the close".to_owned(),
+            (None, false) => "because it was not tried yet".to_owned(),
+        };
+        let (bytes, since) = (unsent.bytes, age_words(unsent.since, now));
+        why.add("written here", &format!("{bytes} bytes not at the source since {since}, {because}"));
+        why.add("written bytes", &format!("in {}", unsent.kept.display()));
     }
 
     fn why_policy(&self, why: &mut Why, inode: &Inode, path: &[Name]) {

@@ -142,6 +142,8 @@ pub enum Verb {
     /// Fetch ahead what is at and below paths: a forecast of the space first, then the files, politely
     #[command(after_help = WARM_EXAMPLES)]
     Warm(WarmArgs),
+    /// List what was written here and is not at its source; send it, give it up, or save a copy
+    Unsent(crate::cmd::unsent::UnsentArgs),
     /// Tell where a file comes from, how long it is trusted, and what was the matter with it
     #[command(
         after_help = "Examples:\n  weft why ~/weft/web/example.org/index.html\n  weft why --json ~/weft/web/example.org"

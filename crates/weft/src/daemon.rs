@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use weft_control::{
-    BindingStatus, CacheReport, Cached, Checked, Code, Covered, Daemon, Depth, Eviction, Fact, Figures, Grouped, Hello,
-    Lines, Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed, SourceStatus, Status,
-    Trouble, WarmOrder, WarmStatus, Warmed, Watched, Why,
+    BindingStatus, CacheReport, Cached, Checked, Code, Copied, Covered, Daemon, Decision, Depth, Eviction, Fact,
+    Figures, Grouped, Hello, Lines, Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed,
+    SourceStatus, Status, Trouble, UnsentReport, WarmOrder, WarmStatus, Warmed, Watched, Why,
 };
 use weft_fuse::{Meter, Mounted, Transport};
 use weft_remote::{Caller, FileKind, Name, RemoteError, Source, SourceState};
@@ -16,7 +16,7 @@ use weft_vfs::{Affinity, Mode, Vfs, VfsError};
 
 use crate::config::Resolved;
 use crate::metrics::measures;
-use crate::{checking, space, users, warming, watching};
+use crate::{checking, space, unsent, users, warming, watching};
 
 /// A mount's daemon.
 pub struct MountDaemon {
@@ -171,6 +171,7 @@ impl Daemon for MountDaemon {
             sources: source_statuses(sources),
             pinned: pinned.collect(),
             warms: self.warms(uid),
+            unsent: unsent::stuck(&self.vfs, may_know, Status::UNSENT_MAX),
             figures: self.figures(),
             metrics: self.metrics.clone(),
             troubles: troubles.collect(),
@@ -333,6 +334,18 @@ impl Daemon for MountDaemon {
         Ok(checking::check(&self.vfs, repair))
     }
 
+    async fn unsent(&self, path: &[u8], _uid: u32) -> Result<UnsentReport, Refusal> {
+        Ok(unsent::report(self.vfs.unsent(&names_of(path)?)))
+    }
+
+    async fn decide(&self, path: &[u8], decision: Decision, uid: u32) -> Result<u64, Refusal> {
+        unsent::decide(&self.vfs, &names_of(path)?, decision, Caller { uid, gid: uid, pid: 0 }).await
+    }
+
+    async fn copy_unsent(&self, path: &[u8], uid: u32) -> Result<Lines<Copied>, Refusal> {
+        Ok(unsent::copy(&self.vfs, names_of(path)?, Caller { uid, gid: uid, pid: 0 }))
+    }
+
     async fn stats(&self, _uid: u32) -> Result<Measures, Refusal> {
         Ok(self.measures())
     }
@@ -426,6 +439,6 @@ pub(crate) fn refusal(path: &[u8], error: &VfsError) -> Refusal {
     Refusal::new(code, sentence)
 }
 
-fn shown(path: &[u8]) -> String {
+pub(crate) fn shown(path: &[u8]) -> String {
     if path.is_empty() { "the mount's root".to_owned() } else { PathBytes(path.to_vec()).to_string() }
 }

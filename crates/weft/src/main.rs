@@ -15,6 +15,7 @@ mod ready;
 mod site;
 mod space;
 mod supervisor;
+mod unsent;
 mod users;
 mod warming;
 mod watching;
@@ -58,6 +59,7 @@ fn run(cli: Cli) -> Outcome {
         Verb::Cache(args) => cmd::cache::run(&args, json),
         Verb::Warm(args) => cmd::warm::run(&args, json),
         Verb::Group { from, format, path } => cmd::group::run(&from, format, &path, json),
+        Verb::Unsent(args) => cmd::unsent::run(&args, json),
         Verb::Why { path } => cmd::why::run(&path, json),
         Verb::Stats { every, prometheus, dir } => {
             cmd::stats::run(dir.as_deref(), cmd::stats::Shown { json, prometheus, every })

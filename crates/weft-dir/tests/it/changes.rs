@@ -355,6 +355,10 @@ async fn our_own_changes_are_no_news_and_those_of_others_are() {
     fs::write(bed.path("d/file"), "y").unwrap();
     let told = bed.broken(&["d/file", "d"]).await;
     assert!(!told.contains(ALL), "{told:?}");
+    // All that the kernel has to say of that write has been told before the next lease is taken.
+    let sentinel = bed.sentinel().await;
+    fs::write(bed.path(&sentinel), "").unwrap();
+    bed.broken(&[&sentinel]).await;
     bed.lease_listing("d").await;
     apply(&bed, write_all(bed.id("d/file").await, b"again")).await.unwrap();
     fs::write(bed.path("d/new"), "").unwrap();

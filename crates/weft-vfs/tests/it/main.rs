@@ -10,6 +10,7 @@ mod lanes;
 mod links;
 mod names;
 mod space;
+mod unsent;
 mod verbs;
 mod walks;
 mod writing;

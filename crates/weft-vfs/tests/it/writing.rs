@@ -8,45 +8,45 @@ use weft_vfs::{HandleId, Looked, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, R
 use crate::bench::Bench;
 
 impl Bench {
-    async fn open_for(&self, path: &str, how: OpenFor) -> Result<HandleId, VfsError> {
+    pub async fn open_for(&self, path: &str, how: OpenFor) -> Result<HandleId, VfsError> {
         let node = self.walk(path).await?.node;
         Ok(self.vfs.clone().open(self.call(), node, how).await?.handle)
     }
 
-    async fn write(&self, handle: HandleId, offset: u64, bytes: &'static [u8]) -> Result<usize, VfsError> {
+    pub async fn write(&self, handle: HandleId, offset: u64, bytes: &'static [u8]) -> Result<usize, VfsError> {
         self.vfs.clone().write(self.call(), handle, offset, Bytes::from_static(bytes), false).await
     }
 
-    async fn flush(&self, handle: HandleId) -> Result<(), VfsError> {
+    pub async fn flush(&self, handle: HandleId) -> Result<(), VfsError> {
         self.vfs.clone().flush(self.call(), handle).await
     }
 
-    async fn dir(&self, path: &str) -> NodeId {
+    pub async fn dir(&self, path: &str) -> NodeId {
         self.walk(path).await.expect("a directory").node
     }
 
     /// Waits until what was written is put away.
-    async fn retired(&self) {
+    pub async fn retired(&self) {
         let retired = async {
             while self.vfs.drafts() > 0 {
                 tokio::task::yield_now().await;
             }
         };
-        let told = || format!("unsent: {:?}, troubles: {:?}", self.vfs.unsent_files(), self.vfs.troubles());
+        let told = || format!("unsent: {:?}, troubles: {:?}", self.vfs.unsent(&[]), self.vfs.troubles());
         tokio::time::timeout(PATIENCE, retired).await.unwrap_or_else(|_| panic!("not put away; {}", told()));
     }
 
     /// What the source has.
-    fn at_source(&self, path: &str) -> Vec<u8> {
+    pub fn at_source(&self, path: &str) -> Vec<u8> {
         self.fake.content(path).expect("a file at the source").to_vec()
     }
 }
 
 /// How long a test waits before it fails instead of hanging.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
-const WRITING: OpenFor = OpenFor { writing: true, truncating: false };
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+pub const WRITING: OpenFor = OpenFor { writing: true, truncating: false };
 const EMPTYING: OpenFor = OpenFor { writing: true, truncating: true };
-const HELLO: &str = "fake/a/b/hello.txt";
+pub const HELLO: &str = "fake/a/b/hello.txt";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_is_seen_at_once_here_and_at_close_at_the_source() {
@@ -91,7 +91,7 @@ async fn a_file_that_changed_at_its_source_is_not_written_over() {
     bench.fake.set("a/b/hello.txt", "theirs");
     assert!(matches!(bench.flush(handle).await, Err(VfsError::Changed)));
     assert_eq!(bench.at_source("a/b/hello.txt"), b"theirs");
-    let kept = bench.vfs.unsent_files();
+    let kept = bench.vfs.unsent(&[]);
     assert_eq!(kept.len(), 1, "what was written is kept: {kept:?}");
     assert!(bench.vfs.troubles().iter().any(|trouble| trouble.text.contains("could not be sent")));
     bench.vfs.close(handle);
@@ -104,7 +104,7 @@ async fn what_was_not_sent_is_sent_after_a_restart() {
     bench.write(handle, 0, b"J").await.unwrap();
     // The daemon dies: nothing is closed.
     let bench = bench.remount();
-    assert_eq!(bench.vfs.unsent_files().len(), 1);
+    assert_eq!(bench.vfs.unsent(&[]).len(), 1);
     assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
     bench.vfs.send_left();
     bench.retired().await;

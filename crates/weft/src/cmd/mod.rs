@@ -17,6 +17,7 @@ pub mod rm;
 pub mod stats;
 pub mod status;
 pub mod umount;
+pub mod unsent;
 pub mod upgrade;
 pub mod warm;
 pub mod watch;

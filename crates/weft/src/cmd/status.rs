@@ -84,6 +84,14 @@ fn show(status: &Status) {
         let (done, came) = (progress.files_done, show_bytes(progress.bytes_done));
         say!("  warming    {}{others}: {done} of {} files, {came} came", warm.path, progress.files);
     }
+    for file in &status.unsent.files {
+        say!("  unsent     {}: {}", file.path, super::unsent::line(file));
+    }
+    match (status.unsent.files.is_empty(), status.unsent.more) {
+        (true, _) => {}
+        (false, 0) => say!("  unsent     `weft unsent` says what can be done"),
+        (false, more) => say!("  unsent     and {more} more; `weft unsent` lists them and says what can be done"),
+    }
     for binding in &status.bindings {
         say!("  {:<10} {} {}", binding.path.to_string(), binding.kind, binding.state);
     }

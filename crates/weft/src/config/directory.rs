@@ -14,12 +14,14 @@ pub struct DirTable {
     pub name: Name,
     /// Where it is: absolute.
     pub path: PathBuf,
+    /// Nothing in it is changed through the mount.
+    pub read_only: bool,
 }
 
 impl DirTable {
     /// As `weft config show` has it.
     pub fn to_json(&self) -> Json {
-        json!({ "name": self.name.to_string(), "path": self.path })
+        json!({ "name": self.name.to_string(), "path": self.path, "read_only": self.read_only })
     }
 }
 
@@ -36,9 +38,10 @@ impl Reader<'_> {
         let mut tables: Vec<DirTable> = Vec::new();
         for table in self.tables("dir", value) {
             let before = self.mistakes_count();
-            let (mut name, mut path) = (None, None);
+            let (mut name, mut path, mut read_only) = (None, None, false);
             self.each(table, "dir", DIR_KEYS, |reader, key, value| match key {
                 "name" => name = reader.name(key, value),
+                "read_only" => read_only = reader.boolean(key, value).unwrap_or_default(),
                 _ => path = reader.absolute(key, value),
             });
             match (name, path) {
@@ -46,7 +49,7 @@ impl Reader<'_> {
                 (Some(name), Some(_)) if tables.iter().any(|other| other.name == name) => {
                     self.mistake(table.span(), format!("two [[dir]] have the name {name}"));
                 }
-                (Some(name), Some(path)) => tables.push(DirTable { name, path }),
+                (Some(name), Some(path)) => tables.push(DirTable { name, path, read_only }),
                 _ => self.mistake(table.span(), "a [[dir]] needs a `name` and a `path`".to_owned()),
             }
         }
@@ -76,4 +79,4 @@ pub(super) fn plain(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-const DIR_KEYS: &[&str] = &["name", "path"];
+const DIR_KEYS: &[&str] = &["name", "path", "read_only"];

@@ -429,6 +429,7 @@ mod tests {
             ("[[dir]]\nname = \"www\"", 1, "needs a `name` and a `path`"),
             ("[[dir]]\nname = \"a/b\"\npath = \"/x\"", 2, "a name without slashes"),
             ("[[dir]]\nname = \"a\"\npath = \"/x/../y\"", 3, "without .."),
+            ("[[dir]]\nname = \"a\"\npath = \"/x\"\nread_only = 1", 4, "true or false"),
             ("[[dir]]\nname = \"a\"\npaht = \"/x\"", 3, "did you mean `path`?"),
             (
                 "[[dir]]\nname = \"a\"\npath = \"/x\"\n[[dir]]\nname = \"a\"\npath = \"/y\"",

@@ -22,6 +22,7 @@ fn of_mount(vfs: &Vfs, uptime: Duration) -> Vec<Family> {
     let figures = vfs.figures();
     let usage = vfs.store().usage();
     let (open_files, inodes) = vfs.in_use();
+    let (unsent_files, unsent_bytes) = vfs.unsent_sum();
     let from = |cache, source| vec![labelled("from", "cache", cache), labelled("from", "source", source)];
     let checks_known = figures.checks_confirmed + figures.checks_changed;
     let checks = vec![
@@ -46,6 +47,8 @@ fn of_mount(vfs: &Vfs, uptime: Duration) -> Vec<Family> {
         family("weft_received_bytes_total", Counter, one(figures.bytes_received)),
         family("weft_written_bytes_total", Counter, one(figures.bytes_written)),
         family("weft_writes_sent_total", Counter, one(figures.writes_sent)),
+        family("weft_unsent_files", Gauge, one(unsent_files)),
+        family("weft_unsent_bytes", Gauge, one(unsent_bytes)),
         family("weft_cache_bytes", Gauge, one(usage.object_bytes)),
         family("weft_cache_objects", Gauge, one(usage.objects)),
         family("weft_cache_free_bytes", Gauge, one(usage.free_bytes)),
@@ -156,6 +159,8 @@ const HELPS: &[(&str, &str)] = &[
     ("weft_ranges_total", "Ranges fetched from the middle of files."),
     ("weft_written_bytes_total", "Bytes that programs wrote."),
     ("weft_writes_sent_total", "Changes of contents that were sent to sources."),
+    ("weft_unsent_files", "Files of which something written is not at the source."),
+    ("weft_unsent_bytes", "Written bytes that are not at their sources."),
     ("weft_prefetches_total", "Files fetched or checked ahead of a walk."),
     ("weft_prefetches_used_total", "Of these, used afterwards."),
     ("weft_failures_total", "Questions to sources that failed."),

@@ -36,7 +36,7 @@ pub(super) fn of(
             let mut all = vec![web(vec![kind("web")], None)?];
             // One directory that is not there keeps nothing else from being mounted.
             for table in &resolved.dirs {
-                match directory(vec![kind("dir"), table.name.clone()], &table.path, resolved, runtime) {
+                match directory(vec![kind("dir"), table.name.clone()], table.into(), resolved, runtime) {
                     Ok(binding) => all.push(binding),
                     Err(error) => tracing::error!("dir/{} is left out: {error:#}", table.name),
                 }
@@ -49,10 +49,13 @@ pub(super) fn of(
             anyhow::bail!("no [[dir]] in the configuration names a directory; `weft mount dir:/PATH DIR` mounts one")
         }
         Source::Dirs => {
-            let bind = |table: &DirTable| directory(vec![table.name.clone()], &table.path, resolved, runtime);
+            let bind = |table: &DirTable| directory(vec![table.name.clone()], table.into(), resolved, runtime);
             resolved.dirs.iter().map(bind).collect::<anyhow::Result<_>>()?
         }
-        Source::DirTree { path } => vec![directory(Vec::new(), path, resolved, runtime)?],
+        Source::DirTree { path } => {
+            let read_only = resolved.dirs.iter().any(|table| table.path == *path && table.read_only);
+            vec![directory(Vec::new(), Shown { path, read_only }, resolved, runtime)?]
+        }
     })
 }
 
@@ -60,14 +63,26 @@ fn kind(name: &str) -> Name {
     Name::new(name).expect("a fixed name that Linux can hold")
 }
 
+/// A directory of this machine, and how it is shown.
+struct Shown<'a> {
+    path: &'a Path,
+    read_only: bool,
+}
+
+impl<'a> From<&'a DirTable> for Shown<'a> {
+    fn from(table: &'a DirTable) -> Shown<'a> {
+        Shown { path: &table.path, read_only: table.read_only }
+    }
+}
+
 /// One directory of this machine.
 fn directory(
     at: Vec<Name>,
-    path: &Path,
+    shown: Shown<'_>,
     resolved: &Resolved,
     runtime: &tokio::runtime::Handle,
 ) -> anyhow::Result<Binding> {
-    let path = whole_path(path)?;
+    let path = whole_path(shown.path)?;
     // The daemon would wait for itself, or store what it stores.
     for (what, inner) in [("the mount point", &resolved.mountpoint), ("the cache", &resolved.cache_dir)] {
         if inner.starts_with(&path) {
@@ -76,7 +91,7 @@ fn directory(
     }
     let _entered = runtime.enter();
     let source = format!("dir:{}", path.display());
-    let remote = Directory::open(DirectoryOptions::new(path))?;
+    let remote = Directory::open(DirectoryOptions { read_only: shown.read_only, ..DirectoryOptions::new(path) })?;
     Ok(Binding { at, source, remote })
 }
 

@@ -28,6 +28,7 @@ mod survival;
 mod tls;
 mod transports;
 mod unplugged;
+mod unsent;
 mod verbs;
 mod warm;
 mod watch;

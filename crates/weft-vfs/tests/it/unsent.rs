@@ -1,0 +1,188 @@
+//! What was written and could not be sent: each decision about it, and what is tried again by itself.
+
+use std::time::Duration;
+
+use weft_remote::RemoteError;
+use weft_remote::fake::{Fault, Operation, Order};
+use weft_vfs::{HandleId, Over, Unsent, UnsentError, VfsError};
+
+use crate::bench::{Bench, USER, names};
+use crate::writing::{HELLO, WRITING};
+
+impl Bench {
+    /// A file whose written bytes ("J" over "hello") are in conflict with what the source has ("theirs, longer").
+    async fn conflicting() -> Bench {
+        let bench = Bench::writable();
+        let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+        bench.write(handle, 0, b"J").await.unwrap();
+        bench.fake.set("a/b/hello.txt", "theirs, longer");
+        assert!(matches!(bench.flush(handle).await, Err(VfsError::Changed)));
+        bench.vfs.close(handle);
+        bench
+    }
+
+    fn one(&self) -> Unsent {
+        let mut all = self.vfs.unsent(&[]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0)
+    }
+
+    async fn send_unsent(&self, over: Over) -> Result<u64, UnsentError> {
+        self.vfs.send_unsent(&names(HELLO), over, USER).await
+    }
+
+    /// A write that its source refuses so often, closed.
+    async fn refused(&self, error: RemoteError, times: u32) {
+        self.fake.order(Order::of(Fault::Error(error)).on(Operation::Apply).times(times));
+        let handle = self.open_for(HELLO, WRITING).await.unwrap();
+        self.write(handle, 0, b"J").await.unwrap();
+        self.flush(handle).await.unwrap_err();
+        self.vfs.close(handle);
+    }
+
+    async fn saved(&self) -> Result<Vec<u8>, UnsentError> {
+        let mut saved = Vec::new();
+        loop {
+            let bytes = self.vfs.read_unsent(&names(HELLO), USER, saved.len() as u64, 3).await?;
+            if bytes.is_empty() {
+                return Ok(saved);
+            }
+            saved.extend_from_slice(&bytes);
+        }
+    }
+}
+
+fn full() -> RemoteError {
+    RemoteError::NoSpace { detail: "a/b/hello.txt".to_owned() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_unsent_is_listed_with_its_reason() {
+    let bench = Bench::conflicting().await;
+    let unsent = bench.one();
+    assert_eq!((unsent.path, unsent.bytes, unsent.length), (names(HELLO), 1, 5));
+    assert!(unsent.why.is_some_and(|why| why.contains("changed at its source")));
+    assert!(!unsent.is_open && !unsent.tried_again && unsent.kept.exists());
+    assert_eq!(bench.vfs.unsent_sum(), (1, 1));
+    assert_eq!(bench.vfs.unsent(&names("fake/a")).len(), 1);
+    assert!(bench.vfs.unsent(&names("fake/other")).is_empty());
+    let why = bench.vfs.why(&names(HELLO)).unwrap();
+    let (_, told) = why.facts.iter().find(|(key, _)| key == "written here").expect("told");
+    assert!(told.contains("1 bytes not at the source since") && told.contains("changed"), "{told}");
+    let node = bench.walk(HELLO).await.unwrap().node;
+    assert_eq!(bench.vfs.extended(node, b"user.weft.unsent").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_is_listed_before_it_is_closed() {
+    let bench = Bench::writable();
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    let unsent = bench.one();
+    assert!(unsent.is_open && unsent.why.is_none() && !unsent.is_stuck());
+    assert!(matches!(bench.vfs.discard_unsent(&names(HELLO), USER).await, Err(UnsentError::Open)));
+    assert!(matches!(bench.send_unsent(Over::Another).await, Err(UnsentError::Open)));
+    assert_eq!(bench.send_unsent(Over::Nothing).await.unwrap(), 1, "it may be sent earlier than by itself");
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+    assert!(bench.vfs.unsent(&[]).is_empty());
+    let nothing = bench.vfs.discard_unsent(&names(HELLO), USER).await;
+    assert!(matches!(nothing, Err(UnsentError::NotUnsent)));
+    bench.vfs.close(handle);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_version_is_written_over_only_by_the_users_word() {
+    let bench = Bench::conflicting().await;
+    assert!(matches!(bench.send_unsent(Over::Nothing).await, Err(UnsentError::Changed)));
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"theirs, longer");
+    assert_eq!(bench.send_unsent(Over::Another).await.unwrap(), 5);
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello", "the whole file as it was here, not a mixture");
+    bench.retired().await;
+    assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_source_has_no_more_is_made_again_by_the_users_word() {
+    let bench = Bench::writable();
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    bench.fake.remove("a/b/hello.txt");
+    bench.flush(handle).await.unwrap_err();
+    bench.vfs.close(handle);
+    assert!(bench.one().why.is_some());
+    bench.send_unsent(Over::Nothing).await.unwrap_err();
+    bench.send_unsent(Over::Another).await.unwrap();
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+    bench.retired().await;
+    assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_given_up_is_what_the_source_has() {
+    let bench = Bench::conflicting().await;
+    let before = bench.one().kept;
+    let reader = bench.open(HELLO).await.unwrap().handle;
+    assert_eq!(bench.drain(reader).await.unwrap(), b"Jello");
+    assert_eq!(bench.vfs.discard_unsent(&names(HELLO), USER).await.unwrap(), 1);
+    assert!(bench.vfs.unsent(&[]).is_empty() && !before.exists());
+    assert_eq!(bench.walk(HELLO).await.unwrap().size, 14);
+    assert_eq!(bench.cat(HELLO).await.unwrap(), b"theirs, longer");
+    bench.vfs.close(reader);
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"theirs, longer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_is_all_of_the_file_also_after_a_restart() {
+    let bench = Bench::conflicting().await;
+    assert_eq!(bench.saved().await.unwrap(), b"Jello");
+    // What is held of the file is the source's by then.
+    bench.vfs.reload(&names(HELLO), false, USER).await.unwrap();
+    let bench = bench.remount();
+    assert_eq!(bench.saved().await.unwrap(), b"Jello");
+    assert!(bench.one().why.is_none(), "it was not tried since");
+    assert!(matches!(bench.send_unsent(Over::Nothing).await, Err(UnsentError::Changed)));
+    bench.send_unsent(Over::Another).await.unwrap();
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_pass_is_tried_again_by_itself() {
+    let bench = Bench::writable();
+    // The close, the last close, and three of the tries.
+    bench.refused(full(), 5).await;
+    assert!(bench.one().tried_again);
+    // By the paused clock: 1 + 2 + 4 + 8 s.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"hello", "not so soon");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+    bench.retired().await;
+    assert!(bench.vfs.unsent(&[]).is_empty());
+    assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_pass_is_left_to_people() {
+    let bench = Bench::writable();
+    // The close and the last close.
+    bench.refused(RemoteError::VersionChanged { detail: "a/b/hello.txt".to_owned() }, 2).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"hello");
+    assert!(!bench.one().tried_again);
+    bench.send_unsent(Over::Nothing).await.unwrap();
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_open_for_writing_is_not_sent_behind_its_back() {
+    let bench = Bench::writable();
+    bench.fake.order(Order::of(Fault::Error(full())).on(Operation::Apply).times(1));
+    let handle: HandleId = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    bench.flush(handle).await.unwrap_err();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"hello");
+    bench.vfs.close(handle);
+    bench.retired().await;
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+}
