@@ -39,6 +39,8 @@ impl Shared {
     ) -> Result<Answer<Outcome>> {
         self.usable()?;
         let spot = |dir: &FileId, name| self.spot(dir, name, expected, deadline);
+        // What is told of a file that has several names is not waited for: its leases are short.
+        let held = |file: &FileId| self.place_of(file).map(|path| self.hold(&path));
         match &mutation.change {
             Change::Create { dir, name, kind, mode, device } => {
                 let spot = spot(dir, name)?;
@@ -67,14 +69,17 @@ impl Shared {
                 self.outcome_at(&new)
             }
             Change::Write { file, extents, length, content } => {
+                let _held = held(file);
                 self.write(file, expected, extents, *length, &**content, mutation.made)?;
                 self.outcome_of(file, true)
             }
             Change::SetAttributes { file, new } => {
+                let _held = held(file);
                 self.set_attributes(file, expected, new)?;
                 self.outcome_of(file, new.modified.is_some())
             }
             Change::SetExtended { file, name, value, must_exist } => {
+                let _held = held(file);
                 self.set_extended(file, expected, name, value.as_deref(), *must_exist)?;
                 self.outcome_of(file, false)
             }
@@ -131,6 +136,7 @@ impl Shared {
 
     /// What a name that was just made stands for.
     fn outcome_at(&self, spot: &Spot<'_>) -> Result<Answer<Outcome>> {
+        let _noted = self.watches.outcomes.read();
         let answer = self.look_in(&spot.dir, spot.name)?;
         if answer.value.is_none() {
             let detail = format!("{}: it was made, and has gone since", self.top.shown(&spot.path));

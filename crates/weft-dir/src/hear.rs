@@ -76,6 +76,7 @@ impl Watches {
             tracing::debug!("more changes at once than the kernel keeps: every lease ends");
             return self.break_all();
         }
+        drop(self.outcomes.write());
         let mut table = self.table.lock();
         let Some(dir) = table.path_of(number) else {
             // Taken back, or about to be entered by somebody who must know that something happened.
@@ -84,6 +85,12 @@ impl Watches {
             }
             return;
         };
+        if let Some(path) = name.and_then(|name| crate::place::below(&dir, name))
+            && !what.contains(ReadFlags::ISDIR)
+            && self.hands.defers(&path, number, what)
+        {
+            return;
+        }
         if let Some(name) = name
             && !what.contains(ReadFlags::ISDIR)
             && let Some(was) = table.echo(&dir, name)

@@ -34,6 +34,7 @@ mod directory;
 mod error;
 mod extended;
 mod facts;
+mod hands;
 mod hear;
 mod identity;
 mod listing;

@@ -236,6 +236,11 @@ impl Shared {
         })
     }
 
+    /// Where a file was seen last, if that is known; asks nobody.
+    pub fn place_of(&self, file: &FileId) -> Option<Vec<u8>> {
+        Some(self.places.seen(Identity::of(file)?).into_iter().next()?.path)
+    }
+
     /// What people call a file, where its place is known; asks nobody.
     pub fn shown(&self, file: &FileId) -> String {
         let seen = Identity::of(file).and_then(|id| self.places.seen(id).into_iter().next());

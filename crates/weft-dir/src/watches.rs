@@ -21,12 +21,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, WatchFlags};
 use weft_remote::{Event, Name};
 
 use crate::facts::{Facts, facts, facts_of};
+use crate::hands::Hands;
 use crate::identity::{Identity, Key};
 use crate::news::News;
 use crate::options::DirectoryOptions;
@@ -44,6 +45,10 @@ pub(crate) struct Watches {
     /// Guards all of the table. Held for a look or a change and for taking watches back, which does not wait; the lock
     /// of the news is taken under it.
     pub(crate) table: Mutex<Table>,
+    /// Held for reading while the outcome of our own doing is promised and noted; what the kernel tells waits for that.
+    pub(crate) outcomes: RwLock<()>,
+    /// Files that we are changing.
+    pub(crate) hands: Hands,
     warned: AtomicBool,
 }
 
@@ -98,7 +103,16 @@ impl Watches {
         let inotify = wanted.then(|| inotify::init(flags)).and_then(|made| {
             made.inspect_err(|error| tracing::warn!(%error, "changes are not heard of, leases are short")).ok()
         });
-        Watches { top, options, news, inotify, table: Mutex::new(Table::default()), warned: AtomicBool::new(false) }
+        Watches {
+            top,
+            options,
+            news,
+            inotify,
+            table: Mutex::new(Table::default()),
+            outcomes: RwLock::default(),
+            hands: Hands::default(),
+            warned: AtomicBool::new(false),
+        }
     }
 
     /// Whether this directory is watched now.
