@@ -18,6 +18,7 @@ mod long_lists;
 mod mounting;
 mod offline;
 mod parts;
+mod posix;
 mod proxies;
 mod reads;
 mod space;
