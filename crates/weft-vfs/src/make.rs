@@ -168,10 +168,9 @@ impl Vfs {
     }
 
     fn same_tree(&self, one: &Inode, other: &Inode) -> Result<()> {
-        match one.record.read().binding == other.record.read().binding {
-            true => Ok(()),
-            false => Err(VfsError::OtherTree),
-        }
+        // One after the other, for both may be the same inode.
+        let binding = one.record.read().binding;
+        if binding == other.record.read().binding { Ok(()) } else { Err(VfsError::OtherTree) }
     }
 
     async fn make(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name, change: Change) -> Result<Looked> {

@@ -178,7 +178,11 @@ impl Vfs {
             // The kernel's pages are of what was written, for they were written through them.
             let pages = content.pages_of.take() == Some(draft.generation());
             content.pages_of = adopted.as_ref().filter(|_| pages).map(|object| object.generation());
-            let (lease, checked) = (inode.record.read().lease, inode.record.read().learnt);
+            let (lease, checked) = {
+                // Once: two guards at a time would wait for a writer that waits for the first.
+                let record = inode.record.read();
+                (record.lease, record.learnt)
+            };
             let current = adopted.clone().map(|object| Current { object, lease, checked });
             std::mem::replace(&mut content.current, current)
         };
