@@ -108,6 +108,15 @@ impl Shared {
         }
     }
 
+    /// Notes that a file's attributes or names were changed by us.
+    pub fn note(&self, before: &At) {
+        if before.facts.kind == FileKind::File
+            && let Ok(after) = self.facts(&before.path, &before.fd)
+        {
+            self.ours.changed(before.id, &before.facts, &after);
+        }
+    }
+
     /// What a name that was just made stands for.
     fn outcome_at(&self, spot: &Spot<'_>) -> Result<Answer<Outcome>> {
         let answer = self.look_in(&spot.dir, spot.name)?;
@@ -126,6 +135,7 @@ impl Shared {
     }
 
     fn link(&self, file: &FileId, expected: &Version, spot: &Spot<'_>) -> Result<()> {
+        let _noted = self.ours.begin();
         let at = self.find(file)?;
         if at.facts.kind == FileKind::Directory {
             let detail = format!("{}: a directory has one name", self.top.shown(&at.path));
@@ -137,12 +147,14 @@ impl Shared {
         let linked = rustix::fs::linkat(CWD, held(&at.fd), &spot.dir.fd, name, AtFlags::SYMLINK_FOLLOW);
         linked.map_err(|errno| failed(&self.top.shown(&spot.path), "link", errno))?;
         self.places.learn(at.id, Names::Several, (spot.dir.id.key(), spot.name), moves);
+        self.note(&at);
         self.watches.changed(&at.path, false);
         self.watches.changed(&spot.path, false);
         Ok(())
     }
 
     fn remove(&self, spot: &Spot<'_>) -> Result<()> {
+        let _noted = self.ours.begin();
         let Spot { dir, name, path } = spot;
         let gone = self.step(dir, name, path.clone())?.ok_or_else(|| self.top.lost(path, Errno::NOENT))?;
         let is_directory = gone.facts.kind == FileKind::Directory;
@@ -153,12 +165,14 @@ impl Shared {
             failed(&self.top.shown(path), "remove", errno)
         })?;
         self.places.forget(gone.id, dir.id.key(), name);
+        self.note(&gone);
         self.watches.changed(path, is_directory);
         self.newborn.keep(gone);
         Ok(())
     }
 
     fn rename(&self, old: &Spot<'_>, new: &Spot<'_>, target: RenameTarget) -> Result<()> {
+        let _noted = self.ours.begin();
         let moved = self.step(&old.dir, old.name, old.path.clone())?;
         let moved = moved.ok_or_else(|| self.top.lost(&old.path, Errno::NOENT))?;
         let there = self.step(&new.dir, new.name, new.path.clone())?;
@@ -185,6 +199,8 @@ impl Shared {
             })?;
             self.has_moved(&moved, there.as_ref(), old, new, target);
         }
+        self.note(&moved);
+        there.iter().for_each(|there| self.note(there));
         let tree = [Some(&moved), there.as_ref()].into_iter().flatten().any(|at| at.facts.kind == FileKind::Directory);
         self.watches.changed(&old.path, tree);
         self.watches.changed(&new.path, tree);

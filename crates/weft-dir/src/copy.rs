@@ -15,12 +15,13 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, openat, seek};
 use rustix::io::Errno;
-use weft_remote::{Answer, Body, Call, Fetched, FileId, FileKind, Piece, RemoteError, Result, Span, Version};
+use weft_remote::{Answer, Body, Call, Fetched, FileId, FileKind, Piece, RemoteError, Result, Sameness, Span, Version};
 
 use crate::aside::PIECE_TIME_MAX;
 use crate::directory::Shared;
 use crate::error::failed;
 use crate::facts::{Facts, facts};
+use crate::identity::Identity;
 use crate::promise::Promise;
 use crate::resolve::At;
 use crate::top::held;
@@ -28,6 +29,7 @@ use crate::top::held;
 /// A file opened to be copied.
 struct Opened {
     fd: OwnedFd,
+    id: Identity,
     path: Vec<u8>,
     facts: Facts,
     promise: Promise,
@@ -38,6 +40,7 @@ struct Opened {
 /// A copy under way.
 struct Copy {
     shared: Arc<Shared>,
+    id: Identity,
     shown: String,
     fd: Arc<OwnedFd>,
     facts: Facts,
@@ -61,9 +64,14 @@ impl Shared {
         for _ in 0..WAITS_MAX {
             let (shared, of) = (self.clone(), file.clone());
             let opened = self.aside.run(call.deadline, || self.shown(file), move || shared.open_settled(&of)).await?;
-            self.expect(&opened.path, &opened.facts.version(), expected)?;
+            let differs = opened.facts.version().compare(expected) == Sameness::Different;
+            let is_ours = differs && self.ours.has_bytes_of(opened.id, &opened.facts, expected);
+            if !is_ours {
+                self.expect(&opened.path, &opened.facts.version(), expected)?;
+            }
             if opened.unsettled_for.is_zero() {
-                return Ok(self.begin(file, opened, span));
+                let version = if is_ours { expected.clone() } else { opened.facts.version() };
+                return Ok(self.begin(file, opened, version, span));
             }
             let until = Instant::now() + opened.unsettled_for;
             if until >= call.deadline {
@@ -78,7 +86,7 @@ impl Shared {
 
     fn open_settled(&self, file: &FileId) -> Result<Opened> {
         self.usable()?;
-        let (At { path, fd: found, facts: before, .. }, promise) = self.find_promised(file)?;
+        let (At { id, path, fd: found, facts: before, .. }, promise) = self.find_promised(file)?;
         if before.kind != FileKind::File {
             return Err(no_bytes(before.kind, self.top.shown(&path)));
         }
@@ -87,7 +95,7 @@ impl Shared {
         let fd = fd.map_err(|errno| failed(&self.top.shown(&path), "open for reading", errno))?;
         let unsettled_for = before.settles_in(SystemTime::now());
         if !unsettled_for.is_zero() {
-            return Ok(Opened { fd, path, facts: before, promise, unsettled_for });
+            return Ok(Opened { fd, id, path, facts: before, promise, unsettled_for });
         }
         // Where it goes does not matter, and a file without data gives an error.
         let _ = seek(&fd, SeekFrom::Data(0));
@@ -97,19 +105,19 @@ impl Shared {
         } else {
             after.settles_in(SystemTime::now()).max(MOMENT)
         };
-        Ok(Opened { fd, path, facts: after, promise, unsettled_for })
+        Ok(Opened { fd, id, path, facts: after, promise, unsettled_for })
     }
 
-    fn begin(self: &Arc<Shared>, file: &FileId, opened: Opened, span: Span) -> Answer<Fetched> {
-        let Opened { fd, path, facts, promise, .. } = opened;
+    fn begin(self: &Arc<Shared>, file: &FileId, opened: Opened, version: Version, span: Span) -> Answer<Fetched> {
+        let Opened { fd, id, path, facts, promise, .. } = opened;
         let shown = self.top.shown(&path);
         let lease = self.limited(&facts, self.watches.lease(&[&promise]));
         let start = span.start.min(facts.length);
         let end = start.saturating_add(span.length.unwrap_or(u64::MAX)).min(facts.length);
-        let copy = Copy { shared: self.clone(), shown, fd: Arc::new(fd), facts, at: start, end, failed: false };
+        let copy = Copy { shared: self.clone(), id, shown, fd: Arc::new(fd), facts, at: start, end, failed: false };
         let body = Body {
             file: file.clone(),
-            version: facts.version(),
+            version: version.clone(),
             start,
             file_length: Some(facts.length),
             resumable: true,
@@ -118,7 +126,16 @@ impl Shared {
                 Some((piece, copy))
             })),
         };
-        Answer::new(Fetched { attributes: facts.attributes(), body }, facts.version(), lease)
+        Answer::new(Fetched { attributes: facts.attributes(), body }, version, lease)
+    }
+}
+
+impl Shared {
+    /// Whether a file differs from what it was only by what we did to its attributes and names. While we do more, what it
+    /// is now may be out of date when it is compared.
+    fn is_same_by_us(&self, id: Identity, fd: &OwnedFd, was: &Facts) -> bool {
+        let compare = || facts(fd.as_fd()).is_ok_and(|(now, _)| self.ours.has_bytes_of(id, &now, &was.version()));
+        (0..COMPARED_MAX).any(|_| compare())
     }
 }
 
@@ -129,8 +146,20 @@ impl Copy {
         }
         let length = (self.end - self.at).min(PIECE_BYTES) as usize;
         let (fd, was, at, shown) = (self.fd.clone(), self.facts, self.at, self.shown.clone());
+        let (shared, id) = (self.shared.clone(), self.id);
         let deadline = Instant::now() + PIECE_TIME_MAX;
-        let read = self.shared.aside.run(deadline, || self.shown.clone(), move || piece(&fd, &was, at, length, &shown));
+        let read = self.shared.aside.run(
+            deadline,
+            || self.shown.clone(),
+            move || {
+                let bytes = piece(&fd, at, length, &shown)?;
+                let (now, _) = facts(fd.as_fd()).map_err(|errno| failed(&shown, "statx", errno))?;
+                if !now.is_same_version(&was) && !shared.is_same_by_us(id, &fd, &was) {
+                    return Err(RemoteError::VersionChanged { detail: format!("{shown}: while it was copied") });
+                }
+                whole(bytes, at, length, &shown)
+            },
+        );
         let piece = read.await;
         match &piece {
             Ok(bytes) => self.at += bytes.len() as u64,
@@ -140,8 +169,8 @@ impl Copy {
     }
 }
 
-/// One piece of a file that is still what it was.
-fn piece(fd: &OwnedFd, was: &Facts, at: u64, length: usize, shown: &str) -> Result<Bytes> {
+/// Up to `length` bytes of a file.
+fn piece(fd: &OwnedFd, at: u64, length: usize, shown: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(length);
     while bytes.len() < length {
         let from = at + bytes.len() as u64;
@@ -151,10 +180,11 @@ fn piece(fd: &OwnedFd, was: &Facts, at: u64, length: usize, shown: &str) -> Resu
             Err(errno) => return Err(failed(shown, "read", errno)),
         }
     }
-    let (now, _) = facts(fd.as_fd()).map_err(|errno| failed(shown, "statx", errno))?;
-    if !now.is_same_version(was) {
-        return Err(RemoteError::VersionChanged { detail: format!("{shown}: while it was copied") });
-    }
+    Ok(bytes)
+}
+
+/// The bytes of a file that has not changed, of which the disk must have so many.
+fn whole(mut bytes: Vec<u8>, at: u64, length: usize, shown: &str) -> Result<Bytes> {
     if bytes.len() < length {
         let detail = format!("{shown}: the disk gives {} bytes from {at} on, not {length}", bytes.len());
         return Err(RemoteError::Damaged { detail });
@@ -178,6 +208,8 @@ pub(crate) fn reopen(fd: &OwnedFd, flags: OFlags) -> rustix::io::Result<OwnedFd>
 
 /// Bytes in one piece of a body.
 const PIECE_BYTES: u64 = 256 * 1024;
+/// How often a file is compared with what we made of it.
+const COMPARED_MAX: usize = 3;
 /// How often a copy waits for a file that keeps changing.
 const WAITS_MAX: usize = 50;
 /// Waited when a file changed just as its copy was to begin.

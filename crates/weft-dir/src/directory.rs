@@ -13,6 +13,7 @@ use crate::hear::Listener;
 use crate::newborn::Newborn;
 use crate::news::News;
 use crate::options::DirectoryOptions;
+use crate::ours::Ours;
 use crate::places::Places;
 use crate::top::Top;
 use crate::watches::Watches;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     pub watches: Arc<Watches>,
     pub places: Places,
     pub newborn: Newborn,
+    pub ours: Ours,
     pub aside: Aside,
     /// Guards when the figures for `df` were last taken, and what they were.
     space: Mutex<Option<(Instant, Option<Space>)>>,
@@ -126,6 +128,7 @@ impl Open {
             watches,
             places,
             newborn: Newborn::new(),
+            ours: Ours::default(),
             aside: Aside::new(),
             space: Mutex::new(None),
         });

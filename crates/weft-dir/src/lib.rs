@@ -40,6 +40,7 @@ mod listing;
 mod newborn;
 mod news;
 mod options;
+mod ours;
 mod place;
 mod places;
 mod promise;

@@ -18,6 +18,7 @@ impl Shared {
     /// # Errors
     /// `VersionChanged`; `Unsupported` for the mode of a link; whatever the disk says.
     pub(crate) fn set_attributes(&self, file: &FileId, expected: &Version, new: &NewAttributes) -> Result<()> {
+        let _noted = self.ours.begin();
         let at = self.find(file)?;
         self.expect_bytes(&at, expected)?;
         let path = &at.path;
@@ -45,6 +46,7 @@ impl Shared {
             Ok(())
         };
         let outcome = set();
+        self.note(&at);
         self.watches.changed(&at.path, false);
         outcome
     }
@@ -62,6 +64,7 @@ impl Shared {
         value: Option<&[u8]>,
         must_exist: Option<bool>,
     ) -> Result<()> {
+        let _noted = self.ours.begin();
         let at = self.find(file)?;
         let shown = || format!("{}: the attribute {}", self.top.shown(&at.path), name.escape_ascii());
         if !is_shown(name) || !matches!(at.facts.kind, FileKind::File | FileKind::Directory) {
@@ -81,6 +84,7 @@ impl Shared {
             Errno::NODATA => RemoteError::NotFound { detail: shown() },
             errno => failed(&shown(), "set", errno),
         })?;
+        self.note(&at);
         self.watches.changed(&at.path, false);
         Ok(())
     }

@@ -129,6 +129,19 @@ impl Handler for Bridge {
         }
     }
 
+    fn create_nameless(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        mode: u16,
+    ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static {
+        let made = self.vfs.clone().create_nameless(self.vfs.call(caller), dir, mode);
+        async move {
+            let (entry, opened) = made.await?;
+            Ok((entry.into(), opened.into()))
+        }
+    }
+
     fn symlink(
         &self,
         caller: Caller,

@@ -121,7 +121,11 @@ impl<H: Handler> Serve for Door<H> {
             Asks::Getxattr { name, size } => self.getxattr(header, name, size, reply),
             Asks::Listxattr { size } => self.listxattr(header, size, reply),
             // Nothing is to be made durable, and nothing known of holes, where all is only read: asked once.
-            Asks::Fsync { .. } | Asks::Fsyncdir { .. } | Asks::Lseek { .. } if self.manner.read_only => unknown(reply),
+            Asks::Flush { .. } | Asks::Fsync { .. } | Asks::Fsyncdir { .. } | Asks::Lseek { .. }
+                if self.manner.read_only =>
+            {
+                unknown(reply)
+            }
             asked => self.change(header, asked, reply),
         }
     }
@@ -149,6 +153,7 @@ impl<H: Handler> Door<H> {
                 self.rename(header, name, (NodeId(new_parent), new_name), flags, reply);
             }
             Asks::Link { node, name } => self.link(header, NodeId(node), name, reply),
+            Asks::Tmpfile { mode, .. } => self.create_nameless(header, mode, reply),
             Asks::Create { name, flags, mode, .. } => self.create(header, name, flags, mode, reply),
             Asks::Write { handle, offset, data, kill_suidgid, .. } => {
                 self.write(header, HandleId(handle), offset, data, kill_suidgid, reply);

@@ -132,6 +132,14 @@ pub trait Handler: Send + Sync + 'static {
         mode: u16,
     ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static;
 
+    /// Makes a file without a name and opens it for reading and writing.
+    fn create_nameless(
+        &self,
+        caller: Caller,
+        dir: NodeId,
+        mode: u16,
+    ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static;
+
     /// Makes a symbolic link.
     fn symlink(
         &self,

@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn file(handle: u64, version: Version) -> Entry {
-        let record = OpenRecord { generation: Some(7), version, length: Some(3), bypass_pages: false };
+        let record = OpenRecord { generation: Some(7), version, length: Some(3), bypass_pages: false, writing: true };
         Entry::File { handle, node: 4096, unique: 2 * handle, read_by: ReadBy::Daemon, record }
     }
 

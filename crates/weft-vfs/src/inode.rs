@@ -87,11 +87,11 @@ impl Inode {
             id,
             freshness,
             content: Mutex::new(Content { seen: Some(record.learnt), ..Content::default() }),
-            record: RwLock::new(record),
             gate: tokio::sync::Mutex::default(),
             draft: RwLock::default(),
-            gone: AtomicBool::new(false),
+            gone: AtomicBool::new(record.attributes.links == Some(0)),
             walk: Mutex::default(),
+            record: RwLock::new(record),
         }
     }
 

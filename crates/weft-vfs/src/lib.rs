@@ -33,6 +33,7 @@ mod link;
 mod listing;
 mod lookup;
 mod make;
+mod nameless;
 mod namespace;
 mod notice;
 mod offline;

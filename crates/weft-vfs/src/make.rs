@@ -42,7 +42,7 @@ impl Vfs {
         let Looked::Entry { stat, .. } = made else { return Err(VfsError::NotFound) };
         let inode = self.inode(stat.node)?;
         let opened = match stat.size {
-            0 => self.open_empty(inode, stat.node)?,
+            0 => self.open_empty(inode),
             // Somebody else has put something into it already.
             _ => self.clone().open(call, stat.node, OpenFor { writing: true, truncating: false }).await?,
         };
@@ -68,7 +68,7 @@ impl Vfs {
         let file = self.inode(node)?;
         self.same_tree(&file, &dir)?;
         if file.is_gone() {
-            return Err(VfsError::NotFound);
+            return self.name_nameless(&call, &file, (&dir, &name)).await;
         }
         let change = Change::Link { file: file.record().file, dir: dir.record().file, name: name.clone() };
         // The kind learns the file's place again as well, if it has forgotten it.
@@ -96,7 +96,7 @@ impl Vfs {
                 _ => {}
             }
         }
-        self.keep_open(&call, victim.as_ref()).await?;
+        self.keep_open(&call, victim.as_ref()).await;
         let change = Change::Remove { dir: dir.record().file, name: name.clone() };
         let answer = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await?;
         self.name_is_gone(&dir, &name, &Told::by(&answer))?;
@@ -119,10 +119,9 @@ impl Vfs {
         self.same_tree(&from, &to)?;
         let moved = self.victim(&call, &from, &name).await?;
         let victim = self.victim(&call, &to, &new_name).await?;
-        // Two names of one file: nothing changes, as rename(2) has it.
-        let victim = victim.filter(|(id, _)| moved.as_ref().is_none_or(|(moved, _)| moved != id));
-        if target == RenameTarget::Replaced {
-            self.keep_open(&call, victim.as_ref()).await?;
+        let same = matches!((&moved, &victim), (Some((moved, _)), Some((victim, _))) if moved == victim);
+        if target == RenameTarget::Replaced && !same {
+            self.keep_open(&call, victim.as_ref()).await;
         }
         let change = Change::Rename {
             from: from.record().file,
@@ -134,6 +133,10 @@ impl Vfs {
         let answer = self.apply_to_both(&call, (&from, &to), change).await?;
         let told = Told::by(&answer);
         let Some(entry) = answer.value.entry else { return self.distrust_names(&[&from, &to]) };
+        if same {
+            // Two names of one file: nothing has changed, as rename(2) has it.
+            return Ok(());
+        }
         match (target, &victim) {
             (RenameTarget::Exchanged, Some((other, _))) => self.moved_to(*other, &from, &name, &told)?,
             _ => self.name_is_gone(&from, &name, &told)?,
@@ -147,7 +150,7 @@ impl Vfs {
     }
 
     /// The directory and the name that a change is about.
-    async fn spot(self: &Arc<Self>, call: &Call, dir: NodeId, name: &[u8]) -> Result<(Arc<Inode>, Name)> {
+    pub(crate) async fn spot(self: &Arc<Self>, call: &Call, dir: NodeId, name: &[u8]) -> Result<(Arc<Inode>, Name)> {
         if self.namespace.is_own(dir) {
             return Err(VfsError::ReadOnly);
         }
@@ -267,7 +270,7 @@ impl Vfs {
     }
 
     /// Directories whose names were changed here: what their listings and times are now is asked when it is wanted.
-    fn distrust_names(&self, dirs: &[&Inode]) -> Result<()> {
+    pub(crate) fn distrust_names(&self, dirs: &[&Inode]) -> Result<()> {
         for dir in dirs {
             self.distrust_quietly(dir)?;
             if let Some(mut listing) = self.store.listing(dir.id)? {
@@ -305,15 +308,19 @@ impl Vfs {
         Ok(record.map(|record| (id, record)))
     }
 
-    /// What is open of a file that is about to lose its last name is all brought here.
-    async fn keep_open(self: &Arc<Self>, call: &Call, victim: Option<&(NodeId, NodeRecord)>) -> Result<()> {
-        let Some((id, record)) = victim else { return Ok(()) };
-        let Some(inode) = self.inodes.peek(*id) else { return Ok(()) };
+    /// What is open of a file that is about to lose its last name is all brought here. What cannot be had is lost to
+    /// whoever has it open; the name goes all the same.
+    async fn keep_open(self: &Arc<Self>, call: &Call, victim: Option<&(NodeId, NodeRecord)>) {
+        let Some((id, record)) = victim else { return };
+        let Some(inode) = self.inodes.peek(*id) else { return };
         let is_open = !inode.content.lock().open.is_empty();
-        if is_open && record.attributes.kind == FileKind::File && record.attributes.links.unwrap_or(1) <= 1 {
-            self.complete(call, &inode).await?;
+        if is_open
+            && record.attributes.kind == FileKind::File
+            && record.attributes.links.unwrap_or(1) <= 1
+            && let Err(error) = self.complete(call, &inode).await
+        {
+            tracing::warn!(%error, path = self.path_text(*id), "removed while it is open, and not all of it is here");
         }
-        Ok(())
     }
 
     fn lost_a_name(self: &Arc<Self>, victim: Option<(NodeId, NodeRecord)>) -> Result<()> {

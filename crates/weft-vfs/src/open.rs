@@ -50,6 +50,9 @@ impl Vfs {
         if let Some(opened) = self.open_draft(&inode, how)? {
             return Ok(opened);
         }
+        if inode.is_gone() {
+            return self.open_gone(inode, how);
+        }
         if how.truncating {
             return self.open_truncated(&call, inode).await;
         }
@@ -189,10 +192,25 @@ impl Vfs {
         Ok(self.open_counted(inode.clone(), held, counted, (version, 0), true))
     }
 
+    /// Opens again what has no name any more and is still open: nobody is asked.
+    fn open_gone(&self, inode: Arc<Inode>, how: OpenFor) -> Result<Opened> {
+        let current = inode.content.lock().current.as_ref().map(|current| current.object.clone());
+        let opened = match current {
+            Some(object) => self.open_object(inode, object, how.writing),
+            None => self.open_empty(inode),
+        };
+        if how.truncating
+            && let Some(handle) = self.handles.get(opened.handle)
+        {
+            self.draft_of(&handle)?.dirty.resize(0)?;
+        }
+        Ok(opened)
+    }
+
     /// Opens a file that was just made, for writing.
-    pub(crate) fn open_empty(&self, inode: Arc<Inode>, _node: NodeId) -> Result<Opened> {
+    pub(crate) fn open_empty(&self, inode: Arc<Inode>) -> Opened {
         let version = inode.record.read().version.clone();
-        Ok(self.open_counted(inode, Held::Empty(version.clone()), 0, (version, 0), true))
+        self.open_counted(inode, Held::Empty(version.clone()), 0, (version, 0), true)
     }
 
     fn open_counted(

@@ -77,11 +77,11 @@ impl Vfs {
     pub(crate) async fn send_held(self: &Arc<Self>, caller: Caller, inode: &Arc<Inode>) -> Result<()> {
         let Some(draft) = inode.draft() else { return Ok(()) };
         for _ in 0..SEND_ROUNDS_MAX {
-            let Some(batch) = draft.dirty.take() else { return Ok(()) };
             if inode.is_gone() {
-                // There is nobody to be told.
+                // There is nobody to be told, unless it gets a name again.
                 return Ok(());
             }
+            let Some(batch) = draft.dirty.take() else { return Ok(()) };
             let length = batch.length();
             match self.send_batch(caller, inode, &draft, batch).await {
                 Ok(()) => {}
@@ -260,12 +260,15 @@ impl Vfs {
             self.store.apply(vec![Record::Node(id, None)])?;
             return Ok(());
         };
-        {
+        let record = {
             let mut record = inode.record.write();
             record.attributes.links = Some(0);
             record.attributes.changed = Figure::Exact(SystemTime::now());
-        }
+            record.clone()
+        };
         inode.gone.store(true, Ordering::Release);
+        // Whoever serves next knows it as well.
+        self.store.apply(vec![Record::Node(id, Some(record))])?;
         if inode.content.lock().open.is_empty() {
             self.retire_later(&inode);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Call, Change, FileKind, NewAttributes, Version};
+use weft_remote::{Call, Change, Figure, FileKind, NewAttributes, Version};
 use weft_store::NodeId;
 
 use crate::ask::{OpenFor, SetStat, SetTime};
@@ -83,8 +83,7 @@ impl Vfs {
         new: NewAttributes,
     ) -> Result<()> {
         if inode.is_gone() {
-            let mut record = inode.record.write();
-            record.attributes.mode = new.mode.or(record.attributes.mode);
+            inode.set_here(&new);
             return Ok(());
         }
         let change = Change::SetAttributes { file: inode.record().file, new };
@@ -97,6 +96,23 @@ impl Vfs {
             draft.dirty.rest_on(told.version)?;
         }
         Ok(())
+    }
+}
+
+impl Inode {
+    /// Sets attributes of what no source has any more.
+    fn set_here(&self, new: &NewAttributes) {
+        let mut record = self.record.write();
+        let attributes = &mut record.attributes;
+        attributes.mode = new.mode.or(attributes.mode);
+        if let Some(owner) = &mut attributes.owner {
+            owner.uid = new.uid.unwrap_or(owner.uid);
+            owner.gid = new.gid.unwrap_or(owner.gid);
+        }
+        let figure = |time: Option<SystemTime>, known| time.map_or(known, Figure::Exact);
+        attributes.modified = figure(new.modified, attributes.modified);
+        attributes.accessed = figure(new.accessed, attributes.accessed);
+        attributes.changed = Figure::Exact(SystemTime::now());
     }
 }
 

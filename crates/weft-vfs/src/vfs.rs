@@ -185,8 +185,15 @@ impl Vfs {
         &self.store
     }
 
-    /// Figures for `df`: those of the disk that holds the cache.
+    /// Figures for `df`: of the source, where the whole mount is one tree that takes changes and knows them; otherwise
+    /// those of the disk that holds the cache.
     pub fn stat_fs(&self) -> StatFs {
+        if let [bound] = self.namespace.all()
+            && bound.remote.capabilities().writable
+            && let Some(space) = bound.remote.space()
+        {
+            return StatFs { total: space.total, free: space.free };
+        }
         let usage = self.store.usage();
         StatFs { total: usage.total_bytes, free: usage.free_bytes }
     }

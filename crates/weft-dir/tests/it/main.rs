@@ -9,4 +9,5 @@ mod hands;
 mod identities;
 mod limits;
 mod listings;
+mod ours;
 mod support;

@@ -13,7 +13,7 @@ use crate::attributes::entry_of;
 use crate::backed::Backed;
 use crate::backing::{Backings, Mode};
 use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
-use crate::meter::Operation;
+use crate::meter::{Asked, Operation};
 use crate::pages::Pages;
 use crate::roll::{Entry, Key, Roll};
 
@@ -72,11 +72,10 @@ impl<H: Handler> Door<H> {
     pub(super) fn create(&self, header: &Header, name: &[u8], flags: u32, mode: u32, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Create, header);
         let made_before = self.close_unanswered(header);
-        let (dir, unique, caller) = (NodeId(header.node), header.unique, caller(header));
+        let (dir, caller) = (NodeId(header.node), caller(header));
         let made = self.handler.create_open(caller, dir, name.to_vec(), stat::permissions(mode));
-        let (files, handler, name) = (self.files.clone(), self.handler.clone(), name.to_vec());
+        let (again, name) = (self.handler.clone(), name.to_vec());
         let exclusive = OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
-        let again = handler.clone();
         let made = async move {
             match made.await {
                 Ok((entry, opened)) => made_of(&*again, entry, opened),
@@ -90,6 +89,29 @@ impl<H: Handler> Door<H> {
                 Err(errno) => Err(errno),
             }
         };
+        self.answer_created(asked, header, made, reply);
+    }
+
+    pub(super) fn create_nameless(&self, header: &Header, mode: u32, reply: Reply) {
+        let asked = self.driver.meter.begin(Operation::Create, header);
+        self.close_unanswered(header);
+        let handler = self.handler.clone();
+        let made = handler.create_nameless(caller(header), NodeId(header.node), stat::permissions(mode));
+        let made = async move {
+            let (entry, opened) = made.await?;
+            made_of(&*handler, entry, opened)
+        };
+        self.answer_created(asked, header, made, reply);
+    }
+
+    fn answer_created(
+        &self,
+        asked: Asked,
+        header: &Header,
+        made: impl Future<Output = Answer<(Made, OpenReply)>> + Send + 'static,
+        reply: Reply,
+    ) {
+        let (files, handler, unique) = (self.files.clone(), self.handler.clone(), header.unique);
         self.driver.drive(asked, header, made, move |answer| {
             let entered = answer.and_then(|(entry, opened)| {
                 let by = By { node: entry.attributes.node, unique, changing: true };

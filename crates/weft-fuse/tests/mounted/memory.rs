@@ -92,7 +92,8 @@ impl Files {
         self.last += 1;
         let handle = HandleId(self.last);
         self.handles.insert(handle, (node, writing));
-        let record = OpenRecord { generation: None, version: Version::None, length: None, bypass_pages: false };
+        let record =
+            OpenRecord { generation: None, version: Version::None, length: None, bypass_pages: false, writing: false };
         OpenReply { handle, keep_pages: false, bypass_pages: false, backing: None, record }
     }
 
@@ -218,6 +219,15 @@ impl Handler for Memory {
             let node = files.make(dir, name, NewNode { kind: FileKind::File, mode, device: 0 })?;
             Ok((files.entry(node)?, files.open(node, true)))
         }
+    }
+
+    fn create_nameless(
+        &self,
+        _: Caller,
+        _: NodeId,
+        _: u16,
+    ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static {
+        ready(Err(Errno::from(weft_vfs::VfsError::ReadOnly)))
     }
 
     fn symlink(

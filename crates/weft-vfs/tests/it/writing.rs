@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use weft_remote::{FileKind, RenameTarget};
-use weft_vfs::{HandleId, Looked, NewNode, NodeId, OpenFor, Removal, SetStat, VfsError};
+use weft_remote::{FileKind, RenameTarget, Version};
+use weft_vfs::{HandleId, Looked, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError};
 
 use crate::bench::Bench;
 
@@ -154,6 +154,57 @@ async fn a_file_that_is_open_outlives_its_name() {
     bench.vfs.close(handle);
     bench.retired().await;
     assert!(bench.fake.content("large").is_none(), "nothing brings it back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_without_a_name_is_here_alone_until_it_gets_one() {
+    let bench = Bench::writable();
+    let root = bench.dir("fake").await;
+    let (made, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640).await.unwrap();
+    let Looked::Entry { stat, .. } = made else { panic!("{made:?}") };
+    assert_eq!((stat.links, stat.size, stat.mode), (0, 0, 0o640));
+    bench.write(opened.handle, 0, b"nameless").await.unwrap();
+    let set = SetStat { mode: Some(0o600), ..SetStat::default() };
+    bench.vfs.clone().set_stat(bench.call(), stat.node, Some(opened.handle), set).await.unwrap();
+    bench.flush(opened.handle).await.unwrap();
+    assert_eq!(bench.fake.counts().apply, 0, "nobody is told");
+    let again = bench.vfs.clone().open(bench.call(), stat.node, WRITING).await.unwrap().handle;
+    assert_eq!(bench.drain(again).await.unwrap(), b"nameless");
+    bench.vfs.close(again);
+    bench.vfs.clone().link(bench.call(), stat.node, root, b"named".to_vec()).await.unwrap();
+    assert_eq!(bench.at_source("named"), b"nameless", "all that was written before");
+    bench.write(opened.handle, 8, b" once").await.unwrap();
+    bench.flush(opened.handle).await.unwrap();
+    bench.vfs.close(opened.handle);
+    assert_eq!(bench.at_source("named"), b"nameless once");
+    bench.retired().await;
+    assert_eq!(bench.cat("fake/named").await.unwrap(), b"nameless once");
+    let (_, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640).await.unwrap();
+    bench.write(opened.handle, 0, b"never").await.unwrap();
+    bench.vfs.close(opened.handle);
+    bench.retired().await;
+    assert_eq!(bench.list("fake").await.unwrap(), ["a", "named"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_removed_while_open_is_still_gone_after_a_restart() {
+    let bench = Bench::writable();
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 5, b"!").await.unwrap();
+    let dir = bench.dir("fake/a/b").await;
+    let node = bench.walk(HELLO).await.unwrap().node;
+    bench.vfs.clone().remove_name(bench.call(), dir, b"hello.txt".to_vec(), Removal::File).await.unwrap();
+    let record =
+        OpenRecord { generation: Some(1), version: Version::None, length: None, bypass_pages: false, writing: true };
+    // The daemon dies, and the kernel still has the file open.
+    let bench = bench.remount();
+    bench.vfs.reopen(node, handle, &record, ReadBy::Daemon).unwrap();
+    assert_eq!(bench.vfs.clone().stat(bench.call(), node, Some(handle)).await.unwrap().links, 0);
+    let read = bench.read_at(handle, 5, 10).await.unwrap();
+    assert_eq!(&read[..], b"!");
+    bench.vfs.close(handle);
+    bench.retired().await;
+    assert!(bench.fake.content("a/b/hello.txt").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
