@@ -42,7 +42,7 @@ impl Vfs {
         let Looked::Entry { stat, .. } = made else { return Err(VfsError::NotFound) };
         let inode = self.inode(stat.node)?;
         let opened = match stat.size {
-            0 => self.open_empty(inode),
+            0 => self.open_made(&inode)?,
             // Somebody else has put something into it already.
             _ => self.clone().open(call, stat.node, OpenFor { writing: true, truncating: false }).await?,
         };

@@ -187,6 +187,7 @@ impl Vfs {
             std::mem::replace(&mut content.current, current)
         };
         *slot = None;
+        inode.drafts_ended.fetch_add(1, Ordering::Release);
         drop(slot);
         self.drafts.lock().remove(&inode.id);
         draft.dirty.discard();
