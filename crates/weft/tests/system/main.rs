@@ -33,3 +33,7 @@ mod verbs;
 mod warm;
 mod watch;
 mod wfs;
+mod writing;
+mod writing_names;
+mod writing_processes;
+mod writing_users;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::process::{Outcome, Program, is_root, run};
+use super::process::{Outcome, Program, is_root};
 use super::{Mount, Setup};
 
 /// A mount and the directory that it shows, both open to all users where root runs the tests.
@@ -66,7 +66,7 @@ impl Pair {
     #[track_caller]
     pub fn script(&self, text: &str) -> String {
         let outcome = self.try_script(text);
-        assert_eq!(outcome.code, Some(0), "{text}\n{outcome:?}");
+        assert_eq!(outcome.code, Some(0), "{text}\n{}\n{}", outcome.out, outcome.err);
         outcome.out
     }
 
@@ -100,17 +100,24 @@ impl Source {
 /// Asserts that two trees are the same, by the tools that people use.
 #[track_caller]
 pub fn same_trees(one: &Path, other: &Path) {
-    assert_eq!(facts(other), facts(one));
-    let diff = Program::new("diff").args(["-r", "--no-dereference"]).arg(one).arg(other).run();
-    assert_eq!((diff.code, diff.out.as_str()), (Some(0), ""), "{diff:?}");
+    let (here, there) = (facts(one), facts(other));
+    let missing: Vec<_> = here.iter().filter(|fact| !there.contains(fact)).collect();
+    let more: Vec<_> = there.iter().filter(|fact| !here.contains(fact)).collect();
+    assert!(here == there, "{}: {missing:#?}\n{}: {more:#?}", one.display(), other.display());
+    let sums = |top: &Path| {
+        let script = "find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r sha256sum";
+        Program::new("sh").args(["-c", script]).dir(top).good()
+    };
+    assert_eq!(sums(one), sums(other), "{} and {}", one.display(), other.display());
 }
 
 /// What find(1) says of everything below a folder. A directory's length means nothing.
 #[track_caller]
 fn facts(top: &Path) -> Vec<String> {
     let of = |kind: &[&str], form: &str| {
-        let words = [&["-mindepth", "1"], kind, &["-printf", form]].concat();
-        run("find", [&[top.as_os_str()][..], &words.iter().map(AsRef::as_ref).collect::<Vec<_>>()].concat())
+        let found = Program::new("find").arg(top).args(["-mindepth", "1"]).args(kind).args(["-printf", form]).run();
+        assert!(found.code == Some(0) && found.err.is_empty(), "{}", found.err);
+        found.out
     };
     let directories = of(&["-type", "d"], "%P %y %m %n %T@ %U %G\n");
     let others = of(&["!", "-type", "d"], "%P %y %m %n %s %T@ %l %U %G\n");
