@@ -276,20 +276,19 @@ impl Vfs {
         Ok(())
     }
 
-    /// Takes up what a former daemon had not sent.
+    /// Takes up what a former daemon was about to send, or whoever has it open may write on.
     pub(crate) fn take_up_drafts(self: &Arc<Self>) {
         for dirty in self.store.left_dirty() {
             let Ok(inode) = self.inode(dirty.node()) else {
-                self.troubles.tell(
-                    String::new(),
-                    format!("{}: written to a file that is not known any more", dirty.path().display()),
-                );
+                if dirty.is_unsent() {
+                    let text = format!("{}: written to a file that is not known any more", dirty.path().display());
+                    self.troubles.tell(String::new(), text);
+                } else {
+                    dirty.discard();
+                }
                 continue;
             };
-            if !dirty.is_unsent() {
-                dirty.discard();
-                continue;
-            }
+            // Also what is all sent: who has it open still writes over the version that came of it.
             let draft = Arc::new(Draft::over(dirty, u64::MAX, None));
             *inode.draft.write() = Some(draft);
             self.drafts.lock().insert(inode.id, inode);
