@@ -34,6 +34,8 @@ mod warm;
 mod watch;
 mod wfs;
 mod writing;
+mod writing_kills;
 mod writing_names;
 mod writing_processes;
+mod writing_trouble;
 mod writing_users;

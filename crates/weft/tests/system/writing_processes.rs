@@ -14,7 +14,7 @@ fn python() -> Option<PathBuf> {
 }
 
 /// A program that works in the mount.
-fn works(pair: &Pair, text: &str) -> Option<Program> {
+pub fn works(pair: &Pair, text: &str) -> Option<Program> {
     Some(Program::new(python()?).args(["-c", text]).dir(&pair.mount.dir()).env("source", pair.there("")))
 }
 
