@@ -97,6 +97,8 @@ impl Vfs {
                 };
                 Ok(Some(self.open_object(inode.clone(), object, how.writing, pages)))
             }
+            // It was written and closed while it was asked for.
+            Err(_) if inode.drafts_ended.load(Ordering::Acquire) != ended => Ok(None),
             Err(error) if error.is_full() && !how.writing => {
                 self.tell_unstored(inode.id, &error);
                 Ok(Some(self.open_through(inode.clone())))
