@@ -32,6 +32,7 @@ build:
 test:
 	@scripts/install-build-deps.sh
 	@scripts/install-test-deps.sh
+	@scripts/install-posix-tests.sh
 	cargo test --workspace --all-features
 
 faults:

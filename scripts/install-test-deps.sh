@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs what the tests run against: real web servers and real clients. The servers are started by the tests
-# alone: the services that Debian's packages would start are not.
+# Installs what the tests run against: real web servers and real clients, and programs that write files their own way.
+# The servers are started by the tests alone: the services that Debian's packages would start are not.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
 
 # shellcheck disable=SC2046  # no package at all where nginx is there
-need_servers fuse3 rsync curl strace apache2 lighttpd lighttpd-mod-webdav rclone tinyproxy-bin microsocks $(nginx_package)
+need_servers fuse3 rsync curl strace git sqlite3 apache2 lighttpd lighttpd-mod-webdav rclone tinyproxy-bin microsocks \
+    $(nginx_package)

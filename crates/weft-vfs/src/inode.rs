@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
@@ -31,6 +31,8 @@ pub(crate) struct Inode {
     pub(crate) gate: tokio::sync::Mutex<()>,
     /// What was written to it. Held for one look, or while a draft begins or ends.
     pub(crate) draft: RwLock<Option<Arc<Draft>>>,
+    /// How many drafts of it have ended. Changed under the lock of `draft`.
+    pub(crate) drafts_ended: AtomicU64,
     /// It has no name any more: it is what it is here until it is closed, and nobody is asked about it.
     pub(crate) gone: AtomicBool,
     /// How a directory is being walked. Held for one look into the store.
@@ -89,6 +91,7 @@ impl Inode {
             content: Mutex::new(Content { seen: Some(record.learnt), ..Content::default() }),
             gate: tokio::sync::Mutex::default(),
             draft: RwLock::default(),
+            drafts_ended: AtomicU64::new(0),
             gone: AtomicBool::new(record.attributes.links == Some(0)),
             walk: Mutex::default(),
             record: RwLock::new(record),

@@ -42,7 +42,7 @@ impl Vfs {
         let Looked::Entry { stat, .. } = made else { return Err(VfsError::NotFound) };
         let inode = self.inode(stat.node)?;
         let opened = match stat.size {
-            0 => self.open_empty(inode),
+            0 => self.open_made(&inode)?,
             // Somebody else has put something into it already.
             _ => self.clone().open(call, stat.node, OpenFor { writing: true, truncating: false }).await?,
         };
@@ -171,10 +171,9 @@ impl Vfs {
     }
 
     fn same_tree(&self, one: &Inode, other: &Inode) -> Result<()> {
-        match one.record.read().binding == other.record.read().binding {
-            true => Ok(()),
-            false => Err(VfsError::OtherTree),
-        }
+        // One after the other, for both may be the same inode.
+        let binding = one.record.read().binding;
+        if binding == other.record.read().binding { Ok(()) } else { Err(VfsError::OtherTree) }
     }
 
     async fn make(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name, change: Change) -> Result<Looked> {

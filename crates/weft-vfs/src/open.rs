@@ -1,6 +1,7 @@
 //! Opening and closing files.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -47,17 +48,32 @@ impl Vfs {
         if how.writing || how.truncating {
             self.refuse_read_only(&inode)?;
         }
-        if let Some(opened) = self.open_draft(&inode, how)? {
-            return Ok(opened);
+        for _ in 0..OPEN_ROUNDS_MAX {
+            if let Some(opened) = self.open_once(&call, &inode, how).await? {
+                return Ok(opened);
+            }
+        }
+        Err(VfsError::Changed)
+    }
+
+    /// Opens a file; `None` when it was written and closed meanwhile, so that what was found is old.
+    async fn open_once(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, how: OpenFor) -> Result<Option<Opened>> {
+        let ended = inode.drafts_ended.load(Ordering::Acquire);
+        if let Some(opened) = self.open_draft(inode, how)? {
+            return Ok(Some(opened));
         }
         if inode.is_gone() {
-            return self.open_gone(inode, how);
+            return self.open_gone(inode.clone(), how).map(Some);
         }
         if how.truncating {
-            return self.open_truncated(&call, inode).await;
+            return self.open_truncated(call, inode.clone()).await.map(Some);
         }
-        self.admit(&call, &inode).await?;
-        let content = self.content(&call, &inode).await;
+        self.admit(call, inode).await?;
+        let content = self.content(call, inode).await;
+        // Who has begun to write it meanwhile has newer content than was asked for.
+        if let Some(opened) = self.open_draft(inode, how)? {
+            return Ok(Some(opened));
+        }
         if let Ok(object) = &content
             && let Some(length) = object.length()
             && inode.record.read().attributes.size != Figure::Exact(length)
@@ -71,11 +87,21 @@ impl Vfs {
                 if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &object)) {
                     arrival.claim();
                 }
-                Ok(self.open_object(inode, object, how.writing))
+                let pages = {
+                    // Held until the handle is counted, so that a draft that begins then sees it.
+                    let slot = inode.draft.read();
+                    if slot.is_some() || inode.drafts_ended.load(Ordering::Acquire) != ended {
+                        return Ok(None);
+                    }
+                    inode.content.lock().pages_for(object.generation())
+                };
+                Ok(Some(self.open_object(inode.clone(), object, how.writing, pages)))
             }
+            // It was written and closed while it was asked for.
+            Err(_) if inode.drafts_ended.load(Ordering::Acquire) != ended => Ok(None),
             Err(error) if error.is_full() && !how.writing => {
                 self.tell_unstored(inode.id, &error);
-                Ok(self.open_through(inode))
+                Ok(Some(self.open_through(inode.clone())))
             }
             Err(error) => Err(error),
         }
@@ -131,10 +157,16 @@ impl Vfs {
         }
     }
 
-    fn open_object(&self, inode: Arc<Inode>, object: Arc<Object>, writing: bool) -> Opened {
+    /// Opens an object. The handle is counted already, and told how its pages are to be treated.
+    fn open_object(
+        &self,
+        inode: Arc<Inode>,
+        object: Arc<Object>,
+        writing: bool,
+        (keep_pages, bypass_pages): (bool, bool),
+    ) -> Opened {
         object.touch(SystemTime::now());
         let generation = object.generation();
-        let (keep_pages, bypass_pages) = inode.content.lock().pages_for(generation);
         if bypass_pages {
             // The inode has one length in the kernel, and from now on readers of two versions: each asks at its end.
             self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
@@ -171,32 +203,53 @@ impl Vfs {
             return Err(VfsError::Stale);
         }
         drop(gate);
+        let mut slot = inode.draft.write();
+        let draft = self.draft_over_nothing(&inode, &mut slot)?;
+        draft.dirty.resize(0)?;
+        draft.touch();
+        Ok(self.open_fresh(&inode, &draft))
+    }
+
+    /// Opens a file that was just made, for writing. It is a draft at once: who opens it before the first write reads what
+    /// is written.
+    pub(crate) fn open_made(&self, inode: &Arc<Inode>) -> Result<Opened> {
+        let mut slot = inode.draft.write();
+        let draft = self.draft_over_nothing(inode, &mut slot)?;
+        Ok(self.open_fresh(inode, &draft))
+    }
+
+    /// The draft of a file whose content is not asked for; begun where there is none.
+    fn draft_over_nothing(&self, inode: &Arc<Inode>, slot: &mut Option<Arc<Draft>>) -> Result<Arc<Draft>> {
+        if let Some(draft) = slot {
+            return Ok(draft.clone());
+        }
         let (version, length) = {
             let record = inode.record.read();
             (record.version.clone(), record.attributes.size.known().unwrap_or(0))
         };
-        let counted = inode.content.lock().current.as_ref().map_or(0, |current| current.object.generation());
-        let mut slot = inode.draft.write();
-        let draft = match &*slot {
-            Some(draft) => draft.clone(),
-            None => {
-                let dirty = self.store.dirty(inode.id, version.clone(), length)?;
-                let draft = Arc::new(Draft::over(dirty, counted, None));
-                self.drafts.lock().insert(inode.id, inode.clone());
-                slot.insert(draft).clone()
-            }
-        };
-        draft.dirty.resize(0)?;
-        draft.touch();
-        let (held, counted) = (Held::Empty(version.clone()), draft.generation());
-        Ok(self.open_counted(inode.clone(), held, counted, (version, 0), true))
+        // Who has this version open already sees what is written.
+        let current = inode.content.lock().current.as_ref().map(|current| current.object.clone());
+        let same = current.filter(|object| *object.version() == version);
+        let counted = same.map_or(0, |object| object.generation());
+        let dirty = self.store.dirty(inode.id, version, length)?;
+        let draft = Arc::new(Draft::over(dirty, counted, None));
+        self.drafts.lock().insert(inode.id, inode.clone());
+        Ok(slot.insert(draft).clone())
+    }
+
+    fn open_fresh(&self, inode: &Arc<Inode>, draft: &Draft) -> Opened {
+        let (version, length) = (draft.dirty.version(), draft.dirty.length());
+        self.open_counted(inode.clone(), Held::Empty(version.clone()), draft.generation(), (version, length), true)
     }
 
     /// Opens again what has no name any more and is still open: nobody is asked.
     fn open_gone(&self, inode: Arc<Inode>, how: OpenFor) -> Result<Opened> {
         let current = inode.content.lock().current.as_ref().map(|current| current.object.clone());
         let opened = match current {
-            Some(object) => self.open_object(inode, object, how.writing),
+            Some(object) => {
+                let pages = inode.content.lock().pages_for(object.generation());
+                self.open_object(inode, object, how.writing, pages)
+            }
             None => self.open_empty(inode),
         };
         if how.truncating
@@ -265,5 +318,7 @@ impl Vfs {
     }
 }
 
+/// How often a file is opened again that others write and close meanwhile.
+const OPEN_ROUNDS_MAX: usize = 100;
 /// Longest content that is handed out unasked, in bytes: what the kernel reads ahead at first.
 const AT_HAND_BYTES_MAX: u64 = 128 << 10;

@@ -24,22 +24,35 @@ impl Vfs {
     /// the remote from answering.
     pub async fn read(self: Arc<Self>, call: Call, handle: HandleId, offset: u64, size: usize) -> Result<Data> {
         let handle = self.handle(handle)?;
+        let written_over = || handle.draft().map(|draft| draft.dirty.version());
+        for _ in 0..SENT_ROUNDS_MAX {
+            let before = written_over();
+            match self.read_now(&call, &handle, offset, size).await {
+                // What was sent from here meanwhile has replaced the version that it was read from.
+                Err(_) if written_over() != before => {}
+                outcome => return outcome,
+            }
+        }
+        Err(VfsError::Changed)
+    }
+
+    async fn read_now(self: &Arc<Self>, call: &Call, handle: &Arc<Handle>, offset: u64, size: usize) -> Result<Data> {
         if let Some(draft) = handle.draft() {
-            let data = self.read_draft(&call, &handle, &draft, offset, size).await?;
+            let data = self.read_draft(call, handle, &draft, offset, size).await?;
             add(&self.figures.bytes_served, data.len() as u64);
             return Ok(data);
         }
         let mut held = handle.content.lock().clone();
         if let Held::Lost(lost) = &held {
-            self.find_again(&call, &handle, lost).await?;
+            self.find_again(call, handle, lost).await?;
             held = handle.content.lock().clone();
         }
         let data = match held {
-            Held::Object(object) => match self.read_object(&call, &handle, &object, offset, size).await {
-                Err(error) if error.is_full() => self.turn_through(&call, &handle, offset, size, error).await?.into(),
+            Held::Object(object) => match self.read_object(call, handle, &object, offset, size).await {
+                Err(error) if error.is_full() => self.turn_through(call, handle, offset, size, error).await?.into(),
                 outcome => outcome?,
             },
-            Held::Through(through) => through.read(&self, &call, &handle.inode, offset, size).await?.into(),
+            Held::Through(through) => through.read(self, call, &handle.inode, offset, size).await?.into(),
             Held::Empty(_) => Bytes::new().into(),
             // It was found or there was an error.
             Held::Lost(_) => return Err(VfsError::Changed),
@@ -249,5 +262,7 @@ fn held(object: &Arc<Object>, offset: u64, size: usize) -> std::result::Result<D
 
 /// Reads of so many bytes take them from the file itself.
 const STRETCH_BYTES_MIN: usize = 16 << 10;
+/// How often a read is made again because what was written to the file was sent meanwhile.
+const SENT_ROUNDS_MAX: usize = 100;
 /// How often a read looks again for its bytes before it gives up.
 const READ_ROUNDS_MAX: usize = 6;

@@ -207,11 +207,16 @@ impl Vfs {
             // The kernel's pages are of what was written, for they were written through them.
             let pages = content.pages_of.take() == Some(draft.generation());
             content.pages_of = adopted.as_ref().filter(|_| pages).map(|object| object.generation());
-            let (lease, checked) = (inode.record.read().lease, inode.record.read().learnt);
+            let (lease, checked) = {
+                // Once: two guards at a time would wait for a writer that waits for the first.
+                let record = inode.record.read();
+                (record.lease, record.learnt)
+            };
             let current = adopted.clone().map(|object| Current { object, lease, checked });
             std::mem::replace(&mut content.current, current)
         };
         *slot = None;
+        inode.drafts_ended.fetch_add(1, Ordering::Release);
         drop(slot);
         self.drafts.lock().remove(&inode.id);
         draft.dirty.discard();
@@ -300,20 +305,19 @@ impl Vfs {
         Ok(())
     }
 
-    /// Takes up what a former daemon had not sent.
+    /// Takes up what a former daemon was about to send, or whoever has it open may write on.
     pub(crate) fn take_up_drafts(self: &Arc<Self>) {
         for dirty in self.store.left_dirty() {
             let Ok(inode) = self.inode(dirty.node()) else {
-                self.troubles.tell(
-                    String::new(),
-                    format!("{}: written to a file that is not known any more", dirty.path().display()),
-                );
+                if dirty.is_unsent() {
+                    let text = format!("{}: written to a file that is not known any more", dirty.path().display());
+                    self.troubles.tell(String::new(), text);
+                } else {
+                    dirty.discard();
+                }
                 continue;
             };
-            if !dirty.is_unsent() {
-                dirty.discard();
-                continue;
-            }
+            // Also what is all sent: who has it open still writes over the version that came of it.
             let draft = Arc::new(Draft::left(dirty));
             *inode.draft.write() = Some(draft);
             self.drafts.lock().insert(inode.id, inode);

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use crate::support::{Liar, Mount, Program, Setup, answer, damage_small, is_root, noise, page, run, without};
 
 /// A small file system in memory; it is taken away when this is dropped.
-struct SmallDisk(tempfile::TempDir);
+pub struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    fn of(size: &str) -> Option<SmallDisk> {
+    /// Of so many bytes, as mount(8) takes them. `None`, with a line that says so, for who is not root.
+    pub fn of(size: &str) -> Option<SmallDisk> {
         if !is_root() {
-            without("only root can mount a small file system for the cache");
+            without("only root can mount a small file system");
             return None;
         }
         let folder = tempfile::Builder::new().prefix("wt-disk-").tempdir().expect("a temporary folder");
@@ -19,6 +20,11 @@ impl SmallDisk {
         let mounted = mounted.arg(folder.path()).run();
         assert_eq!(mounted.code, Some(0), "{mounted:?}");
         Some(SmallDisk(folder))
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.0.path()
     }
 }
 

@@ -1,0 +1,146 @@
+//! Writers while one daemon after the other is killed.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+
+use crate::interrupts::wait_until;
+use crate::support::{Pair, Running, find_program, noise, same_trees, without, write_aged};
+use crate::writing_processes::works;
+
+/// Goal: programs that copy see no error while daemons are killed, and the source has each byte. Method: cp and rsync copy
+/// a few hundred files and say each, dd writes a large one in small pieces with the file open all along; the daemon is
+/// killed each time when so many files were said.
+#[test]
+#[ignore = "what the kernel asks again of the next daemon fails when it was done before (File exists), and a write that was \
+            cut short by a kill is taken for somebody else's"]
+fn writers_do_not_notice_ten_kills() {
+    if find_program("rsync").is_none() {
+        return without("rsync is missing; scripts/install-test-deps.sh installs it");
+    }
+    let Some(pair) = Pair::new() else { return };
+    let tree = pair.mount.beside("tree");
+    for nth in 0..FILES {
+        let path = tree.join(format!("d{}/{nth}", nth % 7));
+        write_aged(&path, &noise(1 + (nth * 7919) % 60_000)[..], nth as u64);
+    }
+    std::fs::write(pair.mount.beside("large"), noise(50 << 20)).expect("written");
+    let large = pair.shell("dd if=$beside/large of=large bs=5000 status=none").start();
+    let mut files = pair
+        .shell(
+            "exec 2>&1; stdbuf -oL cp -av $beside/tree copy
+            rsync --outbuf=L --modify-window=-1 -av $beside/tree/ second/; echo all",
+        )
+        .start();
+    let mut said = 0;
+    for kill in 1..=KILLS {
+        while said < kill * 2 * FILES / (KILLS + 1) {
+            files.line();
+            said += 1;
+        }
+        pair.mount.kill_daemon();
+    }
+    while files.line() != "all\n" {}
+    ended(files);
+    ended(large);
+    let bytes = std::fs::read(pair.there("large")).expect("read");
+    assert!(bytes == noise(50 << 20), "{} bytes of the large file", bytes.len());
+    for copy in ["copy", "second"] {
+        same_trees(&tree, &pair.there(copy));
+    }
+    pair.agree();
+}
+
+#[track_caller]
+fn ended(mut program: Running) {
+    let error = program.error_line();
+    let seen = program.seen().to_owned();
+    assert_eq!((program.end(), error.as_str()), (Some(0), ""), "{seen}");
+}
+
+/// Goal: a large file that is written in small pieces, and is open all along, has each of them although daemons are killed
+/// meanwhile.
+#[test]
+fn a_writer_of_small_pieces_does_not_notice_ten_kills() {
+    let Some(pair) = Pair::new() else { return };
+    std::fs::write(pair.mount.beside("pieces"), noise(50 << 20)).expect("written");
+    let go = pair.mount.beside("go");
+    pair.script("mkfifo $beside/go");
+    let text = r#"
+import os, sys
+bytes = open(sys.argv[1] + "/pieces", "rb").read()
+fd = os.open("large", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+for at in range(0, len(bytes), 5000):
+    assert os.write(fd, bytes[at:at + 5000]) == len(bytes[at:at + 5000])
+    if at % 1000000 == 0:
+        print(at, flush=True)
+# The kills are over.
+open(sys.argv[1] + "/go").read()
+os.close(fd)
+print("closed", flush=True)
+"#;
+    let Some(program) = works(&pair, text) else { return };
+    let mut writer = program.arg(pair.mount.beside("")).start();
+    for _ in 0..KILLS {
+        (0..4).for_each(|_| drop(writer.line()));
+        pair.mount.kill_daemon();
+    }
+    std::fs::write(&go, "").expect("it waits");
+    while writer.line() != "closed\n" {}
+    ended(writer);
+    assert!(std::fs::read(pair.there("large")).expect("read") == noise(50 << 20));
+    pair.agree();
+}
+
+/// Goal: what write(2) took is there after daemons were killed before close(2), in order, by every way of writing.
+#[test]
+fn what_was_written_before_a_kill_is_sent_after_it() {
+    let Some(pair) = Pair::new() else { return };
+    std::fs::write(pair.there("old"), noise(200_000)).expect("written");
+    let mut made = File::create_new(pair.at("made")).expect("made");
+    let mut appended = OpenOptions::new().append(true).open(pair.at("old")).expect("opened");
+    let renamed = File::create_new(pair.at("before")).expect("made");
+    let mut wanted = noise(200_000);
+    let mut all: Vec<u8> = Vec::new();
+    for round in 0..4_u8 {
+        let piece = vec![b'a' + round; 3000];
+        made.write_all(&piece).expect("written");
+        appended.write_all(&piece).expect("written");
+        std::os::unix::fs::FileExt::write_all_at(&renamed, &piece, 3000 * u64::from(round)).expect("written");
+        if round == 1 {
+            std::fs::rename(pair.at("before"), pair.at("after")).expect("renamed");
+        }
+        all.extend(&piece);
+        wanted.extend(&piece);
+        pair.mount.kill_daemon();
+    }
+    made.sync_all().expect("sent");
+    assert!(std::fs::read(pair.there("made")).expect("read") == all);
+    drop((made, appended, renamed));
+    assert!(std::fs::read(pair.there("made")).expect("read") == all);
+    assert!(std::fs::read(pair.there("old")).expect("read") == wanted);
+    assert!(std::fs::read(pair.there("after")).expect("read") == all);
+    pair.agree();
+}
+
+/// Goal: what was written and not closed when all of weft was killed is sent by the next mount.
+#[test]
+fn what_was_written_before_all_was_killed_is_sent_by_the_next_mount() {
+    let Some(pair) = Pair::new() else { return };
+    std::fs::write(pair.there("old"), "before, ").expect("written");
+    let mut made = File::create_new(pair.at("made")).expect("made");
+    made.write_all(&noise(700_000)).expect("written");
+    let mut old = OpenOptions::new().append(true).open(pair.at("old")).expect("opened");
+    old.write_all(b"after").expect("written");
+    pair.mount.kill9();
+    drop((made, old));
+    assert_eq!(pair.mount.verb("umount --lazy", [pair.mount.dir()]).code, Some(0));
+    pair.mount.mount();
+    wait_until("what was written", || {
+        std::fs::read(pair.there("made")).is_ok_and(|bytes| bytes == noise(700_000))
+            && std::fs::read_to_string(pair.there("old")).is_ok_and(|text| text == "before, after")
+    });
+    pair.agree();
+}
+
+const FILES: usize = 300;
+const KILLS: usize = 10;

@@ -1,0 +1,136 @@
+//! Names that come, move and go while files under them are open.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::support::{Pair, fails_with, names_in, noise};
+
+fn both(path: &std::path::Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Goal: a file that has lost its name is read, written, cut and stays alone with who has it open; what was never read of
+/// it is there too.
+#[test]
+fn an_open_file_without_a_name_goes_on() {
+    let Some(pair) = Pair::new() else { return };
+    std::fs::write(pair.there("old"), noise(3_000_000)).expect("written");
+    let mut old = both(&pair.at("old"));
+    let mut new = File::create_new(pair.at("new")).expect("made");
+    new.write_all(b"before").expect("written");
+    for name in ["old", "new"] {
+        std::fs::remove_file(pair.at(name)).expect("removed");
+        fails_with(File::open(pair.at(name)), Errno::NOENT);
+        assert!(!pair.there(name).exists());
+    }
+    new.write_all(b", after").expect("written");
+    new.sync_all().expect("there is nothing to send");
+    let mut bytes = [0; 13];
+    assert_eq!(both_ends(&new, &mut bytes), b"before, after");
+    old.write_all_at(b"here", 1_000_000).expect("written");
+    let mut wanted = noise(3_000_000);
+    wanted[1_000_000..1_000_004].copy_from_slice(b"here");
+    let mut read = Vec::new();
+    old.read_to_end(&mut read).expect("read");
+    assert!(read == wanted);
+    old.set_len(10).expect("cut");
+    let facts = old.metadata().expect("told");
+    assert_eq!((facts.len(), std::os::unix::fs::MetadataExt::nlink(&facts)), (10, 0));
+    std::fs::write(pair.at("old"), "another").expect("a new file of the name");
+    old.seek(SeekFrom::Start(0)).expect("set");
+    read.clear();
+    old.read_to_end(&mut read).expect("read");
+    assert!(read == wanted[..10]);
+    drop((old, new));
+    assert_eq!(names_in(&pair.there("")), ["old"]);
+    assert_eq!(std::fs::read_to_string(pair.there("old")).expect("read"), "another");
+    pair.agree();
+}
+
+fn both_ends<'a>(file: &File, bytes: &'a mut [u8]) -> &'a [u8] {
+    assert_eq!(File::try_clone(file).expect("a second").metadata().expect("told").len(), bytes.len() as u64);
+    let other = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+    File::open(other).expect("opened by its descriptor").read_exact(bytes).expect("read");
+    bytes
+}
+
+/// Goal: a file that another was renamed over is read and written on by who has it open; under the name is the other.
+#[test]
+fn an_open_file_that_was_replaced_goes_on() {
+    let Some(pair) = Pair::new() else { return };
+    std::fs::write(pair.at("config"), noise(400_000)).expect("written");
+    let open = both(&pair.at("config"));
+    for round in 0..20 {
+        std::fs::write(pair.at("config.new"), format!("round {round}")).expect("written");
+        std::fs::rename(pair.at("config.new"), pair.at("config")).expect("renamed");
+        assert_eq!(std::fs::read_to_string(pair.at("config")).expect("read"), format!("round {round}"));
+        assert_eq!(std::fs::read_to_string(pair.there("config")).expect("read"), format!("round {round}"));
+        open.write_all_at(&[round; 9], 40 * u64::from(round)).expect("written");
+    }
+    let mut wanted = noise(400_000);
+    (0..20).for_each(|round| wanted[40 * round..40 * round + 9].fill(round as u8));
+    let mut read = vec![0; 400_000];
+    open.read_exact_at(&mut read, 0).expect("read");
+    assert!(read == wanted);
+    drop(open);
+    assert_eq!(std::fs::read_to_string(pair.there("config")).expect("read"), "round 19");
+    pair.agree();
+}
+
+/// Goal: a file that is open below a directory that is moved is written on; the bytes are at the new place.
+#[test]
+fn a_moved_directory_takes_open_files_with_it() {
+    let Some(pair) = Pair::new() else { return };
+    std::fs::create_dir_all(pair.at("one/deep/er")).expect("made");
+    std::fs::create_dir(pair.at("other")).expect("made");
+    let mut file = File::create(pair.at("one/deep/er/file")).expect("made");
+    file.write_all(b"first ").expect("written");
+    std::fs::rename(pair.at("one/deep"), pair.at("other/place")).expect("renamed");
+    file.write_all(b"second ").expect("written");
+    file.sync_all().expect("sent");
+    assert_eq!(std::fs::read_to_string(pair.there("other/place/er/file")).expect("read"), "first second ");
+    std::fs::rename(pair.at("other/place/er/file"), pair.at("one/file")).expect("renamed");
+    file.write_all(b"third").expect("written");
+    let here = rustix::fs::open(pair.at("other"), OFlags::DIRECTORY, Mode::empty()).expect("opened");
+    std::fs::rename(pair.at("other"), pair.at("one/other")).expect("renamed");
+    rustix::fs::mkdirat(&here, "made", Mode::RWXU).expect("in a directory that was moved while it was open");
+    drop(file);
+    assert_eq!(std::fs::read_to_string(pair.there("one/file")).expect("read"), "first second third");
+    assert!(pair.there("one/other/made").is_dir());
+    fails_with(std::fs::rename(pair.at("one"), pair.at("one/other/one")), Errno::INVAL);
+    pair.agree();
+}
+
+/// Goal: names are exchanged, kept from being replaced, given to a file without one, and shared by hard links, as the
+/// kernel's calls say.
+#[test]
+fn names_are_exchanged_kept_and_shared() {
+    let Some(pair) = Pair::new() else { return };
+    let read = |name: &str| std::fs::read_to_string(pair.at(name)).expect("read");
+    std::fs::write(pair.at("a"), "of a").expect("written");
+    std::fs::write(pair.at("b"), "of b").expect("written");
+    let rename = |from: &str, to: &str, how| rustix::fs::renameat_with(CWD, pair.at(from), CWD, pair.at(to), how);
+    rename("a", "b", RenameFlags::EXCHANGE).expect("exchanged");
+    assert_eq!((read("a").as_str(), read("b").as_str()), ("of b", "of a"));
+    assert_eq!(rename("a", "b", RenameFlags::NOREPLACE), Err(Errno::EXIST));
+    rename("a", "c", RenameFlags::NOREPLACE).expect("renamed");
+    std::fs::hard_link(pair.at("c"), pair.at("d")).expect("linked");
+    let mut open = OpenOptions::new().append(true).open(pair.at("c")).expect("opened");
+    open.write_all(b" and more").expect("written");
+    std::fs::remove_file(pair.at("c")).expect("removed");
+    open.write_all(b" and yet more").expect("written");
+    drop(open);
+    assert_eq!(read("d"), "of b and more and yet more");
+    match rustix::fs::open(pair.mount.dir(), OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR | Mode::WUSR) {
+        Err(errno) => assert_eq!(errno, Errno::OPNOTSUPP, "no such files, and it says so"),
+        Ok(file) => {
+            let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+            rustix::fs::linkat(CWD, path, CWD, pair.at("e"), AtFlags::SYMLINK_FOLLOW).expect("linked");
+        }
+    }
+    pair.agree();
+}

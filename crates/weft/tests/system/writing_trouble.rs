@@ -1,0 +1,61 @@
+//! A source that does not take what is written: full, or changed by somebody else.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+
+use crate::full_disk::SmallDisk;
+use crate::support::{Pair, noise};
+use crate::writing_processes::works;
+
+/// Goal: whoever writes hears that the source is full, loses nothing of what is open, and goes on when there is room.
+#[test]
+fn a_full_source_is_told_to_who_writes() {
+    let Some(disk) = SmallDisk::of("4m") else { return };
+    let Some(pair) = Pair::over(disk.path(), &[]) else { return };
+    std::fs::write(pair.there("ballast"), noise(3 << 20)).expect("written");
+    let mut file = File::create(pair.at("file")).expect("made");
+    let bytes = noise(2 << 20);
+    let full = file.write_all(&bytes).and_then(|()| file.sync_all()).expect_err("there is no room");
+    assert_eq!(full.kind(), ErrorKind::StorageFull);
+    assert!(pair.there("file").metadata().is_ok_and(|facts| facts.len() < 2 << 20));
+    std::fs::remove_file(pair.at("ballast")).expect("removed");
+    file.sync_all().expect("there is room");
+    assert!(std::fs::read(pair.there("file")).expect("read") == bytes, "nothing was lost meanwhile");
+    drop(file);
+
+    let outcome = pair.try_script("head -c 3M /dev/urandom >$beside/more; cp $beside/more more");
+    assert!(outcome.code == Some(1) && outcome.err.contains("No space left"), "{outcome:?}");
+    pair.script("rm file; cp $beside/more more; cmp more $beside/more; cmp $source/more $beside/more");
+    pair.script("echo more >>more; cmp more $source/more");
+    pair.agree();
+}
+
+/// Goal: a file that somebody else changes at the source while it is written here stays theirs: who closes it is told, and
+/// so are people; the next who opens it has theirs.
+#[test]
+fn what_others_changed_is_not_written_over() {
+    let Some(pair) = Pair::new() else { return };
+    let text = r#"
+import errno, os
+there = os.environ["source"] + "/file"
+def closes(how):
+    open(there, "w").write("as it was")
+    assert open("file").read() == "as it was"
+    fd = os.open("file", os.O_RDWR | how)
+    os.write(fd, b"ours")
+    open(there, "w").write("theirs, longer")
+    try:
+        os.close(fd)
+    except OSError as error:
+        assert error.errno == errno.EIO, error
+    else:
+        raise AssertionError("it was changed meanwhile")
+    assert open(there).read() == "theirs, longer"
+closes(os.O_APPEND)
+"#;
+    let Some(program) = works(&pair, text) else { return };
+    program.good();
+    let troubles = pair.mount.status()["troubles"].to_string();
+    assert!(troubles.contains("file") && troubles.contains("changed at its source"), "{troubles}");
+    assert_eq!(std::fs::read_to_string(pair.there("file")).expect("read"), "theirs, longer");
+}

@@ -1,0 +1,52 @@
+//! Other users in a mount that is open to all.
+
+use crate::support::{Pair, is_root, without};
+
+/// Goal: an ordinary user may in the mount what the modes say and no more, and what is made is that user's, by umask and
+/// by directories that hand their group on; the source says the same.
+#[test]
+fn an_ordinary_user_may_what_the_modes_say() {
+    if !is_root() {
+        return without("only root can become another user");
+    }
+    let Some(pair) = Pair::new() else { return };
+    pair.script(
+        "echo root >of_root; chmod 0644 of_root; echo secret >secret; chmod 0600 secret
+        echo group >of_group; chgrp 2 of_group; chmod 0660 of_group
+        mkdir -m 0777 open; mkdir -m 0755 closed; mkdir -m 01777 sticky; mkdir shared; chown 0:2 shared
+        chmod 02777 shared; mkdir -m 0700 shut; echo inside >shut/inside; chmod 0644 shut/inside
+        echo theirs >sticky/of_root; chmod 0666 sticky/of_root",
+    );
+    let said = pair.script(
+        "cat >$beside/nobody.sh <<'END'
+        no() { if eval \"$1\" 2>>errors; then echo \"was allowed: $1\" >&2; exit 1; fi; }
+        cd open; umask 022
+        echo mine >file; mkdir folder; ln -s file link; mkfifo pipe; echo more >>file; test \"$(cat file)\" = \"mine
+more\"
+        (umask 027; echo x >by_umask; mkdir dir_by_umask); (umask 0; echo x >by_no_umask)
+        chmod 0640 file; touch -d 2001-01-01 file; mv file moved; ln moved linked; chgrp 2 linked
+        cat ../of_root; no 'echo x >>../of_root'; no 'cat ../secret'; no 'chmod 0666 ../of_root'
+        no 'chown 65534 ../of_root'; no 'touch -d 2001-01-01 ../of_root'; no 'truncate -s 0 ../of_root'
+        no 'echo x >../closed/new'; no 'mkdir ../closed/new'; no 'rm -f ../of_root'; no 'mv ../of_root ../open'
+        no 'cat ../shut/inside'; no 'ls ../shut'; no 'chown 0 moved'; no 'chgrp 0 moved'
+        echo x >>../sticky/of_root; no 'rm -f ../sticky/of_root'; no 'mv ../sticky/of_root ../open/'
+        echo mine >../sticky/mine; rm ../sticky/mine
+        echo x >>../of_group; cat ../of_group
+        echo x >../shared/file; mkdir ../shared/folder; echo x >../shared/folder/file
+        cp $of_suid suid; chmod 04755 suid; echo x >>suid
+        cd ..; grep -vc denied open/errors | cat; grep -v denied open/errors | cut -d: -f1,3-
+END
+        cp open/../of_root $beside/suid; chmod 0755 $beside/suid; export of_suid=$beside/suid
+        chmod 0644 $beside/nobody.sh
+        setpriv --reuid=65534 --regid=65534 --groups=2 bash -eu $beside/nobody.sh",
+    );
+    println!("{said}");
+    let facts = pair.script("cd $source; stat -c '%n %a %u:%g' open/* shared/* shared/folder/file of_root of_group");
+    let wanted = "open/by_no_umask 666 65534:65534\nopen/by_umask 640 65534:65534\nopen/dir_by_umask 750 65534:65534\n\
+        open/errors 644 65534:65534\nopen/folder 755 65534:65534\nopen/link 777 65534:65534\nopen/linked 640 65534:2\n\
+        open/moved 640 65534:2\nopen/pipe 644 65534:65534\nopen/suid 755 65534:65534\nshared/file 644 65534:2\n\
+        shared/folder 2755 65534:2\nshared/folder/file 644 65534:2\nof_root 644 0:0\nof_group 660 0:2\n";
+    assert_eq!(facts, wanted);
+    assert_eq!(std::fs::read_to_string(pair.there("of_root")).expect("read"), "root\n");
+    pair.agree();
+}
