@@ -38,5 +38,6 @@ mod writing;
 mod writing_kills;
 mod writing_names;
 mod writing_processes;
+mod writing_readers;
 mod writing_trouble;
 mod writing_users;

@@ -46,7 +46,9 @@ fn pjdfstest_finds_nothing() {
 fn passed(outcome: &Outcome) {
     let summary = outcome.out.lines().find(|line| line.starts_with("Summary:")).unwrap_or_default();
     println!("pjdfstest: {summary}");
-    assert!(outcome.code == Some(0) && summary.contains(" 0 failed,"), "{summary}: {outcome:?}");
+    let failed: Vec<_> =
+        outcome.out.split_inclusive('\n').skip_while(|line| !line.contains("FAILED")).take(30).collect();
+    assert!(outcome.code == Some(0) && summary.contains(" 0 failed,"), "{summary}\n{}{}", failed.concat(), outcome.err);
 }
 
 /// Goal: after any row of writes, cuts, maps and holes the bytes are those that a file of a local disk would have.
