@@ -144,6 +144,7 @@ impl Vfs {
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_name(dir, name);
         }
+        let names = self.renames.lock();
         let known = self.store.dentry(dir, name)?;
         if let Some(mut dentry) = known {
             dentry.learnt = SystemTime::UNIX_EPOCH;
@@ -151,6 +152,7 @@ impl Vfs {
             let dentry = (!gone).then_some(dentry);
             self.store.apply(vec![Record::Dentry(dir, name.clone(), dentry)])?;
         }
+        drop(names);
         // The kernel may hold that there is no such name, by what the listing said.
         self.notices.send_surely(Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() });
         if let Some(DentryTarget::Node(id)) = known.map(|dentry| dentry.target) {
@@ -182,6 +184,7 @@ impl Vfs {
 
     /// Has the next use of an inode ask its remote, whatever leases say.
     fn distrust(&self, inode: &Inode) -> Result<()> {
+        let names = self.renames.lock();
         let record = {
             let mut record = inode.record.write();
             record.learnt = SystemTime::UNIX_EPOCH;
@@ -197,6 +200,7 @@ impl Vfs {
             changes.push(Record::Listing(inode.id, Some(listing)));
         }
         self.store.apply(changes)?;
+        drop(names);
         self.distrust_content(inode.id)?;
         let node = self.namespace.shown(inode.id);
         let parent = self.namespace.shown(record.parent);

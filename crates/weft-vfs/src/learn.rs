@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Answer, Attributes, Audience, Entry, Figure, Lease, Name, Origin, Version};
+use weft_remote::{Answer, Attributes, Audience, Entry, Figure, Lease, Name, Origin, Sameness, Version};
 use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record};
 
 use crate::Result;
@@ -82,6 +82,7 @@ impl Vfs {
 
     /// Learns what an inode is now. Its names stay as they are.
     pub(crate) fn learn_attributes(&self, inode: &Inode, attributes: Attributes, told: &Told) -> Result<()> {
+        let _names = self.renames.lock();
         let old = inode.record();
         // A source that is silent about the length of a version has told it before.
         let silent = attributes.size == Figure::Unknown && old.version.still_holds(&told.version);
@@ -142,13 +143,24 @@ impl Vfs {
         Ok(())
     }
 
-    /// Learns the exact length that a body turned out to have.
+    /// Learns the exact length that a body of a version turned out to have, unless the file is another version by now.
+    pub(crate) fn learn_length_of(&self, node: NodeId, version: &Version, length: u64) -> Result<()> {
+        self.learn_length_if(node, length, |record| record.version.compare(version) != Sameness::Different)
+    }
+
+    /// Learns the exact length of what is served.
     pub(crate) fn learn_length(&self, node: NodeId, length: u64) -> Result<()> {
+        self.learn_length_if(node, length, |_| true)
+    }
+
+    fn learn_length_if(&self, node: NodeId, length: u64, applies: impl Fn(&NodeRecord) -> bool) -> Result<()> {
+        let _names = self.renames.lock();
         let inode = self.inodes.get(node);
         let known = match &inode {
             Some(inode) => Some(inode.record()),
             None => self.store.node(node)?,
         };
+        let known = known.filter(applies);
         let Some(mut record) = known else { return Ok(()) };
         if record.attributes.size == Figure::Exact(length) {
             return Ok(());

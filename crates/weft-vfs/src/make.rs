@@ -1,4 +1,8 @@
 //! Names that are made, moved and taken away. Each is one change, made at its source before it is answered.
+//!
+//! Whoever changes names of a directory holds its gate from before the change until what came of it is learnt, so that a
+//! listing is of before or after it. A file's gate is taken before its directory's, of two directories that of the lower
+//! number first.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -73,6 +77,7 @@ impl Vfs {
         let change = Change::Link { file: file.record().file, dir: dir.record().file, name: name.clone() };
         // The kind learns the file's place again as well, if it has forgotten it.
         let _gate = file.gate.lock().await;
+        let _listing = dir.gate.lock().await;
         let answer = self.apply_to_both(&call, (&dir, &file), change).await?;
         let version = answer.version.clone();
         let looked = self.made(&dir, &name, answer)?;
@@ -97,6 +102,7 @@ impl Vfs {
             }
         }
         self.keep_open(&call, victim.as_ref()).await;
+        let _listing = dir.gate.lock().await;
         let change = Change::Remove { dir: dir.record().file, name: name.clone() };
         let answer = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await?;
         self.name_is_gone(&dir, &name, &Told::by(&answer))?;
@@ -130,6 +136,7 @@ impl Vfs {
             new_name: new_name.clone(),
             target,
         };
+        let _listings = gates(&from, &to).await;
         let answer = self.apply_to_both(&call, (&from, &to), change).await?;
         let told = Told::by(&answer);
         let Some(entry) = answer.value.entry else { return self.distrust_names(&[&from, &to]) };
@@ -177,6 +184,7 @@ impl Vfs {
     }
 
     async fn make(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name, change: Change) -> Result<Looked> {
+        let _listing = dir.gate.lock().await;
         let applied = self.apply(call, dir, change, SystemTime::now(), &Version::None).await;
         if let Err(VfsError::Remote(weft_remote::RemoteError::Exists { .. })) = &applied {
             // That it is absent is not so: whoever looks now finds it.
@@ -235,6 +243,7 @@ impl Vfs {
             learnt,
             origin: told.origin.clone(),
         };
+        let _names = self.renames.lock();
         let known = self.store.dentry(dir.id, &entry.name)?;
         self.tell_entry(known.as_ref(), id, old.as_ref(), &record);
         let target = DentryTarget::Node(id);
@@ -247,7 +256,9 @@ impl Vfs {
 
     /// A node has another name now: of its own accord nobody has told what it is under it.
     fn moved_to(&self, id: NodeId, dir: &Inode, name: &Name, told: &Told) -> Result<()> {
-        let Some(mut record) = self.store.node(id)? else { return self.name_is_gone(dir, name, told) };
+        let known = self.store.node(id)?;
+        let Some(mut record) = known else { return self.name_is_gone(dir, name, told) };
+        let _names = self.renames.lock();
         (record.parent, record.name, record.learnt) = (dir.id, name.clone(), SystemTime::UNIX_EPOCH);
         let learnt = self.learnt(record.binding, told);
         let target = DentryTarget::Node(id);
@@ -265,7 +276,10 @@ impl Vfs {
         let dentry =
             DentryRecord { target: DentryTarget::Absent, lease: told.lease, source: DentrySource::LookedUp, learnt };
         self.tell_gone(self.store.dentry(dir.id, name)?.as_ref());
-        self.store.apply(vec![Record::Dentry(dir.id, name.clone(), Some(dentry))])?;
+        {
+            let _names = self.renames.lock();
+            self.store.apply(vec![Record::Dentry(dir.id, name.clone(), Some(dentry))])?;
+        }
         self.distrust_names(&[dir])
     }
 
@@ -284,6 +298,7 @@ impl Vfs {
 
     /// What an inode is now is asked when it is wanted; the kernel has seen for itself that it changed.
     pub(crate) fn distrust_quietly(&self, inode: &Inode) -> Result<()> {
+        let _names = self.renames.lock();
         let record = {
             let mut record = inode.record.write();
             record.learnt = SystemTime::UNIX_EPOCH;
@@ -336,5 +351,17 @@ impl Vfs {
                 Ok(self.store.apply(vec![Record::Node(id, Some(distrusted))])?)
             }
         }
+    }
+}
+
+/// The gates of two directories.
+async fn gates<'a>(
+    one: &'a Inode,
+    other: &'a Inode,
+) -> (tokio::sync::MutexGuard<'a, ()>, Option<tokio::sync::MutexGuard<'a, ()>>) {
+    match one.id.cmp(&other.id) {
+        std::cmp::Ordering::Less => (one.gate.lock().await, Some(other.gate.lock().await)),
+        std::cmp::Ordering::Equal => (one.gate.lock().await, None),
+        std::cmp::Ordering::Greater => (other.gate.lock().await, Some(one.gate.lock().await)),
     }
 }

@@ -71,6 +71,7 @@ impl Vfs {
         let mode = here.attributes.mode.unwrap_or(0);
         let change =
             Change::Create { dir: dir.record().file, name: name.clone(), kind: FileKind::File, mode, device: 0 };
+        let _listing = dir.gate.lock().await;
         let answer = self.apply(call, dir, change, SystemTime::now(), &Version::None).await?;
         let told = Told::by(&answer);
         let entry = answer.value.entry.ok_or(VfsError::NotFound)?;

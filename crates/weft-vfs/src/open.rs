@@ -78,7 +78,12 @@ impl Vfs {
             && let Some(length) = object.length()
             && inode.record.read().attributes.size != Figure::Exact(length)
         {
-            // What is served may be older than what a list told since: the kernel must not pad it to that length.
+            // What is served may be older than what a list told since: the kernel must not pad it to that length. Held
+            // until that is learnt: what is written and closed meanwhile is newer.
+            let slot = inode.draft.read();
+            if slot.is_some() || inode.drafts_ended.load(Ordering::Acquire) != ended {
+                return Ok(None);
+            }
             self.learn_length(inode.id, length)?;
         }
         self.notices.settled().await;

@@ -197,12 +197,21 @@ impl Vfs {
             tracing::debug!(%error, "what was written is fetched again when it is read");
             None
         });
+        // While there is a draft, whoever opens the file opens that: what the store has is exchanged before it ends.
+        match &adopted {
+            Some(object) => object.commit()?,
+            None => {
+                let former = inode.content.lock().current.take();
+                former.inspect(|former| former.object.discard());
+                self.store.remove_object(inode.id)?;
+            }
+        }
         let mut slot = inode.draft.write();
         // Who opens it meanwhile takes the lock after this, or was here before.
         if !is_closed() || draft.dirty.is_unsent() {
             return Ok(());
         }
-        let former = {
+        {
             let mut content = inode.content.lock();
             // The kernel's pages are of what was written, for they were written through them.
             let pages = content.pages_of.take() == Some(draft.generation());
@@ -212,21 +221,13 @@ impl Vfs {
                 let record = inode.record.read();
                 (record.lease, record.learnt)
             };
-            let current = adopted.clone().map(|object| Current { object, lease, checked });
-            std::mem::replace(&mut content.current, current)
-        };
+            content.current = adopted.map(|object| Current { object, lease, checked });
+        }
         *slot = None;
         inode.drafts_ended.fetch_add(1, Ordering::Release);
         drop(slot);
         self.drafts.lock().remove(&inode.id);
         draft.dirty.discard();
-        match adopted {
-            Some(object) => object.commit()?,
-            None => {
-                former.inspect(|former| former.object.discard());
-                self.store.remove_object(inode.id)?;
-            }
-        }
         Ok(())
     }
 
@@ -290,6 +291,7 @@ impl Vfs {
             self.store.apply(vec![Record::Node(id, None)])?;
             return Ok(());
         };
+        let names = self.renames.lock();
         let record = {
             let mut record = inode.record.write();
             record.attributes.links = Some(0);
@@ -299,6 +301,7 @@ impl Vfs {
         inode.gone.store(true, Ordering::Release);
         // Whoever serves next knows it as well.
         self.store.apply(vec![Record::Node(id, Some(record))])?;
+        drop(names);
         if inode.content.lock().open.is_empty() {
             self.retire_later(&inode);
         }

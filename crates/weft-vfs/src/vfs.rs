@@ -87,6 +87,8 @@ pub struct Vfs {
     pub(crate) options: VfsOptions,
     pub(crate) inodes: Inodes,
     pub(crate) handles: Handles,
+    /// Held while what is known of a name, or where a node lies, is looked at and changed by what it was.
+    pub(crate) renames: Mutex<()>,
     /// Inodes that are being written, or of which something is unsent.
     pub(crate) drafts: Mutex<HashMap<NodeId, Arc<Inode>>>,
     /// Told when something could not be sent for a reason that may pass.
@@ -121,6 +123,7 @@ impl Vfs {
         let vfs = Arc::new(Vfs {
             inodes: Inodes::new(options.inodes_max),
             handles: Handles::default(),
+            renames: Mutex::default(),
             drafts: Mutex::default(),
             left_over: Arc::default(),
             figures: Figures::default(),

@@ -193,7 +193,7 @@ impl Pump {
             self.vfs.finish_listing(merge)?;
         }
         if kept? && let Some(length) = object.length() {
-            self.vfs.learn_length(node, length)?;
+            self.vfs.learn_length_of(node, object.version(), length)?;
         }
         Ok(())
     }
