@@ -2,6 +2,7 @@
 //! pages (the best that ext4 can have), and as a cache has them, in folders named by a hash. On a model of a disk that
 //! turns beside xfs and btrfs as well.
 
+mod accelerator;
 mod alone;
 mod cold;
 mod disk;
@@ -44,6 +45,9 @@ pub struct StoreArgs {
     /// How it is written
     #[arg(long, default_value = "lines")]
     log_format: LogFormat,
+    /// The weft program that a web server reads through; without it that table is left out
+    #[arg(long)]
+    weft: Option<PathBuf>,
 }
 
 /// A table that can be asked for by itself.
@@ -57,6 +61,8 @@ pub enum Table {
     Turning,
     /// The same on that disk as a block device, beside ext4, xfs and btrfs
     Block,
+    /// nginx on that disk with little memory, on ext4 and on weft's mount
+    Nginx,
     /// Replaying requests, told and not told what belongs together
     Grouping,
     /// Memory for each object, and how long a start takes
@@ -82,6 +88,10 @@ struct Scale {
     /// Rounds on the disk that turns as a block device, and the pages that each reads: that takes its time.
     rounds_on_block: usize,
     pages_on_block: usize,
+    /// Rounds of the web server on that disk, the pages of its site, and the objects that are asked for in each turn.
+    rounds_served: usize,
+    pages_served: usize,
+    urls_served: usize,
 }
 
 const FULL: Scale = Scale {
@@ -94,6 +104,9 @@ const FULL: Scale = Scale {
     pages_replayed: 1000,
     rounds_on_block: 2,
     pages_on_block: 120,
+    rounds_served: 3,
+    pages_served: 2400,
+    urls_served: 10_000,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -105,6 +118,9 @@ const QUICK: Scale = Scale {
     pages_replayed: 300,
     rounds_on_block: 1,
     pages_on_block: 40,
+    rounds_served: 1,
+    pages_served: 800,
+    urls_served: 2500,
 };
 
 /// Measures and prints.
@@ -133,6 +149,12 @@ pub fn run(args: &StoreArgs) -> Result<()> {
     if wanted(Table::Block) {
         eprintln!("measuring: a disk that turns, as a block device");
         on_block::measure(&dir, scale)?.into_iter().try_for_each(|section| add(Ok(section)))?;
+    }
+    if wanted(Table::Nginx) {
+        eprintln!("measuring: nginx on a disk that turns");
+        accelerator::measure(&dir, args.weft.as_deref(), scale)?
+            .into_iter()
+            .try_for_each(|section| add(Ok(section)))?;
     }
     if wanted(Table::Grouping) {
         eprintln!("measuring: grouping");

@@ -1,0 +1,371 @@
+//! A web server on a disk that turns, with little memory: nginx on ext4, and nginx on weft's mount of the same tree,
+//! whose cache lies on the same ext4 on the same disk.
+//!
+//! The tree is written page by page, the best that ext4 can have. weft is told the log of earlier views (`weft group`),
+//! and reads each file once in the order of these; that is all before the first round. In a round each side begins with
+//! nothing in memory, in a memory group of its own with nginx and, where it takes part, weft's daemon, and sees the same
+//! views.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use weft_log::Trace;
+
+use super::Scale;
+use super::disk::Disk;
+use super::pages::source;
+use crate::block::{BlockDisk, Mounted as FileSystem, Pace};
+use crate::book::Book;
+use crate::contender::Mounted;
+use crate::memory_group::MemoryGroup;
+use crate::page_server::PageServer;
+use crate::process;
+use crate::report::{Bound, Row, Section, Unit};
+use crate::server;
+use crate::viewers::{Asked, Seen, look, page_views};
+use crate::workload::{Clients, Shape as SiteShape, Site, views};
+
+/// What nginx reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tree {
+    /// The tree itself.
+    Ext4,
+    /// weft's mount.
+    Weft,
+    /// weft's mount with `no_open`.
+    Unopened,
+}
+
+/// What is in memory when the clock starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing: everybody has just started. weft has to look at the tree before it trusts what it holds of a file.
+    Started,
+    /// What fits of what earlier views left. weft has looked at each file of the tree since it started.
+    Running,
+}
+
+/// What is written down of a tree in a state.
+struct Words {
+    rate: &'static str,
+    p50: &'static str,
+    p95: &'static str,
+    reads: &'static str,
+    daemon: &'static str,
+}
+
+impl Tree {
+    fn who(self) -> &'static str {
+        if self == Tree::Ext4 { ON_EXT4 } else { "weft" }
+    }
+
+    fn options(self) -> &'static [&'static str] {
+        if self == Tree::Unopened { &["-o", "no_open"] } else { &[] }
+    }
+
+    fn shown(self) -> &'static str {
+        match self {
+            Tree::Ext4 => "nginx on ext4",
+            Tree::Weft => "nginx on weft",
+            Tree::Unopened => "nginx on weft with `no_open`",
+        }
+    }
+
+    fn words(self, state: State) -> Words {
+        let [rate, p50, p95, reads, daemon] = match (state, self == Tree::Unopened) {
+            (State::Started, false) => ["rate", "p50", "p95", "reads", "daemon"],
+            (State::Started, true) => ["n rate", "n p50", "n p95", "n reads", "n daemon"],
+            (State::Running, false) => ["r rate", "r p50", "r p95", "r reads", "r daemon"],
+            (State::Running, true) => ["r n rate", "r n p50", "r n p95", "r n reads", "r n daemon"],
+        };
+        Words { rate, p50, p95, reads, daemon }
+    }
+}
+
+impl State {
+    fn shown(self) -> &'static str {
+        match self {
+            State::Started => "all just started",
+            State::Running => "running for a while",
+        }
+    }
+}
+
+/// Where it is measured.
+struct Stand {
+    weft: PathBuf,
+    own: PathBuf,
+    site: Site,
+    source: Bytes,
+    disk: BlockDisk,
+    memory_bytes: u64,
+}
+
+/// Measures the table; `None` where something that it takes is not there, with the reason told.
+pub fn measure(dir: &Path, weft: Option<&Path>, scale: Scale) -> Result<Option<Section>> {
+    if let Some(why) = missing(weft) {
+        eprintln!("skipped: nginx on a disk that turns: {why}");
+        return Ok(None);
+    }
+    let weft = weft.context("a program")?.canonicalize()?;
+    let own = dir.join("accelerator");
+    ["disk", "ext4", "mount", "nginx"].iter().try_for_each(|name| std::fs::create_dir_all(own.join(name)))?;
+    let own = own.canonicalize()?;
+    let site = Site::new(SiteShape { pages: scale.pages_served, seed: 23 });
+    let bytes: u64 = site.lengths.iter().map(|length| u64::from(*length)).sum();
+    let disk = BlockDisk::new(&own.join("disk"), DISK_BYTES, DISK_BYTES)?;
+    let mut stand = Stand { weft, own, site, source: source(), disk, memory_bytes: bytes / MEMORY_PART };
+    stand.fill()?;
+    let mut book = Book::default();
+    for round in 0..scale.rounds_served {
+        let (before, measured) = stand.views_of(scale, round as u64);
+        let mut order = [Tree::Ext4, Tree::Unopened, Tree::Weft];
+        order.rotate_left(round % 3);
+        for state in [State::Started, State::Running] {
+            for tree in order {
+                eprintln!("measuring: {}, {}, round {}", tree.shown(), state.shown(), round + 1);
+                stand.serve(tree, state, (&before, &measured), &mut book)?;
+            }
+        }
+    }
+    let notes = stand.notes(scale, bytes);
+    Ok(Some(Section { title: TITLE.to_owned(), rows: rows(&book), notes }))
+}
+
+fn missing(weft: Option<&Path>) -> Option<String> {
+    if let Some(why) = BlockDisk::missing().or_else(MemoryGroup::missing) {
+        return Some(why);
+    }
+    match (weft, server::nginx()) {
+        (None, _) => Some("name the program with --weft".to_owned()),
+        (_, Err(error)) => Some(error.to_string()),
+        _ => None,
+    }
+}
+
+fn rows(book: &Book) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for state in [State::Running, State::Started] {
+        for tree in [Tree::Unopened, Tree::Weft] {
+            let (ours, theirs) = (tree.words(state), Tree::Ext4.words(state));
+            let option = if tree == Tree::Unopened { ", `no_open`" } else { "" };
+            let mut add = |what: &str, unit, ours, theirs, bound| {
+                let title = format!("{what}; {}{option}", state.shown());
+                rows.extend(book.compare(&title, unit, ours, (ON_EXT4, theirs), bound));
+            };
+            add("URLs", Unit::PerSecond, ours.rate, theirs.rate, Some(Bound::AtLeast(RATE_TARGET)));
+            add("time of a page, median", Unit::Seconds, ours.p50, theirs.p50, None);
+            add("time of a page, 95 %", Unit::Seconds, ours.p95, theirs.p95, None);
+            add("reads of the disk for each URL", Unit::Each, ours.reads, theirs.reads, None);
+            let title = format!("memory of weft's daemon; {}{option}", state.shown());
+            rows.extend(book.alone(&title, Unit::Megabytes, ours.daemon, None));
+        }
+    }
+    rows
+}
+
+impl Stand {
+    fn notes(&self, scale: Scale, bytes: u64) -> Vec<String> {
+        let about = format!(
+            "{} objects, {} MB, in {} pages; {CLIENTS} clients look at pages whose popularity follows Zipf {EXPONENT}, \
+             a connection for each view, {} URLs in each of {} rounds. The disk: {} GiB, as in the table above; on it one \
+             ext4 with the tree, written page by page, and weft's cache. weft was told a log of {} earlier requests \
+             (`weft group`) and read each file once in the order of that log. nginx: two processes, sendfile, \
+             no threads, no cache of open files.",
+            self.site.names.len(),
+            bytes / 1_000_000,
+            self.site.pages.len(),
+            scale.urls_served,
+            scale.rounds_served,
+            DISK_BYTES >> 30,
+            scale.pages_served * LOGGED_OF_A_PAGE,
+        );
+        let memory = format!(
+            "Memory: a cgroup of {} MB, a part in {MEMORY_PART} of the bytes of the site, for nginx and for weft's \
+             daemon, where there is one, together, with all that the system keeps of files for them; the disk's own \
+             process is outside.",
+            self.memory_bytes / 1_000_000
+        );
+        let states = format!(
+            "All just started: caches dropped, a new daemon, whose leases of the tree ended with the one before: it \
+             looks at each file of the tree, on the same disk, when that is opened first. Running for a while: the \
+             daemon has looked at each file since it started, then caches are dropped, and {} other URLs are asked \
+             for before the clock starts, so that memory is full.",
+            scale.urls_served
+        );
+        let paper = "The paper (a proxy's cache, simulated disk of 2003): up to 2.6 times.".to_owned();
+        vec![about, memory, states, paper]
+    }
+
+    /// The views before those that are measured, and these.
+    fn views_of(&self, scale: Scale, round: u64) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
+        // Pages are as popular as they were in the log: the same seed says which, so one trace is cut.
+        let logged = self.site.pages.len() * LOGGED_OF_A_PAGE;
+        let start = logged + usize::try_from(round).unwrap_or(0) * scale.urls_served * 2;
+        let mut trace = views(&self.site, LOOKING, start + scale.urls_served * 2);
+        trace.requests.drain(..start);
+        let measured = Trace { names: Vec::new(), requests: trace.requests.split_off(scale.urls_served) };
+        (page_views(&trace), page_views(&measured))
+    }
+
+    fn top(&self) -> PathBuf {
+        // Below a folder: those at the top are spread over the disk on purpose (Documentation/filesystems/ext4).
+        self.own.join("ext4/site")
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.own.join("ext4/cache")
+    }
+
+    fn mount_disk(&self) -> Result<FileSystem> {
+        FileSystem::new("ext4", &self.disk.device, &self.own.join("ext4"))
+    }
+
+    /// Writes the tree, and has weft read it.
+    fn fill(&self) -> Result<()> {
+        eprintln!("measuring: filling the disk");
+        let mut command = Command::new("mkfs.ext4");
+        command.args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]);
+        process::output(command.arg(&self.disk.device))?;
+        let disk = self.mount_disk()?;
+        for object in self.site.pages.iter().flatten() {
+            let path = self.top().join(&self.site.names[*object as usize][1..]);
+            if !path.exists() {
+                std::fs::create_dir_all(path.parent().context("files lie in folders")?)?;
+                std::fs::write(&path, &self.source[..self.site.lengths[*object as usize] as usize])?;
+            }
+        }
+        let logged = self.site.pages.len() * LOGGED_OF_A_PAGE;
+        let trace = views(&self.site, LOOKING, logged);
+        let log = self.own.join("access.log");
+        std::fs::write(&log, self.as_log(&trace)?)?;
+        let mounted = Mounted::of_directory(&self.weft, &self.top(), &self.own.join("mount"), &self.cache(), &[])?;
+        self.open_all(&mounted.root)?;
+        let said = process::output(Command::new(&self.weft).arg("group").arg("--from").arg(&log).arg(&mounted.root))?;
+        eprintln!("{}", said.trim());
+        let mut seen = HashSet::new();
+        let asked = trace.requests.iter().map(|request| request.object);
+        let rest = self.site.pages.iter().flatten().copied();
+        for object in asked.chain(rest).filter(|object| seen.insert(*object)) {
+            let content = std::fs::read(self.path(&mounted.root, object))?;
+            let length = self.site.lengths[object as usize] as usize;
+            ensure!(content == self.source[..length], "object {object}: not the bytes that it has");
+        }
+        mounted.unmount()?;
+        disk.end()
+    }
+
+    fn path(&self, root: &Path, object: u32) -> PathBuf {
+        root.join(&self.site.names[object as usize][1..])
+    }
+
+    /// Opens each file and reads nothing.
+    fn open_all(&self, root: &Path) -> Result<()> {
+        let all = 0..self.site.names.len();
+        // Of the shared objects some are on no page.
+        let mut paths = all.map(|object| root.join(&self.site.names[object][1..])).filter(|path| path.exists());
+        paths.try_for_each(|path| Ok(drop(File::open(path)?)))
+    }
+
+    /// The trace as a web server would have it in its log.
+    fn as_log(&self, trace: &Trace) -> Result<String> {
+        let mut text = String::new();
+        for request in &trace.requests {
+            let (hour, minute, second) = (request.time_s / 3600 % 24, request.time_s / 60 % 60, request.time_s % 60);
+            let name = &self.site.names[request.object as usize];
+            let referer = request.referer.map_or_else(
+                || "-".to_owned(),
+                |page| format!("http://site.example{}", self.site.names[page as usize]),
+            );
+            writeln!(
+                text,
+                "client-{} - - [01/Nov/2026:{hour:02}:{minute:02}:{second:02} +0000] \"GET {name} HTTP/1.1\" 200 {} \
+                 \"{referer}\" \"-\"",
+                request.client,
+                request.bytes.unwrap_or(0)
+            )?;
+        }
+        Ok(text)
+    }
+
+    /// One side's turn.
+    fn serve(
+        &mut self,
+        tree: Tree,
+        state: State,
+        (before, measured): (&[Vec<u32>], &[Vec<u32>]),
+        book: &mut Book,
+    ) -> Result<()> {
+        self.disk.set_pace(Pace::Free)?;
+        let disk = self.mount_disk()?;
+        let group = MemoryGroup::new(self.memory_bytes)?;
+        let mounted = match tree {
+            Tree::Ext4 => None,
+            Tree::Weft | Tree::Unopened => {
+                let (top, place, cache) = (self.top(), self.own.join("mount"), self.cache());
+                Some(Mounted::of_directory_in(&group, &self.weft, [&top, &place, &cache], tree.options())?)
+            }
+        };
+        let root = mounted.as_ref().map_or_else(|| self.top(), |mounted| mounted.root.clone());
+        if state == State::Running {
+            self.open_all(&root)?;
+        }
+        let server = PageServer::start(&group, &self.own.join("nginx"), &root)?;
+        Disk::below(&self.own)?.forget()?;
+        let seen = self.look(&server.authority, state, before, measured)?;
+        let (reads, _) = self.disk.requests()?;
+        self.disk.set_pace(Pace::Free)?;
+        let words = tree.words(state);
+        let who = tree.who();
+        if let Some(mounted) = mounted {
+            book.note(who, words.daemon, process::memory_bytes(mounted.pid)? as f64 / 1e6);
+            server.end()?;
+            mounted.unmount()?;
+        } else {
+            server.end()?;
+        }
+        group.end()?;
+        disk.end()?;
+        let urls = seen.urls as f64;
+        for (words, value) in [
+            (words.rate, urls / seen.took_s),
+            (words.reads, reads as f64 / urls),
+            (words.p50, seen.pages_s[seen.pages_s.len() / 2]),
+            (words.p95, seen.pages_s[seen.pages_s.len() * 95 / 100]),
+        ] {
+            eprintln!("  {words}: {value:.4}");
+            book.note(who, words, value);
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, authority: &str, state: State, before: &[Vec<u32>], measured: &[Vec<u32>]) -> Result<Seen> {
+        let asked = Asked { authority, site: &self.site, source: &self.source };
+        let clients = CLIENTS as usize;
+        if state == State::Running {
+            look(asked, before, clients)?;
+        }
+        self.disk.set_pace(Pace::Turning)?;
+        self.disk.requests()?;
+        look(asked, measured, clients)
+    }
+}
+
+const TITLE: &str = "nginx on a disk that turns, with little memory";
+const ON_EXT4: &str = "ext4";
+/// The project's; the paper has up to 2.6.
+const RATE_TARGET: f64 = 1.6;
+const DISK_BYTES: u64 = 4 << 30;
+/// Memory is this part of the bytes of the site.
+const MEMORY_PART: u64 = 4;
+const CLIENTS: u32 = 8;
+/// In the middle of what was found of the web.
+const EXPONENT: f64 = 0.8;
+/// How many requests of the log there are for each page.
+const LOGGED_OF_A_PAGE: usize = 60;
+const LOOKING: Clients = Clients { count: CLIENTS, exponent: EXPONENT, replaced: 0.0, seed: 23 };
