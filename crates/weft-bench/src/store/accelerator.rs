@@ -123,7 +123,7 @@ pub fn measure(dir: &Path, weft: Option<&Path>, scale: Scale) -> Result<Option<S
     stand.fill()?;
     let mut book = Book::default();
     for round in 0..scale.rounds_served {
-        let (before, measured) = stand.views_of(scale, round as u64);
+        let (before, measured) = stand.views_of(scale, round);
         let mut order = [Tree::Ext4, Tree::Unopened, Tree::Weft];
         order.rotate_left(round % 3);
         for state in [State::Started, State::Running] {
@@ -196,21 +196,27 @@ impl Stand {
              looks at each file of the tree, on the same disk, when that is opened first. Running for a while: the \
              daemon has looked at each file since it started, then caches are dropped, and {} other URLs are asked \
              for before the clock starts, so that memory is full.",
-            scale.urls_served
+            self.urls_before()
         );
         let paper = "The paper (a proxy's cache, simulated disk of 2003): up to 2.6 times.".to_owned();
         vec![about, memory, states, paper]
     }
 
     /// The views before those that are measured, and these.
-    fn views_of(&self, scale: Scale, round: u64) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
+    fn views_of(&self, scale: Scale, round: usize) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
         // Pages are as popular as they were in the log: the same seed says which, so one trace is cut.
         let logged = self.site.pages.len() * LOGGED_OF_A_PAGE;
-        let start = logged + usize::try_from(round).unwrap_or(0) * scale.urls_served * 2;
-        let mut trace = views(&self.site, LOOKING, start + scale.urls_served * 2);
+        let before = self.urls_before();
+        let start = logged + round * (before + scale.urls_served);
+        let mut trace = views(&self.site, LOOKING, start + before + scale.urls_served);
         trace.requests.drain(..start);
-        let measured = Trace { names: Vec::new(), requests: trace.requests.split_off(scale.urls_served) };
+        let measured = Trace { names: Vec::new(), requests: trace.requests.split_off(before) };
         (page_views(&trace), page_views(&measured))
+    }
+
+    /// Asked for before the clock starts: more bytes than there is memory.
+    fn urls_before(&self) -> usize {
+        self.site.pages.len() * BEFORE_OF_A_PAGE
     }
 
     fn top(&self) -> PathBuf {
@@ -368,4 +374,6 @@ const CLIENTS: u32 = 8;
 const EXPONENT: f64 = 0.8;
 /// How many requests of the log there are for each page.
 const LOGGED_OF_A_PAGE: usize = 60;
+/// How many requests there are for each page before the clock starts, where there are any.
+const BEFORE_OF_A_PAGE: usize = 4;
 const LOOKING: Clients = Clients { count: CLIENTS, exponent: EXPONENT, replaced: 0.0, seed: 23 };

@@ -106,7 +106,7 @@ const FULL: Scale = Scale {
     pages_on_block: 120,
     rounds_served: 3,
     pages_served: 2400,
-    urls_served: 10_000,
+    urls_served: 6000,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -119,8 +119,8 @@ const QUICK: Scale = Scale {
     rounds_on_block: 1,
     pages_on_block: 40,
     rounds_served: 1,
-    pages_served: 800,
-    urls_served: 2500,
+    pages_served: 2000,
+    urls_served: 1500,
 };
 
 /// Measures and prints.
