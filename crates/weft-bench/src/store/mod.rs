@@ -106,7 +106,7 @@ const FULL: Scale = Scale {
     pages_on_block: 120,
     rounds_served: 3,
     pages_served: 2400,
-    urls_served: 6000,
+    urls_served: 2000,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -120,7 +120,7 @@ const QUICK: Scale = Scale {
     pages_on_block: 40,
     rounds_served: 1,
     pages_served: 2000,
-    urls_served: 1500,
+    urls_served: 800,
 };
 
 /// Measures and prints.
