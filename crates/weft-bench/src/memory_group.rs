@@ -62,6 +62,11 @@ impl MemoryGroup {
         Ok(group)
     }
 
+    /// Where the system shows it.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// A program that is in the group before it begins; arguments may be added.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");

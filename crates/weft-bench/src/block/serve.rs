@@ -240,7 +240,19 @@ mod tests {
         let file = options.read(true).write(true).create_new(true).open(dir.path().join("bytes")).unwrap();
         file.set_len(bytes).unwrap();
         let (head, slow) = (Mutex::new(Head::new(bytes)), AtomicBool::new(false));
-        (dir, Disk { file, bytes, head, slow, reads: AtomicU64::new(0), writes: AtomicU64::new(0) })
+        (
+            dir,
+            Disk {
+                file,
+                bytes,
+                head,
+                slow,
+                reads: AtomicU64::new(0),
+                writes: AtomicU64::new(0),
+                watched_reads: AtomicU64::new(0),
+                watched: Mutex::new(Vec::new()),
+            },
+        )
     }
 
     #[test]

@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -252,6 +253,19 @@ impl Stand {
         FileSystem::new("ext4", &self.disk.device, &self.own.join("ext4"))
     }
 
+    /// Where it is is written down: whoever has to clean up after this program was killed ends who is in it.
+    fn group(&self, bytes: u64) -> Result<MemoryGroup> {
+        let group = MemoryGroup::new(bytes)?;
+        let mut list = File::options().create(true).append(true).open(self.own.join("groups"))?;
+        writeln!(list, "{}", group.dir().display())?;
+        Ok(group)
+    }
+
+    fn mount(&self, group: &MemoryGroup, tree: Tree) -> Result<Mounted> {
+        let (top, place, cache) = (self.top(), self.own.join("mount"), self.cache());
+        Mounted::of_directory_in(group, &self.weft, [&top, &place, &cache], tree.options())
+    }
+
     /// Writes the tree, and has weft read it.
     fn fill(&mut self) -> Result<()> {
         eprintln!("measuring: filling the disk");
@@ -270,7 +284,8 @@ impl Stand {
         let trace = views(&self.site, LOOKING, logged);
         let log = self.own.join("access.log");
         std::fs::write(&log, self.as_log(&trace)?)?;
-        let mounted = Mounted::of_directory(&self.weft, &self.top(), &self.own.join("mount"), &self.cache(), &[])?;
+        let group = self.group(UNLIMITED)?;
+        let mounted = self.mount(&group, Tree::Weft)?;
         self.open_all(&mounted.root)?;
         let said = process::output(Command::new(&self.weft).arg("group").arg("--from").arg(&log).arg(&mounted.root))?;
         eprintln!("{}", said.trim());
@@ -283,6 +298,7 @@ impl Stand {
             ensure!(content == self.source[..length], "object {object}: not the bytes that it has");
         }
         mounted.unmount()?;
+        group.end()?;
         self.disk.watch(&self.index())?;
         disk.end()
     }
@@ -296,7 +312,7 @@ impl Stand {
         let all = 0..self.site.names.len();
         // Of the shared objects some are on no page.
         let mut paths = all.map(|object| root.join(&self.site.names[object][1..])).filter(|path| path.exists());
-        paths.try_for_each(|path| Ok(drop(File::open(path)?)))
+        paths.try_for_each(|path| File::open(&path).map(drop).with_context(|| path.display().to_string()))
     }
 
     /// The trace as a web server would have it in its log.
@@ -329,15 +345,12 @@ impl Stand {
         book: &mut Book,
     ) -> Result<()> {
         let disk = self.mount_disk()?;
-        let group = MemoryGroup::new(self.memory_bytes)?;
+        let group = self.group(self.memory_bytes)?;
         // A daemon measures the disk when it starts.
         self.disk.set_pace(Pace::Turning)?;
         let mounted = match tree {
             Tree::Ext4 => None,
-            Tree::Weft | Tree::Unopened | Tree::Indexed => {
-                let (top, place, cache) = (self.top(), self.own.join("mount"), self.cache());
-                Some(Mounted::of_directory_in(&group, &self.weft, [&top, &place, &cache], tree.options())?)
-            }
+            Tree::Weft | Tree::Unopened | Tree::Indexed => Some(self.mount(&group, tree)?),
         };
         self.disk.set_pace(Pace::Free)?;
         let root = mounted.as_ref().map_or_else(|| self.top(), |mounted| mounted.root.clone());
@@ -387,6 +400,8 @@ const TITLE: &str = "nginx on a disk that turns, with little memory";
 const ON_EXT4: &str = "ext4";
 /// The project's; the paper has up to 2.6.
 const RATE_TARGET: f64 = 1.6;
+/// As good as no limit.
+const UNLIMITED: u64 = 1 << 40;
 const DISK_BYTES: u64 = 4 << 30;
 /// Memory is this part of the bytes of the site.
 const MEMORY_PART: u64 = 4;

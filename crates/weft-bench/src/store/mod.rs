@@ -14,6 +14,7 @@ mod start;
 mod turning;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 pub use start::{OpenArgs, open_and_tell};
 
@@ -21,7 +22,7 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
 use crate::report::{Report, Section};
-use crate::{figures, machine};
+use crate::{figures, machine, server};
 use weft_log::{Log, LogFormat};
 
 /// What `store` takes.
@@ -30,7 +31,7 @@ pub struct StoreArgs {
     /// An empty folder on a disk with 16 GB free; what is made there is left for the caller to remove
     #[arg(long)]
     dir: PathBuf,
-    /// Write the result between the markers of this file
+    /// Write the result between the markers of this file; with `--only` in the place of these tables alone
     #[arg(long)]
     figures: Option<PathBuf>,
     /// One round of everything, with few objects
@@ -123,12 +124,24 @@ const QUICK: Scale = Scale {
     urls_served: 800,
 };
 
+fn programs(args: &StoreArgs) -> Vec<String> {
+    let mut programs = vec!["weft-segment, release build".to_owned()];
+    if let Some(weft) = &args.weft {
+        programs.push(machine::said(Command::new(weft).arg("--version")));
+    }
+    programs.extend(server::nginx().ok().map(|nginx| machine::said(Command::new(nginx).arg("-v"))));
+    programs
+}
+
+/// Its name in the document.
+const COMMAND: &str = "make bench-store";
+
 /// Measures and prints.
 pub fn run(args: &StoreArgs) -> Result<()> {
     let dir = args.dir.canonicalize().with_context(|| args.dir.display().to_string())?;
     ensure!(dir.read_dir()?.next().is_none(), "{}: not empty", dir.display());
     let scale = if args.quick { QUICK } else { FULL };
-    let mut report = Report::new(machine::describe(&dir, &["weft-segment, release build".to_owned()]), scale.rounds);
+    let mut report = Report::new(machine::describe(&dir, &programs(args)), scale.rounds);
     let wanted = |table| args.only.is_empty() || args.only.contains(&table);
     let mut add = |section: Result<Section>| section.map(|section| report.sections.push(section));
     if wanted(Table::Fill) || wanted(Table::Cold) {
@@ -174,7 +187,14 @@ pub fn run(args: &StoreArgs) -> Result<()> {
     let text = report.markdown();
     println!("{text}");
     if let Some(file) = &args.figures {
-        figures::write(file, "make bench-store", &text)?;
+        if args.only.is_empty() {
+            figures::write(file, COMMAND, &text)?;
+        }
+        // A table that was measured by itself says when; the others stay as they are.
+        for section in report.sections.iter_mut().filter(|_| !args.only.is_empty()) {
+            section.notes.push(format!("Measured by itself; {}.", report.heading.join("; ")));
+            figures::write_section(file, COMMAND, &section.heading(), &section.markdown())?;
+        }
         eprintln!("written to {}", file.display());
     }
     Ok(())
