@@ -107,7 +107,7 @@ const FULL: Scale = Scale {
     pages_on_block: 120,
     rounds_served: 3,
     pages_served: 2400,
-    urls_served: 2000,
+    urls_served: 1500,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
