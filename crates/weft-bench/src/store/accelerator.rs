@@ -187,7 +187,7 @@ impl Stand {
     fn notes(&self, scale: Scale, bytes: u64) -> Vec<String> {
         let about = format!(
             "{} objects, {} MB, in {} pages; {CLIENTS} clients look at pages whose popularity follows Zipf {EXPONENT}, \
-             a connection for each view, {} URLs in each of {} rounds. The disk: {} GiB, as in the table above; on it one \
+             a connection for each view, {} URLs in each of {} rounds. The disk: {} GiB, a model of one that turns, as where it is a block device; on it one \
              ext4 with the tree, written page by page, and weft's cache. weft was told a log of {} earlier requests \
              (`weft group`) and read each file once in the order of that log. nginx: two processes, sendfile, \
              no threads, no cache of open files.",

@@ -121,7 +121,7 @@ const QUICK: Scale = Scale {
     pages_on_block: 40,
     rounds_served: 1,
     pages_served: 2000,
-    urls_served: 800,
+    urls_served: 300,
 };
 
 fn programs(args: &StoreArgs) -> Vec<String> {
