@@ -18,7 +18,7 @@ help:
 	@echo "make check    formatting, lints, documentation, dependency directions, licences"
 	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
 	@echo "make bench-quick   the same, one round, printed only"
-	@echo "make bench-store   measure the store's segments against ext4, xfs and btrfs, write docs/figures-store.md (as root)"
+	@echo "make bench-store   measure the store against ext4, xfs and btrfs, and nginx on both, write docs/figures-store.md (as root)"
 	@echo "make install  install into PREFIX ($(PREFIX)); build first"
 
 run:

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::memory_group::MemoryGroup;
 use crate::process;
 use crate::server::Site;
 
@@ -73,13 +74,26 @@ impl Contender {
 impl Mounted {
     /// Has weft mount a directory of this machine, at an empty folder.
     pub fn of_directory(weft: &Path, top: &Path, place: &Path, cache: &Path, options: &[&str]) -> Result<Mounted> {
+        Mounted::of_directory_by(Command::new(weft), weft, [top, place, cache], options)
+    }
+
+    /// The same with its daemon in a memory group; `places` are the directory, the empty folder and the cache.
+    pub fn of_directory_in(group: &MemoryGroup, weft: &Path, places: [&Path; 3], options: &[&str]) -> Result<Mounted> {
+        Mounted::of_directory_by(group.command(weft), weft, places, options)
+    }
+
+    fn of_directory_by(
+        mut command: Command,
+        weft: &Path,
+        [top, place, cache]: [&Path; 3],
+        options: &[&str],
+    ) -> Result<Mounted> {
         std::fs::create_dir_all(place)?;
         std::fs::create_dir_all(cache)?;
         let place = place.canonicalize()?;
         let contender = Contender::Weft;
         let mut mounted =
             Mounted { contender, weft: weft.into(), root: place.clone(), place, pid: 0, child: None, up: false };
-        let mut command = Command::new(weft);
         command.args(["mount", "--json", "--cache"]).arg(cache).args(options);
         command.arg(format!("dir:{}", top.display())).arg(&mounted.place);
         mounted.pid = started(&mut command)?;

@@ -14,6 +14,22 @@ pub fn write(file: &Path, command: &str, text: &str) -> Result<()> {
     std::fs::write(file, document).with_context(|| format!("{shown}"))
 }
 
+/// Puts one section between the markers, in the place of the one with its heading, or behind all others.
+pub fn write_section(file: &Path, command: &str, heading: &str, section: &str) -> Result<()> {
+    let document = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let (_, rest) = document.split_once(&begin(command)).context("the markers are missing")?;
+    let (text, _) = rest.split_once(END).context("the markers are missing")?;
+    write(file, command, &with_section(text, heading, section))
+}
+
+fn with_section(text: &str, heading: &str, section: &str) -> String {
+    let start = text.find(&format!("\n{heading}\n")).map_or(text.len(), |at| at + 1);
+    let (before, rest) = text.split_at(start);
+    let after = rest.get(heading.len()..).and_then(|rest| rest.split_once("\n### "));
+    let after = after.map(|(_, after)| format!("\n\n### {}", after.trim())).unwrap_or_default();
+    format!("{}\n\n{}{after}", before.trim(), section.trim())
+}
+
 fn replaced(document: &str, command: &str, text: &str) -> Option<String> {
     let begin = begin(command);
     let (before, rest) = document.split_once(&begin)?;
@@ -38,5 +54,13 @@ mod tests {
         assert_eq!(replaced(&new, "make bench", "new").unwrap(), new);
         assert_eq!(replaced(&new, "make other", "new"), None);
         assert_eq!(replaced("no markers", "make bench", "new"), None);
+    }
+
+    #[test]
+    fn a_section_takes_the_place_of_its_like_or_comes_last() {
+        let text = "* a\n\n### A\n\n1\n\n### B\n\n2\n";
+        assert_eq!(with_section(text, "### A", "### A\n\n3\n"), "* a\n\n### A\n\n3\n\n### B\n\n2");
+        assert_eq!(with_section(text, "### B", "### B\n\n3\n"), "* a\n\n### A\n\n1\n\n### B\n\n3");
+        assert_eq!(with_section(text, "### C", "### C\n\n3\n"), format!("{}\n\n### C\n\n3", text.trim()));
     }
 }

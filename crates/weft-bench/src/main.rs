@@ -15,6 +15,8 @@ mod door;
 mod figures;
 mod knock;
 mod machine;
+mod memory_group;
+mod page_server;
 mod process;
 mod random;
 mod reader;
@@ -25,6 +27,7 @@ mod sample;
 mod server;
 mod store;
 mod tables;
+mod viewers;
 mod workload;
 mod workshop;
 

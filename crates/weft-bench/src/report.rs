@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 /// Everything that a run has to say.
 #[derive(Debug)]
 pub struct Report {
-    heading: Vec<String>,
+    /// On what it was measured.
+    pub heading: Vec<String>,
     rounds: usize,
     /// In the order of measuring.
     pub sections: Vec<Section>,
@@ -106,6 +107,27 @@ impl Unit {
     }
 }
 
+impl Section {
+    /// The first line.
+    pub fn heading(&self) -> String {
+        format!("### {}", self.title)
+    }
+
+    /// All of it.
+    pub fn markdown(&self) -> String {
+        let mut text = format!(
+            "{}\n\n| measured | weft | beside | ratio | spread | target | reached |\n|---|---|---|---|---|---|---|\n",
+            self.heading()
+        );
+        self.rows.iter().for_each(|row| text.push_str(&format!("{}\n", row.markdown())));
+        if !self.notes.is_empty() {
+            text.push('\n');
+        }
+        self.notes.iter().for_each(|note| text.push_str(&format!("* {note}\n")));
+        text
+    }
+}
+
 impl Row {
     /// Ratios round by round, or weft's values when it stands alone.
     fn judged(&self) -> Vec<f64> {
@@ -156,23 +178,7 @@ impl Report {
         }
         let _ =
             writeln!(text, "* rounds: {}; the median is shown, with the spread of the ratio over them", self.rounds);
-        for section in &self.sections {
-            let _ = write!(
-                text,
-                "\n### {}\n\n| measured | weft | beside | ratio | spread | target | reached |\n\
-                 |---|---|---|---|---|---|---|\n",
-                section.title
-            );
-            for row in &section.rows {
-                let _ = writeln!(text, "{}", row.markdown());
-            }
-            if !section.notes.is_empty() {
-                text.push('\n');
-            }
-            for note in &section.notes {
-                let _ = writeln!(text, "* {note}");
-            }
-        }
+        self.sections.iter().for_each(|section| text.push_str(&format!("\n{}", section.markdown())));
         text
     }
 }

@@ -9,6 +9,7 @@ mod serve;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -36,6 +37,15 @@ struct Server {
     words: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     place: PathBuf,
+}
+
+/// What a disk was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Requests {
+    /// Reads.
+    pub reads: u64,
+    /// Of these the reads of what is watched.
+    pub watched_reads: u64,
 }
 
 /// How fast the disk is.
@@ -86,12 +96,23 @@ impl BlockDisk {
         self.server.expect("done")
     }
 
-    /// Reads and writes of the disk since this was asked last.
-    pub fn requests(&mut self) -> Result<(u64, u64)> {
+    /// Counts the reads of a file on it, where that lies now, apart as well.
+    pub fn watch(&mut self, file: &Path) -> Result<()> {
+        let said = process::output(Command::new("filefrag").args(["-v", &format!("-b{BLOCK_BYTES}")]).arg(file))?;
+        for extent in said.lines().filter_map(extent_of) {
+            self.server.tell(&format!("watch {} {}", extent.start, extent.end - extent.start))?;
+            self.server.expect("done")?;
+        }
+        Ok(())
+    }
+
+    /// What the disk was asked since this was called last.
+    pub fn requests(&mut self) -> Result<Requests> {
         self.server.tell("requests")?;
         let line = self.server.answer()?;
-        let (reads, writes) = line.split_once(' ').context("two numbers")?;
-        Ok((reads.parse()?, writes.parse()?))
+        let numbers = line.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>()?;
+        let [reads, _, watched_reads] = numbers[..] else { bail!("not three numbers: {line}") };
+        Ok(Requests { reads, watched_reads })
     }
 }
 
@@ -161,5 +182,30 @@ impl Drop for Mounted {
     }
 }
 
+/// Where on the device an extent lies, in bytes, of a line of `filefrag -v`: `0: 0.. 9: 1024.. 1033: 10: flags`.
+fn extent_of(line: &str) -> Option<Range<u64>> {
+    let mut fields = line.split(':');
+    let _number: u64 = fields.next()?.trim().parse().ok()?;
+    let (first, last) = fields.nth(1)?.split_once("..")?;
+    let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    Some(first * BLOCK_BYTES..(last + 1) * BLOCK_BYTES)
+}
+
+const BLOCK_BYTES: u64 = 4096;
 /// How long the server may take to end.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_are_read() {
+        let said = " ext:     logical_offset:        physical_offset: length:   expected: flags:\n   \
+                    0:        0..       1:       1000..      1001:      2:             last,eof\n\
+                    /a: 1 extent found\n";
+        let mut extents = said.lines().filter_map(extent_of);
+        assert_eq!(extents.next(), Some(1000 * 4096..1002 * 4096));
+        assert_eq!(extents.next(), None);
+    }
+}

@@ -2,21 +2,22 @@
 //!
 //! `weft-bench turning-disk` mounts a folder with one file, `disk`, whose bytes lie in another file, and says `ready`.
 //! Then it obeys the words that come on its standard input, a line each, and answers each with a line: `slow` and
-//! `fast` switch the model on and off, `requests` tells the reads and writes since the last time. When its standard input
-//! ends it ends, whatever state the mount is in: whoever started it cannot leave it behind.
+//! `fast` switch the model on and off, `requests` tells the reads and writes since the last time, and how many of the reads
+//! began in a part of the disk that `watch START LENGTH`, in bytes, has named. When its standard input ends it ends, whatever state the mount is in: whoever started it cannot leave it behind.
 //!
 //! Requests are served one at a time, in the order in which they come, each until the end that the model tells. The
 //! model's clock is that of the machine.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::thread::ClockId;
 use rustix::time::Timespec;
 use weft_fusedev::{
@@ -50,6 +51,9 @@ struct Disk {
     slow: AtomicBool,
     reads: AtomicU64,
     writes: AtomicU64,
+    /// Reads that began in one of these parts.
+    watched_reads: AtomicU64,
+    watched: Mutex<Vec<Range<u64>>>,
 }
 
 impl Disk {
@@ -62,6 +66,19 @@ impl Disk {
         if self.slow.load(Ordering::Relaxed) {
             wait_until(now + took);
         }
+    }
+
+    fn count_watched(&self, offset: u64) {
+        let watched = self.watched.lock().expect("nobody panics with it");
+        let is_watched = watched.iter().any(|part| part.contains(&offset));
+        self.watched_reads.fetch_add(u64::from(is_watched), Ordering::Relaxed);
+    }
+
+    fn watch(&self, part: &str) -> Result<()> {
+        let (start, length) = part.split_once(' ').context("two numbers")?;
+        let (start, length): (u64, u64) = (start.parse()?, length.parse()?);
+        self.watched.lock().expect("nobody panics with it").push(start..start.saturating_add(length));
+        Ok(())
     }
 
     fn attributes(&self, node: u64) -> Attributes {
@@ -99,6 +116,7 @@ impl Serve for Disk {
             Operation::Open { .. } => reply.opened(Opened { handle: 0, flags: OPENED, backing_id: 0 }),
             Operation::Read(read) => match self.read(read.offset, read.size) {
                 Ok(bytes) => {
+                    self.count_watched(read.offset);
                     self.pass(&self.reads, read.offset, bytes.len());
                     reply.data(&bytes)
                 }
@@ -149,6 +167,8 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         slow: AtomicBool::new(false),
         reads: AtomicU64::new(0),
         writes: AtomicU64::new(0),
+        watched_reads: AtomicU64::new(0),
+        watched: Mutex::new(Vec::new()),
     });
     let wanted = Wanted { flags: InitFlags::BIG_WRITES | InitFlags::ASYNC_DIO, ..Wanted::default() };
     let session = Session::begin(mount(&options)?, &wanted).context("the kernel's first request")?;
@@ -172,9 +192,12 @@ fn obey(disk: &Disk) -> Result<()> {
             }
             "requests" => {
                 let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
-                say(&format!("{} {}", take(&disk.reads), take(&disk.writes)))?;
+                say(&format!("{} {} {}", take(&disk.reads), take(&disk.writes), take(&disk.watched_reads)))?;
             }
-            word => bail!("unknown word: {word}"),
+            word => {
+                disk.watch(word.strip_prefix("watch ").with_context(|| format!("unknown word: {word}"))?)?;
+                say("done")?;
+            }
         }
     }
     Ok(())
@@ -217,7 +240,19 @@ mod tests {
         let file = options.read(true).write(true).create_new(true).open(dir.path().join("bytes")).unwrap();
         file.set_len(bytes).unwrap();
         let (head, slow) = (Mutex::new(Head::new(bytes)), AtomicBool::new(false));
-        (dir, Disk { file, bytes, head, slow, reads: AtomicU64::new(0), writes: AtomicU64::new(0) })
+        (
+            dir,
+            Disk {
+                file,
+                bytes,
+                head,
+                slow,
+                reads: AtomicU64::new(0),
+                writes: AtomicU64::new(0),
+                watched_reads: AtomicU64::new(0),
+                watched: Mutex::new(Vec::new()),
+            },
+        )
     }
 
     #[test]

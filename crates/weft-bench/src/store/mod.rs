@@ -2,6 +2,7 @@
 //! pages (the best that ext4 can have), and as a cache has them, in folders named by a hash. On a model of a disk that
 //! turns beside xfs and btrfs as well.
 
+mod accelerator;
 mod alone;
 mod cold;
 mod disk;
@@ -13,6 +14,7 @@ mod start;
 mod turning;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 pub use start::{OpenArgs, open_and_tell};
 
@@ -20,7 +22,7 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
 use crate::report::{Report, Section};
-use crate::{figures, machine};
+use crate::{figures, machine, server};
 use weft_log::{Log, LogFormat};
 
 /// What `store` takes.
@@ -29,7 +31,7 @@ pub struct StoreArgs {
     /// An empty folder on a disk with 16 GB free; what is made there is left for the caller to remove
     #[arg(long)]
     dir: PathBuf,
-    /// Write the result between the markers of this file
+    /// Write the result between the markers of this file; with `--only` in the place of these tables alone
     #[arg(long)]
     figures: Option<PathBuf>,
     /// One round of everything, with few objects
@@ -44,6 +46,9 @@ pub struct StoreArgs {
     /// How it is written
     #[arg(long, default_value = "lines")]
     log_format: LogFormat,
+    /// The weft program that a web server reads through; without it that table is left out
+    #[arg(long)]
+    weft: Option<PathBuf>,
 }
 
 /// A table that can be asked for by itself.
@@ -57,6 +62,8 @@ pub enum Table {
     Turning,
     /// The same on that disk as a block device, beside ext4, xfs and btrfs
     Block,
+    /// nginx on that disk with little memory, on ext4 and on weft's mount
+    Nginx,
     /// Replaying requests, told and not told what belongs together
     Grouping,
     /// Memory for each object, and how long a start takes
@@ -82,6 +89,10 @@ struct Scale {
     /// Rounds on the disk that turns as a block device, and the pages that each reads: that takes its time.
     rounds_on_block: usize,
     pages_on_block: usize,
+    /// Rounds of the web server on that disk, the pages of its site, and the objects that are asked for in each turn.
+    rounds_served: usize,
+    pages_served: usize,
+    urls_served: usize,
 }
 
 const FULL: Scale = Scale {
@@ -94,6 +105,9 @@ const FULL: Scale = Scale {
     pages_replayed: 1000,
     rounds_on_block: 2,
     pages_on_block: 120,
+    rounds_served: 3,
+    pages_served: 2400,
+    urls_served: 1500,
 };
 const QUICK: Scale = Scale {
     rounds: 1,
@@ -105,14 +119,29 @@ const QUICK: Scale = Scale {
     pages_replayed: 300,
     rounds_on_block: 1,
     pages_on_block: 40,
+    rounds_served: 1,
+    pages_served: 2000,
+    urls_served: 300,
 };
+
+fn programs(args: &StoreArgs) -> Vec<String> {
+    let mut programs = vec!["weft-segment, release build".to_owned()];
+    if let Some(weft) = &args.weft {
+        programs.push(machine::said(Command::new(weft).arg("--version")));
+    }
+    programs.extend(server::nginx().ok().map(|nginx| machine::said(Command::new(nginx).arg("-v"))));
+    programs
+}
+
+/// Its name in the document.
+const COMMAND: &str = "make bench-store";
 
 /// Measures and prints.
 pub fn run(args: &StoreArgs) -> Result<()> {
     let dir = args.dir.canonicalize().with_context(|| args.dir.display().to_string())?;
     ensure!(dir.read_dir()?.next().is_none(), "{}: not empty", dir.display());
     let scale = if args.quick { QUICK } else { FULL };
-    let mut report = Report::new(machine::describe(&dir, &["weft-segment, release build".to_owned()]), scale.rounds);
+    let mut report = Report::new(machine::describe(&dir, &programs(args)), scale.rounds);
     let wanted = |table| args.only.is_empty() || args.only.contains(&table);
     let mut add = |section: Result<Section>| section.map(|section| report.sections.push(section));
     if wanted(Table::Fill) || wanted(Table::Cold) {
@@ -134,6 +163,12 @@ pub fn run(args: &StoreArgs) -> Result<()> {
         eprintln!("measuring: a disk that turns, as a block device");
         on_block::measure(&dir, scale)?.into_iter().try_for_each(|section| add(Ok(section)))?;
     }
+    if wanted(Table::Nginx) {
+        eprintln!("measuring: nginx on a disk that turns");
+        accelerator::measure(&dir, args.weft.as_deref(), scale)?
+            .into_iter()
+            .try_for_each(|section| add(Ok(section)))?;
+    }
     if wanted(Table::Grouping) {
         eprintln!("measuring: grouping");
         grouping::made_up(scale.pages_replayed)?.into_iter().try_for_each(|section| add(Ok(section)))?;
@@ -152,7 +187,14 @@ pub fn run(args: &StoreArgs) -> Result<()> {
     let text = report.markdown();
     println!("{text}");
     if let Some(file) = &args.figures {
-        figures::write(file, "make bench-store", &text)?;
+        if args.only.is_empty() {
+            figures::write(file, COMMAND, &text)?;
+        }
+        // A table that was measured by itself says when; the others stay as they are.
+        for section in report.sections.iter_mut().filter(|_| !args.only.is_empty()) {
+            section.notes.push(format!("Measured by itself; {}.", report.heading.join("; ")));
+            figures::write_section(file, COMMAND, &section.heading(), &section.markdown())?;
+        }
         eprintln!("written to {}", file.display());
     }
     Ok(())

@@ -284,7 +284,7 @@ impl Pages {
             times.push(start.elapsed().as_secs_f64());
         }
         let took = begun.elapsed().as_secs_f64();
-        let (reads, _) = self.disk.requests()?;
+        let reads = self.disk.requests()?.reads;
         self.disk.set_pace(Pace::Free)?;
         drop(volume);
         mounted.map_or(Ok(()), Mounted::end)?;
