@@ -63,6 +63,25 @@ impl Disk {
         File::open(path)?.sync_all()
     }
 
+    /// Has a file of at most so many bytes read into the system's memory, in the background; whether it is, costs nobody
+    /// but time.
+    pub(crate) fn read_ahead(&self, path: &Path, bytes_max: u64) {
+        let Ok(file) = File::open(path) else { return };
+        if !file.metadata().is_ok_and(|told| (1..=bytes_max).contains(&told.len())) {
+            return;
+        }
+        let read = move || {
+            let mut piece = vec![0; AHEAD_PIECE_BYTES];
+            let mut at = 0;
+            while let Ok(count @ 1..) = file.read_at(&mut piece, at) {
+                at += count as u64;
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("weft-ahead".to_owned()).spawn(read) {
+            tracing::debug!(%error, "the index is read as it is used");
+        }
+    }
+
     /// Takes the lock of a cache directory; `None` when somebody else has it.
     pub(crate) fn lock(&self, path: &Path) -> io::Result<Option<Lock>> {
         let file = self.open_or_create(path)?;
@@ -209,3 +228,6 @@ impl Faults {
         Ok(())
     }
 }
+
+/// Bytes read at once when a file is read ahead.
+const AHEAD_PIECE_BYTES: usize = 1 << 20;
