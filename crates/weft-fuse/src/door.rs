@@ -1,5 +1,6 @@
 //! The door: requests of the kernel to a [`Handler`], its answers back.
 
+mod again;
 mod content;
 mod extended;
 mod files;
@@ -85,7 +86,7 @@ impl<H: Handler> Door<H> {
         match key {
             Key::File(handle) => self.files.close(&*self.handler, HandleId(handle)),
             Key::Directory(handle) => self.close_directory(handle),
-            Key::Backing(_) => {}
+            Key::Backing(_) | Key::Change(_) => {}
         }
         Some(NodeId(node))
     }

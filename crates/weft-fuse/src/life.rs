@@ -77,6 +77,8 @@ pub(crate) fn restore<H: Handler>(door: &Door<H>, session: &Session, roll: &Arc<
                     tracing::warn!(?errno, ?node, "an open file is lost: the store does not know it");
                 }
             }
+            // Only whether it was begun is of use, and that the roll knows.
+            Entry::Change { .. } => {}
             Entry::Directory { handle, node, uid, gid, .. } => {
                 let caller = Caller { uid: *uid, gid: *gid, pid: 0 };
                 door.directories().restore(*handle, NodeId(*node), caller);

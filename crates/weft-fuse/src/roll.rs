@@ -7,7 +7,7 @@
 //! sent again: such an entry is known by its request's number. Each slot has a checksum, so one whose writing broke off
 //! is as good as empty.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 
@@ -34,6 +34,8 @@ struct Slots {
     count: u32,
     /// Things whose opening may never have been answered and their inodes, by the number of the request.
     opened_by: HashMap<u64, (Key, u64)>,
+    /// Changes that a former daemon had begun and not answered, by the number of the request.
+    begun: HashSet<u64>,
 }
 
 /// A thing that the kernel holds.
@@ -45,6 +47,8 @@ pub(crate) enum Key {
     Directory(u64),
     /// A backing file, by its id.
     Backing(i32),
+    /// A change of names that is being made, by the number of its request.
+    Change(u64),
 }
 
 /// What is on the roll about it.
@@ -56,6 +60,8 @@ pub(crate) enum Entry {
     Directory { handle: u64, node: u64, unique: u64, uid: u32, gid: u32 },
     /// A backing file of an inode: which generation of its content.
     Backing { id: i32, node: u64, generation: u64 },
+    /// A change of names that is being made: by which request.
+    Change { unique: u64 },
 }
 
 /// The first slot.
@@ -106,6 +112,11 @@ impl Roll {
         let mut entries = Vec::new();
         for slot in 1..=slots.count {
             match decoded::<Entry>(&read_slot(&file, slot)?) {
+                Some(Entry::Change { unique }) => {
+                    slots.begun.insert(number_of(unique));
+                    write_at(&file, &[0; HEAD_BYTES], slot)?;
+                    slots.free.push(slot);
+                }
                 Some(entry) => {
                     slots.used.insert(entry.key(), slot);
                     if let Entry::File { unique, node, .. } | Entry::Directory { unique, node, .. } = entry {
@@ -153,10 +164,22 @@ impl Roll {
         self.slots.lock().free.push(slot);
     }
 
+    /// Whether a former daemon had begun the change that a request with this number asks for.
+    pub(crate) fn was_begun(&self, unique: u64) -> bool {
+        self.slots.lock().begun.remove(&number_of(unique))
+    }
+
     /// What the request with this number had opened in a former life, and its inode: the kernel asks again, so it was
     /// never told.
     pub(crate) fn unanswered(&self, unique: u64) -> Option<(Key, u64)> {
         self.slots.lock().opened_by.remove(&number_of(unique))
+    }
+}
+
+impl Key {
+    /// Of a change, by its request's number, whether it came again or not.
+    pub(crate) fn of_change(unique: u64) -> Key {
+        Key::Change(number_of(unique))
     }
 }
 
@@ -166,6 +189,7 @@ impl Entry {
             Entry::File { handle, .. } => Key::File(*handle),
             Entry::Directory { handle, .. } => Key::Directory(*handle),
             Entry::Backing { id, .. } => Key::Backing(*id),
+            Entry::Change { unique } => Key::of_change(*unique),
         }
     }
 
@@ -222,7 +246,7 @@ fn read_slot(file: &File, slot: u32) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Room for one entry: a version longer than about 400 bytes is left out.
 const SLOT_BYTES: usize = 512;
 /// Most slots (32 MiB); a daemon runs out of files long before.
@@ -279,7 +303,13 @@ mod tests {
         assert_eq!(roll.unanswered(4), None);
         roll.strike(Key::Directory(1));
         roll.strike(Key::File(2));
-        assert_eq!(again(&roll).1, [file(3, Version::None), backing]);
+        assert_eq!(again(&roll).1, [file(3, Version::None), backing.clone()]);
+        // Changes that were begun are known once, and those that were answered are not.
+        (50..53).for_each(|unique| roll.enter(&Entry::Change { unique }));
+        roll.strike(Key::of_change(51));
+        let (roll, entries) = again(&roll);
+        assert_eq!(entries, [file(3, Version::None), backing]);
+        assert_eq!([50, 51, 52, 52].map(|unique| roll.was_begun(unique | 1 << 63)), [true, false, true, false]);
     }
 
     /// Whatever bytes of an entry were not written, it counts as empty and the others stand.

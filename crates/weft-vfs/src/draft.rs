@@ -26,6 +26,8 @@ pub(crate) struct Draft {
     generation: AtomicU64,
     /// The content below what was written, where some of it is needed and known.
     base: Mutex<Option<Arc<Object>>>,
+    /// A former daemon wrote it, and may have been sending it when it ended.
+    pub(crate) is_left: bool,
     /// When it was changed. Held for one look or one change.
     times: Mutex<Times>,
     /// Why it could not be sent when that was tried last. Held for one look or one change.
@@ -54,13 +56,13 @@ impl Draft {
         let generation = AtomicU64::new(generation);
         let now = SystemTime::now();
         let times = Mutex::new(Times { written: now, since: now });
-        Draft { dirty, generation, base: Mutex::new(base), times, failed: Mutex::default() }
+        Draft { dirty, generation, base: Mutex::new(base), is_left: false, times, failed: Mutex::default() }
     }
 
     /// What a former daemon left.
     pub(crate) fn left(dirty: Dirty) -> Draft {
         let written = dirty.changed_at().unwrap_or_else(SystemTime::now);
-        let draft = Draft::over(dirty, u64::MAX, None);
+        let draft = Draft { is_left: true, ..Draft::over(dirty, u64::MAX, None) };
         *draft.times.lock() = Times { written, since: written };
         draft
     }

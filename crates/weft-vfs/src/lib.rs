@@ -22,6 +22,7 @@ mod extended;
 mod figures;
 mod freshness;
 mod groups;
+mod half_sent;
 mod handle;
 mod inode;
 mod journal;

@@ -95,11 +95,30 @@ impl Vfs {
                 Ok(()) => {}
                 // It was cut while it was read: what is left is sent instead.
                 Err(_) if draft.dirty.length() < length => {}
-                Err(error) => return Err(self.keep_unsent(inode, &draft, error)),
+                Err(error) => match self.sent_before(caller, inode, &draft, &error).await {
+                    Some(version) => draft.dirty.rest_on(version)?,
+                    None => return Err(self.keep_unsent(inode, &draft, error)),
+                },
             }
         }
         // Whoever goes on writing while it is sent has it sent again.
         Ok(())
+    }
+
+    /// The version that the source has by what a former daemon was sending when it ended, if that is why it refuses.
+    async fn sent_before(
+        self: &Arc<Self>,
+        caller: Caller,
+        inode: &Arc<Inode>,
+        draft: &Draft,
+        error: &VfsError,
+    ) -> Option<Version> {
+        if !draft.is_left || !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
+            return None;
+        }
+        let allowed = self.options.deadline + Duration::from_millis(draft.dirty.length() / BYTES_PER_MS_MIN);
+        let compared = self.half_sent(&Call::within(caller, allowed), inode, draft).await;
+        compared.inspect_err(|error| tracing::debug!(%error, "what was being sent cannot be compared")).ok().flatten()
     }
 
     async fn send_batch(

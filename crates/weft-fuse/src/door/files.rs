@@ -7,6 +7,7 @@ use rustix::io::Errno as E;
 use weft_fusedev::{Backings as BackingFiles, Delivery, Header, Opened, Reply};
 use weft_vfs::{HandleId, NodeId, OpenFor, ReadBy, SetStat};
 
+use super::again::Change;
 use super::{Door, caller, stat};
 use crate::Errno;
 use crate::attributes::entry_of;
@@ -72,15 +73,17 @@ impl<H: Handler> Door<H> {
     pub(super) fn create(&self, header: &Header, name: &[u8], flags: u32, mode: u32, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Create, header);
         let made_before = self.close_unanswered(header);
+        let change = self.begin_change(header);
         let (dir, caller) = (NodeId(header.node), caller(header));
         let made = self.handler.create_open(caller, dir, name.to_vec(), stat::permissions(mode));
-        let (again, name) = (self.handler.clone(), name.to_vec());
+        let (again, name, begun) = (self.handler.clone(), name.to_vec(), change.before);
         let exclusive = OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
         let made = async move {
             match made.await {
                 Ok((entry, opened)) => made_of(&*again, entry, opened),
                 Err(Errno(E::EXIST)) => match made_before {
-                    Some(node) => open_made(&*again, caller, dir, name, node).await,
+                    Some(node) => open_made(&*again, caller, dir, name, Some(node)).await,
+                    None if begun => open_made(&*again, caller, dir, name, None).await,
                     // Somebody else was faster: the kernel looks the name up anew, asks whether it may be opened, and
                     // opens it.
                     None if !exclusive => Err(Errno(E::STALE)),
@@ -89,7 +92,7 @@ impl<H: Handler> Door<H> {
                 Err(errno) => Err(errno),
             }
         };
-        self.answer_created(asked, header, made, reply);
+        self.answer_created(asked, header, made, Some(change), reply);
     }
 
     pub(super) fn create_nameless(&self, header: &Header, mode: u32, reply: Reply) {
@@ -101,7 +104,7 @@ impl<H: Handler> Door<H> {
             let (entry, opened) = made.await?;
             made_of(&*handler, entry, opened)
         };
-        self.answer_created(asked, header, made, reply);
+        self.answer_created(asked, header, made, None, reply);
     }
 
     fn answer_created(
@@ -109,6 +112,7 @@ impl<H: Handler> Door<H> {
         asked: Asked,
         header: &Header,
         made: impl Future<Output = Answer<(Made, OpenReply)>> + Send + 'static,
+        change: Option<Change>,
         reply: Reply,
     ) {
         let (files, handler, unique) = (self.files.clone(), self.handler.clone(), header.unique);
@@ -127,6 +131,7 @@ impl<H: Handler> Door<H> {
                     reply.error(errno.raw());
                 }
             }
+            drop(change);
         });
     }
 
@@ -209,11 +214,11 @@ async fn open_made<H: Handler>(
     caller: weft_remote::Caller,
     dir: NodeId,
     name: Vec<u8>,
-    node: NodeId,
+    node: Option<NodeId>,
 ) -> Answer<(Made, OpenReply)> {
     match handler.lookup(caller, dir, name).await? {
-        EntryReply::Found { attributes, ttl } if attributes.node == node => {
-            let opened = handler.open(caller, node, OpenFor { writing: true, truncating: false }).await?;
+        EntryReply::Found { attributes, ttl } if node.is_none_or(|node| attributes.node == node) => {
+            let opened = handler.open(caller, attributes.node, OpenFor { writing: true, truncating: false }).await?;
             Ok((Made { attributes, ttl }, opened))
         }
         EntryReply::Found { .. } | EntryReply::Absent { .. } => Err(Errno(E::EXIST)),

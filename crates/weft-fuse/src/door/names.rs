@@ -15,7 +15,7 @@ impl<H: Handler> Door<H> {
     /// Makes a file, a directory or a special file.
     pub(super) fn make(&self, operation: Operation, header: &Header, name: &[u8], new: NewNode, reply: Reply) {
         let made = self.handler.create(caller(header), NodeId(header.node), name.to_vec(), new);
-        self.answer_made(operation, header, made, reply);
+        self.answer_made(operation, header, name, made, reply);
     }
 
     pub(super) fn mknod(&self, header: &Header, name: &[u8], mode: u32, rdev: u32, reply: Reply) {
@@ -28,17 +28,17 @@ impl<H: Handler> Door<H> {
 
     pub(super) fn symlink(&self, header: &Header, name: &[u8], target: &[u8], reply: Reply) {
         let made = self.handler.symlink(caller(header), NodeId(header.node), name.to_vec(), target.to_vec());
-        self.answer_made(Operation::Symlink, header, made, reply);
+        self.answer_made(Operation::Symlink, header, name, made, reply);
     }
 
     pub(super) fn link(&self, header: &Header, node: NodeId, name: &[u8], reply: Reply) {
         let made = self.handler.link(caller(header), node, NodeId(header.node), name.to_vec());
-        self.answer_made(Operation::Link, header, made, reply);
+        self.answer_made(Operation::Link, header, name, made, reply);
     }
 
     pub(super) fn remove(&self, operation: Operation, header: &Header, name: &[u8], of: Removal, reply: Reply) {
         let removed = self.handler.remove_name(caller(header), NodeId(header.node), name.to_vec(), of);
-        self.finish(operation, header, removed, reply);
+        self.answer_gone(operation, header, removed, reply);
     }
 
     pub(super) fn rename(&self, header: &Header, name: &[u8], to: (NodeId, &[u8]), flags: u32, reply: Reply) {
@@ -47,17 +47,20 @@ impl<H: Handler> Door<H> {
         };
         let (from, to) = ((NodeId(header.node), name.to_vec()), (to.0, to.1.to_vec()));
         let moved = self.handler.rename(caller(header), from, to, target);
-        self.finish(Operation::Rename, header, moved, reply);
+        self.answer_gone(Operation::Rename, header, moved, reply);
     }
 
     fn answer_made(
         &self,
         operation: Operation,
         header: &Header,
+        name: &[u8],
         made: impl Future<Output = Answer<EntryReply>> + Send + 'static,
         reply: Reply,
     ) {
         let asked = self.driver.meter.begin(operation, header);
+        let change = self.begin_change(header);
+        let made = change.made(&self.handler, (caller(header), NodeId(header.node), name), made);
         self.driver.drive(asked, header, made, move |answer| {
             match answer {
                 Ok(EntryReply::Found { attributes, ttl }) => reply.entry(&entry_of(&attributes, ttl)),
@@ -65,6 +68,26 @@ impl<H: Handler> Door<H> {
                 Ok(EntryReply::Absent { .. }) => reply.error(E::IO.raw_os_error()),
                 Err(errno) => reply.error(errno.raw()),
             };
+            drop(change);
+        });
+    }
+
+    fn answer_gone(
+        &self,
+        operation: Operation,
+        header: &Header,
+        gone: impl Future<Output = Answer<()>> + Send + 'static,
+        reply: Reply,
+    ) {
+        let asked = self.driver.meter.begin(operation, header);
+        let change = self.begin_change(header);
+        let gone = change.gone(gone);
+        self.driver.drive(asked, header, gone, move |answer| {
+            match answer {
+                Ok(()) => reply.done(),
+                Err(errno) => reply.error(errno.raw()),
+            };
+            drop(change);
         });
     }
 }

@@ -112,6 +112,33 @@ async fn what_was_not_sent_is_sent_after_a_restart() {
     assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
 }
 
+/// The daemon dies while it sends: what the source has by then is ours in part, and is no conflict. Somebody else's byte is.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_being_sent_when_the_daemon_died_is_sent_again() {
+    for (at_source, is_ours) in [("Jello", true), ("Jelly", true), ("Jully", true), ("hully!", true), ("Jelxy", false)]
+    {
+        let bench = Bench::writable();
+        bench.cat(HELLO).await.unwrap();
+        let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+        bench.write(handle, 0, b"Jully!").await.unwrap();
+        bench.fake.set("a/b/hello.txt", at_source);
+        let bench = bench.remount();
+        bench.vfs.send_left();
+        if is_ours {
+            bench.retired().await;
+            assert_eq!(bench.at_source("a/b/hello.txt"), b"Jully!", "over {at_source}");
+            continue;
+        }
+        let refused = async {
+            while !bench.vfs.troubles().iter().any(|trouble| trouble.text.contains("could not be sent")) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, refused).await.expect("it is told");
+        assert_eq!(bench.at_source("a/b/hello.txt"), at_source.as_bytes());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_made_moved_and_taken_away() {
     let bench = Bench::writable();
