@@ -107,7 +107,7 @@ impl Shared {
     /// # Errors
     /// `VersionChanged` when a file's bytes are not those of the expected version.
     pub fn expect_bytes(&self, at: &At, expected: &Version) -> Result<()> {
-        match at.facts.has_bytes_of(expected) {
+        match at.facts.has_bytes_of(expected) || self.ours.is_same(at.id, &at.facts, expected) {
             true => Ok(()),
             false => Err(RemoteError::VersionChanged { detail: self.top.shown(&at.path) }),
         }
@@ -127,10 +127,15 @@ impl Shared {
 
     /// Notes that a file's attributes or names were changed by us.
     pub fn note(&self, before: &At) {
+        self.note_set(before, false);
+    }
+
+    /// The same, where its time of modification may have been set.
+    pub fn note_set(&self, before: &At, times_set: bool) {
         if before.facts.kind == FileKind::File
             && let Ok(after) = self.facts(&before.path, &before.fd)
         {
-            self.ours.changed(before.id, &before.facts, &after);
+            self.ours.changed(before.id, &before.facts, &after, times_set);
         }
     }
 

@@ -43,9 +43,11 @@ impl Ours {
         self.under_way.read()
     }
 
-    /// Attributes or names of a file were changed: its bytes are what they were, if nobody wrote it meanwhile.
-    pub fn changed(&self, id: Identity, before: &Facts, after: &Facts) {
-        if after.is_same_version(before) || !after.has_bytes_of(&before.version()) {
+    /// Attributes or names of a file were changed: its bytes are what they were, if nobody wrote it meanwhile. With
+    /// `times_set` its time of modification was among them.
+    pub fn changed(&self, id: Identity, before: &Facts, after: &Facts, times_set: bool) {
+        let same = if times_set { after.length == before.length } else { after.has_bytes_of(&before.version()) };
+        if after.is_same_version(before) || !same {
             return;
         }
         let mut deeds = self.deeds.lock();
@@ -75,7 +77,8 @@ impl Ours {
         }
     }
 
-    fn is_same(&self, id: Identity, now: &Facts, expected: &Version) -> bool {
+    /// The same, without waiting.
+    pub fn is_same(&self, id: Identity, now: &Facts, expected: &Version) -> bool {
         self.of(id, now, |deed| deed.same.iter().any(|same| is_same(same, expected)))
     }
 

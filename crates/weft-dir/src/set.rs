@@ -46,7 +46,7 @@ impl Shared {
             Ok(())
         };
         let outcome = set();
-        self.note(&at);
+        self.note_set(&at, new.modified.is_some());
         self.watches.changed_file(&at.path);
         outcome
     }

@@ -32,7 +32,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale` when there is another file there, or none.
-    async fn place_again(&self, call: &Call, inode: &Inode) -> Result<()> {
+    pub(crate) async fn place_again(&self, call: &Call, inode: &Inode) -> Result<()> {
         let remote = self.remote_of(inode)?.clone();
         let mut record = inode.record();
         let mut chain = Vec::new();

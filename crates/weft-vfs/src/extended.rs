@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use weft_remote::{Audience, Call, Change, FileKind, Lease, Mutation, RemoteError, SourceState, Version};
+use weft_remote::{Audience, Call, Change, FileKind, Lease, RemoteError, SourceState, Version};
 use weft_store::{DentrySource, NodeId};
 
 use crate::inode::Inode;
@@ -124,7 +124,13 @@ impl Vfs {
     pub async fn extended_of(self: Arc<Self>, call: Call, node: NodeId, name: Vec<u8>) -> Result<Option<Vec<u8>>> {
         let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(None) };
         let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
-        self.ask_for(&call, remote.extended(&call, &file, &name)).await
+        match self.ask_for(&call, remote.extended(&call, &file, &name)).await {
+            Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
+                self.place_again(&call, &inode).await?;
+                self.ask_for(&call, remote.extended(&call, &file, &name)).await
+            }
+            answer => answer,
+        }
     }
 
     /// The names of the extended attributes that a file has at its source.
@@ -134,7 +140,13 @@ impl Vfs {
     pub async fn extended_names(self: Arc<Self>, call: Call, node: NodeId) -> Result<Vec<Vec<u8>>> {
         let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(Vec::new()) };
         let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
-        let mut names = self.ask_for(&call, remote.extended_names(&call, &file)).await?;
+        let mut names = match self.ask_for(&call, remote.extended_names(&call, &file)).await {
+            Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
+                self.place_again(&call, &inode).await?;
+                self.ask_for(&call, remote.extended_names(&call, &file)).await?
+            }
+            answer => answer?,
+        };
         names.retain(|name| !name.starts_with(OWN_ATTRIBUTES));
         Ok(names)
     }
@@ -164,10 +176,9 @@ impl Vfs {
             return Err(VfsError::Denied);
         }
         self.admit(&call, &inode).await?;
-        let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
+        let file = inode.record().file;
         let change = Change::SetExtended { file, name, value, must_exist };
-        let mutation = Mutation { change, made: SystemTime::now() };
-        match self.ask_for(&call, remote.apply(&call, &mutation, &Version::None)).await {
+        match self.apply(&call, &inode, change, SystemTime::now(), &Version::None).await {
             Ok(_) => Ok(()),
             // The file is there: it was found.
             Err(VfsError::Remote(RemoteError::NotFound { .. })) if must_exist == Some(true) => {
