@@ -32,6 +32,22 @@ impl Told {
             asked: answer.asked,
         }
     }
+
+    /// The record of what a name in a directory leads to, by what was told of it.
+    pub(crate) fn node(&self, binding: BindingId, parent: NodeId, entry: &Entry, learnt: SystemTime) -> NodeRecord {
+        NodeRecord {
+            binding,
+            file: entry.id.clone(),
+            parent,
+            name: entry.name.clone(),
+            attributes: entry.attributes,
+            version: self.version.clone(),
+            lease: self.lease,
+            audience: self.audience,
+            learnt,
+            origin: self.origin.clone(),
+        }
+    }
 }
 
 impl Vfs {
@@ -46,18 +62,7 @@ impl Vfs {
         let id = self.store.identify(binding, &entry.id)?;
         let learnt = self.learnt(binding, told);
         let old = self.store.node(id)?;
-        let record = NodeRecord {
-            binding,
-            file: entry.id.clone(),
-            parent: dir,
-            name: entry.name.clone(),
-            attributes: entry.attributes,
-            version: told.version.clone(),
-            lease: told.lease,
-            audience: told.audience,
-            learnt,
-            origin: told.origin.clone(),
-        };
+        let record = told.node(binding, dir, entry, learnt);
         let target = DentryTarget::Node(id);
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);

@@ -231,18 +231,7 @@ impl Vfs {
         let id = self.store.identify(binding, &entry.id)?;
         let learnt = self.learnt(binding, told);
         let old = self.store.node(id)?;
-        let record = NodeRecord {
-            binding,
-            file: entry.id,
-            parent: dir.id,
-            name: entry.name.clone(),
-            attributes: entry.attributes,
-            version: told.version.clone(),
-            lease: told.lease,
-            audience: told.audience,
-            learnt,
-            origin: told.origin.clone(),
-        };
+        let record = told.node(binding, dir.id, &entry, learnt);
         let _names = self.renames.lock();
         let known = self.store.dentry(dir.id, &entry.name)?;
         self.tell_entry(known.as_ref(), id, old.as_ref(), &record);

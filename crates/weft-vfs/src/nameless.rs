@@ -98,18 +98,7 @@ impl Vfs {
         let record = {
             let mut record = inode.record.write();
             let learnt = self.learnt(record.binding, told);
-            *record = NodeRecord {
-                file: entry.id,
-                parent: dir.id,
-                name: entry.name.clone(),
-                attributes: entry.attributes,
-                version: told.version.clone(),
-                lease: told.lease,
-                audience: told.audience,
-                learnt,
-                origin: told.origin.clone(),
-                binding: record.binding,
-            };
+            *record = told.node(record.binding, dir.id, &entry, learnt);
             record.clone()
         };
         inode.gone.store(false, Ordering::Release);
