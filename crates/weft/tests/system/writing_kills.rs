@@ -11,8 +11,6 @@ use crate::writing_processes::works;
 /// a few hundred files and say each, dd writes a large one in small pieces with the file open all along; the daemon is
 /// killed each time when so many files were said.
 #[test]
-#[ignore = "what the kernel asks again of the next daemon fails when it was done before (File exists), and a write that was \
-            cut short by a kill is taken for somebody else's"]
 fn writers_do_not_notice_ten_kills() {
     if find_program("rsync").is_none() {
         return without("rsync is missing; scripts/install-test-deps.sh installs it");
