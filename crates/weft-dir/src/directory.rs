@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use weft_remote::{Event, RemoteError, Result, Sameness, Space, Version};
+use weft_remote::{Event, News, RemoteError, Result, Sameness, Space, Version};
 
 use crate::aside::Aside;
 use crate::error::DirectoryError;
 use crate::facts::facts;
 use crate::hear::Listener;
 use crate::newborn::Newborn;
-use crate::news::News;
 use crate::options::DirectoryOptions;
 use crate::ours::Ours;
 use crate::places::Places;

@@ -143,12 +143,11 @@ mod tests {
     use std::os::fd::AsFd;
 
     use rustix::fs::OFlags;
-    use weft_remote::{Event, FileId, Lease};
+    use weft_remote::{Event, FileId, Lease, News};
 
     use super::*;
     use crate::facts::facts;
     use crate::identity::Identity;
-    use crate::news::News;
     use crate::options::DirectoryOptions;
     use crate::place::parted;
     use crate::promise::Promise;

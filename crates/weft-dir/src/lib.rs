@@ -39,7 +39,6 @@ mod hear;
 mod identity;
 mod listing;
 mod newborn;
-mod news;
 mod options;
 mod ours;
 mod place;

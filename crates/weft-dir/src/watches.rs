@@ -24,12 +24,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, WatchFlags};
-use weft_remote::{Event, Name};
+use weft_remote::{Event, Name, News};
 
 use crate::facts::{Facts, facts, facts_of};
 use crate::hands::Hands;
 use crate::identity::{Identity, Key};
-use crate::news::News;
 use crate::options::DirectoryOptions;
 use crate::place::{parted, way};
 use crate::top::{Top, held};

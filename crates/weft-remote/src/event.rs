@@ -15,6 +15,9 @@ pub enum Event {
         /// The name in it.
         name: Name,
     },
+    /// The leases on a directory and on all names in it have ended: they may lead elsewhere or nowhere now, and others
+    /// may be there. What they led to has not changed by that.
+    NamesBroken(FileId),
     /// Every lease of this remote has ended.
     AllBroken,
     /// The source that holds this file answers again.

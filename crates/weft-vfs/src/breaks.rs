@@ -30,6 +30,8 @@ struct State {
     of: HashMap<NodeId, SystemTime>,
     /// Of these names, by directory and the name's hash, whatever was asked for before that.
     names: HashMap<(NodeId, u64), SystemTime>,
+    /// Of all names in these directories, whatever was asked for before that.
+    all_names: HashMap<NodeId, SystemTime>,
 }
 
 impl Breaks {
@@ -59,6 +61,16 @@ impl Breaks {
         }
     }
 
+    fn end_names(&self, dir: NodeId) {
+        let mut state = self.0.lock();
+        let now = SystemTime::now();
+        if state.all_names.len() >= REMEMBERED_MAX {
+            *state = State::since(now);
+        } else {
+            state.all_names.insert(dir, now);
+        }
+    }
+
     fn end_all(&self) {
         *self.0.lock() = State::since(SystemTime::now());
     }
@@ -72,13 +84,14 @@ impl Breaks {
     /// Whether what was asked for at `asked` about a name has ended since.
     pub(crate) fn name_ended(&self, dir: NodeId, name: &Name, asked: SystemTime) -> bool {
         let state = self.0.lock();
-        asked <= state.all || state.names.get(&(dir, hash_of(name))).is_some_and(|ended| asked <= *ended)
+        let ends = [state.names.get(&(dir, hash_of(name))), state.all_names.get(&dir)];
+        asked <= state.all || ends.into_iter().flatten().any(|ended| asked <= *ended)
     }
 }
 
 impl State {
     fn since(all: SystemTime) -> State {
-        State { all, of: HashMap::new(), names: HashMap::new() }
+        State { all, of: HashMap::new(), names: HashMap::new(), all_names: HashMap::new() }
     }
 }
 
@@ -117,6 +130,7 @@ impl Vfs {
         let heard = match event {
             Event::Broken(file) => self.break_lease(binding, &file),
             Event::NameBroken { dir, name } => self.break_name(binding, &dir, &name),
+            Event::NamesBroken(dir) => self.break_names(binding, &dir),
             Event::AllBroken => self.break_all(binding),
             // Whether a source is asked, its kind decides at each call.
             Event::Reachable(_) | Event::Unreachable(_) => Ok(()),
@@ -164,6 +178,22 @@ impl Vfs {
             }
         }
         Ok(())
+    }
+
+    /// Ends the leases on a directory and on all names in it: the next use of each asks again.
+    fn break_names(&self, binding: BindingId, dir: &FileId) -> Result<()> {
+        let id = self.store.identify(binding, dir)?;
+        if let Some(breaks) = self.namespace.breaks(binding) {
+            breaks.end_names(id);
+        }
+        let names = self.store.dentries(id, None, NAMES_TOLD_MAX + 1)?;
+        if names.len() > NAMES_TOLD_MAX {
+            self.notices.send_surely(Notice::Everything);
+        } else {
+            let parent = self.namespace.shown(id);
+            names.into_iter().for_each(|(name, _)| self.notices.send_surely(Notice::Expired { parent, name }));
+        }
+        self.break_lease(binding, dir)
     }
 
     /// Ends all leases of a remote.
@@ -245,6 +275,8 @@ impl Vfs {
 
 /// Files of which it is remembered when their leases were ended.
 const REMEMBERED_MAX: usize = 16_384;
+/// Names of a directory that the kernel is told of one by one; of more it is told that any name may be another.
+const NAMES_TOLD_MAX: usize = 256;
 /// Names read from the store at once.
 const NAMES_AT_ONCE: usize = 1000;
 /// Longest time that the kernel is told to trust what a source may end: it is told of every end, but one that came
@@ -272,5 +304,18 @@ mod tests {
         assert!(breaks.ended(NodeId(0), asked), "what cannot be remembered one by one is remembered of all");
         breaks.end_all();
         assert!(breaks.0.lock().of.is_empty());
+    }
+
+    #[test]
+    fn all_names_of_a_directory_end_at_once() {
+        let breaks = Breaks::begin();
+        let name = Name::new("a").expect("a name");
+        let asked = SystemTime::now() + Duration::from_secs(1);
+        let ended = |dir| breaks.name_ended(NodeId(dir), &name, asked);
+        breaks.0.lock().all_names.insert(NodeId(1), asked);
+        assert!(ended(1) && !ended(2));
+        assert!(!breaks.name_ended(NodeId(1), &name, asked + Duration::from_secs(1)), "asked since");
+        (0..=REMEMBERED_MAX as u64).for_each(|id| breaks.end_names(NodeId(id)));
+        assert!(breaks.0.lock().all_names.len() <= REMEMBERED_MAX);
     }
 }

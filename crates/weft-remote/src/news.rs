@@ -1,4 +1,4 @@
-//! Events on their way to whoever listens: bounded, and never lost without a word.
+//! Events of a kind on their way to whoever listens: bounded, and never lost without a word.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,13 +6,14 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use weft_remote::Event;
+
+use crate::Event;
 
 /// The queue of events. When it is full, all that wait become one [`Event::AllBroken`].
 #[derive(Debug)]
-pub(crate) struct News {
+pub struct News {
     max: usize,
-    /// Guards what waits; taken under the lock of the watches, and holds no other.
+    /// Guards what waits; no other lock is taken under it.
     waiting: Mutex<Waiting>,
     more: Notify,
 }
@@ -55,7 +56,7 @@ impl News {
         self.more.notify_one();
     }
 
-    /// The events, for the first who asks; the stream ends when the directory is given up.
+    /// The events, for the first who asks; the stream ends when the queue is closed.
     pub fn stream(self: &Arc<News>) -> BoxStream<'static, Event> {
         if std::mem::replace(&mut self.waiting.lock().taken, true) {
             return Box::pin(futures_util::stream::pending());
@@ -83,10 +84,9 @@ impl News {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::StreamExt;
-    use weft_remote::FileId;
-
     use super::*;
+    use crate::FileId;
+    use futures_util::StreamExt;
 
     #[tokio::test]
     async fn what_is_not_read_collapses_and_nothing_is_lost_without_a_word() {
