@@ -1,17 +1,16 @@
 //! The server of pages: nginx with two processes that answer, in a memory group with whatever it reads through.
 
-use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::memory_group::MemoryGroup;
 use crate::process;
-use crate::server::nginx;
+use crate::server::{nginx, wait_until_up};
 
 /// A running nginx; it ends with this value.
 #[derive(Debug)]
@@ -33,24 +32,8 @@ impl PageServer {
         command.arg("-p").arg(own).arg("-c").arg(&config).arg("-e").arg(own.join("error.log"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("nginx")?;
         let mut server = PageServer { child, authority };
-        server.wait_until_up()?;
+        wait_until_up(&mut server.child, &server.authority)?;
         Ok(server)
-    }
-
-    fn wait_until_up(&mut self) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match TcpStream::connect(&self.authority) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < end => {
-                    if let Some(status) = self.child.try_wait()? {
-                        bail!("nginx has ended: {status}");
-                    }
-                    std::thread::yield_now();
-                }
-                Err(error) => return Err(error).context("nginx does not come up"),
-            }
-        }
     }
 
     /// Ends it, with the processes that it has started.

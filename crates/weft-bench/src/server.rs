@@ -68,25 +68,9 @@ impl Server {
         let mut server = Server { child, log: dir.join("access.log") };
         let sites: Vec<Site> = ports.into_iter().map(|port| Site { port }).collect();
         for site in &sites {
-            server.wait_until_up(*site)?;
+            wait_until_up(&mut server.child, &site.authority())?;
         }
         Ok((server, sites))
-    }
-
-    fn wait_until_up(&mut self, site: Site) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(20);
-        loop {
-            match TcpStream::connect(site.authority()) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < end => {
-                    if let Some(status) = self.child.try_wait()? {
-                        bail!("nginx has ended: {status}");
-                    }
-                    std::thread::yield_now();
-                }
-                Err(error) => return Err(error).context("nginx does not come up"),
-            }
-        }
     }
 
     /// The end of the log, with everything in it that has been answered.
@@ -118,6 +102,23 @@ impl Drop for Server {
         // It is one process: nothing is left behind. It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Waits until something listens at an authority, or the nginx that should has ended.
+pub fn wait_until_up(nginx: &mut Child, authority: &str) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match TcpStream::connect(authority) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < end => {
+                if let Some(status) = nginx.try_wait()? {
+                    bail!("nginx has ended: {status}");
+                }
+                std::thread::yield_now();
+            }
+            Err(error) => return Err(error).context("nginx does not come up"),
+        }
     }
 }
 
@@ -161,3 +162,5 @@ fn configuration(dir: &Path, folders: &[&Path], ports: &[u16]) -> Result<String>
 pub const CROWD_HOSTS: usize = 90;
 /// Asked for by the bench itself; never counted.
 const MARK_PATH: &str = "/weft-bench-mark";
+/// How long an nginx may take to come up.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -44,17 +44,20 @@ impl Shared {
         match &mutation.change {
             Change::Create { dir, name, kind, mode, device } => {
                 let spot = spot(dir, name)?;
+                let _held = self.hold(&spot.path);
                 self.create(&spot, (*kind, *device), *mode, caller)?;
                 self.outcome_at(&spot)
             }
             Change::Symlink { dir, name, target } => {
                 let spot = spot(dir, name)?;
+                let _held = self.hold(&spot.path);
                 self.symlink(&spot, target, caller)?;
                 self.outcome_at(&spot)
             }
             Change::Link { file, dir, name } => {
                 // It is the file that is expected, and not the directory.
                 let spot = self.spot(dir, name, &Version::None, deadline)?;
+                let _held = self.hold(&spot.path);
                 self.link(file, expected, &spot)?;
                 self.outcome_at(&spot)
             }
@@ -65,6 +68,7 @@ impl Shared {
             Change::Rename { from, name, to, new_name, target } => {
                 let old = spot(from, name)?;
                 let new = self.spot(to, new_name, &Version::None, deadline)?;
+                let _held = self.hold(&new.path);
                 self.rename(&old, &new, *target)?;
                 self.outcome_at(&new)
             }
@@ -141,7 +145,6 @@ impl Shared {
 
     /// What a name that was just made stands for.
     fn outcome_at(&self, spot: &Spot<'_>) -> Result<Answer<Outcome>> {
-        let _noted = self.watches.outcomes.read();
         let answer = self.look_in(&spot.dir, spot.name)?;
         if answer.value.is_none() {
             let detail = format!("{}: it was made, and has gone since", self.top.shown(&spot.path));

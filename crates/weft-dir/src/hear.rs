@@ -76,7 +76,6 @@ impl Watches {
             tracing::debug!("more changes at once than the kernel keeps: every lease ends");
             return self.break_all();
         }
-        drop(self.outcomes.write());
         let mut table = self.table.lock();
         let Some(dir) = table.path_of(number) else {
             // Taken back, or about to be entered by somebody who must know that something happened.

@@ -1,9 +1,10 @@
 //! Watches on directories, and the promises that rest on them.
 //!
 //! A promise says: when this name changes, [`Event::NameBroken`] comes; when this directory's listing and times change,
-//! [`Event::Broken`]. Whoever was promised a listing is told of the name with which it ends too. A promise is entered before what it tells of is read, and looked at again when it has been read (`promise.rs`). What the kernel
-//! tells is matched with the promises (`hear.rs`): each is broken once and then forgotten, so that a file which is
-//! written all the time is told of once for each time somebody asked.
+//! [`Event::Broken`]. Whoever was promised a listing is told of the name with which it ends too. A promise is entered
+//! before what it tells of is read, and looked at again when it has been read (`promise.rs`). What the kernel tells is
+//! matched with the promises (`hear.rs`): each is broken once and then forgotten, so that a file which is written all the
+//! time is told of once for each time somebody asked.
 //!
 //! A watch belongs to an inode, a promise to a path. Both stay together because a directory is watched only together
 //! with every directory above it: whatever is moved or deleted on the way is told, and takes the watches below it along.
@@ -21,7 +22,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, WatchFlags};
 use weft_remote::{Event, Name, News};
@@ -44,9 +45,7 @@ pub(crate) struct Watches {
     /// Guards all of the table. Held for a look or a change and for taking watches back, which does not wait; the lock
     /// of the news is taken under it.
     pub(crate) table: Mutex<Table>,
-    /// Held for reading while the outcome of our own doing is promised and noted; what the kernel tells waits for that.
-    pub(crate) outcomes: RwLock<()>,
-    /// Files that we are changing.
+    /// Names and files that we are changing: what the kernel tells of them waits until the outcome is promised and noted.
     pub(crate) hands: Hands,
     warned: AtomicBool,
 }
@@ -108,7 +107,6 @@ impl Watches {
             news,
             inotify,
             table: Mutex::new(Table::default()),
-            outcomes: RwLock::default(),
             hands: Hands::default(),
             warned: AtomicBool::new(false),
         }

@@ -66,8 +66,7 @@ impl<B> Backings<B> {
         if state.nodes.len() >= KEPT_MAX {
             state.nodes.retain(|_, node| node.cached_opens + node.passthrough_opens > 0);
         }
-        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
-        let entry = state.nodes.entry(node).or_insert_with(empty);
+        let entry = state.nodes.entry(node).or_default();
         let generation = backing.map(|object| object.generation());
         if entry.passthrough_opens > 0 {
             let Some((open_generation, id)) = &entry.backing else { return Mode::Refused };
@@ -99,8 +98,7 @@ impl<B> Backings<B> {
     /// is not in a backing file.
     pub(crate) fn open_to_write(&self, node: NodeId, handle: HandleId, bypass: bool) -> Mode<B> {
         let mut state = self.state.lock();
-        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
-        let entry = state.nodes.entry(node).or_insert_with(empty);
+        let entry = state.nodes.entry(node).or_default();
         if entry.passthrough_opens > 0 {
             return Mode::Refused;
         }
@@ -112,8 +110,7 @@ impl<B> Backings<B> {
     /// Keeps the kernel from reading an inode by itself from now on; `None` while it does.
     pub(crate) fn reserve(self: &Arc<Self>, node: NodeId) -> Option<Reserved<B>> {
         let mut state = self.state.lock();
-        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
-        let entry = state.nodes.entry(node).or_insert_with(empty);
+        let entry = state.nodes.entry(node).or_default();
         if entry.passthrough_opens > 0 {
             return None;
         }
@@ -123,9 +120,7 @@ impl<B> Backings<B> {
 
     /// Takes over a backing id of a former daemon. One that the inode had is let go.
     pub(crate) fn restore(&self, node: NodeId, generation: u64, id: B) {
-        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
-        let former =
-            self.state.lock().nodes.entry(node).or_insert_with(empty).backing.replace((generation, Arc::new(id)));
+        let former = self.state.lock().nodes.entry(node).or_default().backing.replace((generation, Arc::new(id)));
         // An id that goes is a system call.
         drop(former);
     }
@@ -133,8 +128,7 @@ impl<B> Backings<B> {
     /// Counts a file that was open when a former daemon ended.
     pub(crate) fn restore_open(&self, node: NodeId, handle: HandleId, read_by: ReadBy) {
         let mut state = self.state.lock();
-        let empty = || PerNode { cached_opens: 0, passthrough_opens: 0, backing: None };
-        let entry = state.nodes.entry(node).or_insert_with(empty);
+        let entry = state.nodes.entry(node).or_default();
         match read_by {
             ReadBy::Kernel => entry.passthrough_opens += 1,
             ReadBy::Daemon => entry.cached_opens += 1,
@@ -181,6 +175,13 @@ impl<B> Backings<B> {
         };
         // An id that goes is a system call.
         drop(idle);
+    }
+}
+
+// Not derived: ids need no default.
+impl<B> Default for PerNode<B> {
+    fn default() -> PerNode<B> {
+        PerNode { cached_opens: 0, passthrough_opens: 0, backing: None }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weft_remote::{Caller, RenameTarget};
 use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, Seek, SetStat};
-use weft_vfs::{Data, HandleId, Looked, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
+use weft_vfs::{Data, HandleId, Looked, OWN_ATTRIBUTES, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
 
 use crate::Errno;
 use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
@@ -248,7 +248,7 @@ impl Handler for Bridge {
     ) -> impl Future<Output = Answer<Option<Vec<u8>>>> + Send + 'static {
         let (vfs, call) = (self.vfs.clone(), self.vfs.call(caller));
         async move {
-            match name.starts_with(b"user.weft.") {
+            match name.starts_with(OWN_ATTRIBUTES) {
                 true => Ok(vfs.extended(node, &name)?),
                 false => Ok(vfs.extended_of(call, node, name).await?),
             }

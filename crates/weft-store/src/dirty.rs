@@ -56,6 +56,15 @@ impl Paths {
         let name = format!("{:016x}", node.0);
         Paths { log: dir.join(format!("{name}.log")), bytes: dir.join(name) }
     }
+
+    fn remove(&self, disk: &Disk) {
+        // The log first: without it the bytes mean nothing.
+        for path in [&self.log, &self.bytes] {
+            if let Err(error) = disk.remove(path) {
+                tracing::warn!(path = %path.display(), %error, "written bytes could not be removed");
+            }
+        }
+    }
 }
 
 /// A record of the log.
@@ -93,7 +102,10 @@ impl Dirty {
         Ok(dirty)
     }
 
-    /// Takes up what a former daemon left; `None` when its log says nothing.
+    /// Takes up what a former daemon left; `None`, and its files removed, when it ended before anything was written.
+    ///
+    /// # Errors
+    /// `Io`: the files cannot be read, or the log does not say which bytes were written. Then they stay, for people.
     pub(crate) fn again(disk: &Disk, dir: &Path, node: NodeId) -> Result<Option<Dirty>> {
         let paths = Paths::of(dir, node);
         let open = |path: &Path| disk.open(path).map_err(|error| StoreError::from_io(path, error));
@@ -101,7 +113,13 @@ impl Dirty {
         let refused = |error| StoreError::from_io(&paths.log, error);
         let length = usize::try_from(log.len().map_err(refused)?.min(LOG_BYTES_MAX)).unwrap_or(0);
         let bytes = log.read_vec(0, length).map_err(refused)?;
-        let Some((extents, version, log_end)) = replay(&bytes) else { return Ok(None) };
+        let Some((extents, version, log_end)) = replay(&bytes) else {
+            if bytes.is_empty() {
+                paths.remove(disk);
+                return Ok(None);
+            }
+            return Err(refused(io::Error::new(io::ErrorKind::InvalidData, "its first record is damaged")));
+        };
         let state = Mutex::new(State { extents, version, log, log_end, taken: None });
         Ok(Some(Dirty { node, paths, disk: disk.clone(), file, filling: RwLock::default(), state }))
     }
@@ -144,7 +162,7 @@ impl Dirty {
     /// Writes bytes.
     ///
     /// # Errors
-    /// `Full` when the disk is, `Io`; then the file is as it was.
+    /// `Full` when the disk is, `Io`: what the range reads as is not said then, but for where it was not written before.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= LENGTH_MAX);
         let end = end.ok_or_else(|| self.refused(io::ErrorKind::FileTooLarge.into()))?;
@@ -293,11 +311,11 @@ impl Dirty {
         if state.extents.is_unsent() {
             return self.log(&mut state, &Logged::Sent(version));
         }
-        // Nothing is left to be lost: the log begins anew.
+        // Nothing is left to be lost: the log begins anew, and at no time says nothing.
         let length = state.extents.length();
         state.log_end = 0;
-        state.log.set_len(0).map_err(|error| StoreError::from_io(&self.paths.log, error))?;
-        self.log(&mut state, &Logged::Base { version, length })
+        self.log(&mut state, &Logged::Base { version, length })?;
+        state.log.set_len(state.log_end).map_err(|error| StoreError::from_io(&self.paths.log, error))
     }
 
     /// The source is taken to have this version, with the same bytes: its attributes or names changed.
@@ -329,12 +347,7 @@ impl Dirty {
 
     /// Removes what was written: it was sent, or is not wanted any more.
     pub fn discard(&self) {
-        // The log first: without it the bytes mean nothing.
-        for path in [&self.paths.log, &self.paths.bytes] {
-            if let Err(error) = self.disk.remove(path) {
-                tracing::warn!(path = %path.display(), %error, "written bytes could not be removed");
-            }
-        }
+        self.paths.remove(&self.disk);
     }
 
     fn log(&self, state: &mut State, record: &Logged) -> Result<()> {
@@ -426,6 +439,22 @@ mod tests {
         assert_eq!(third.state.lock().extents, extents, "the torn record was written over");
         third.discard();
         assert!(Dirty::left(dir.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_says_nothing_is_removed_and_what_is_damaged_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::of(dir.path(), NodeId(7));
+        let again = || Dirty::again(&Disk::default(), dir.path(), NodeId(7));
+        begin(dir.path()).write(4, b"four").unwrap();
+        let mut log = std::fs::read(&paths.log).unwrap();
+        log[5] ^= 1;
+        std::fs::write(&paths.log, &log).unwrap();
+        assert!(matches!(again(), Err(StoreError::Io { .. })));
+        assert!(paths.log.exists() && paths.bytes.exists());
+        std::fs::write(&paths.log, b"").unwrap();
+        assert!(again().unwrap().is_none());
+        assert!(!paths.log.exists() && !paths.bytes.exists());
     }
 
     #[test]

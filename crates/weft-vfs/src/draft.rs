@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use weft_remote::{Audience, Call, Content, Lease};
+use weft_remote::{Audience, Call, Content, Lease, Version};
 use weft_store::{Dirty, NewObject, Object, Origin, StoreError};
 
 use crate::data::Data;
@@ -219,21 +219,27 @@ impl Vfs {
         {
             return Ok(base.insert(object).clone());
         }
-        let record = inode.record();
-        let new = NewObject {
-            version,
-            length: Some(length),
-            lease: Lease::Spent,
-            audience: record.audience,
-            owner_uid: match record.audience {
-                Audience::Only { uid } => uid,
-                Audience::Everyone => self.options.uid,
-            },
-            checked: SystemTime::now(),
-            account: self.account_of(inode.id)?,
-        };
-        let object = self.store.create(inode.id, new)?;
+        let object = self.new_content(inode, version, length, Lease::Spent, SystemTime::now())?;
         Ok(base.insert(object).clone())
+    }
+
+    /// An empty object for content of a version, for those who may see the inode.
+    pub(crate) fn new_content(
+        &self,
+        inode: &Inode,
+        version: Version,
+        length: u64,
+        lease: Lease,
+        checked: SystemTime,
+    ) -> Result<Arc<Object>> {
+        let audience = inode.record.read().audience;
+        let owner_uid = match audience {
+            Audience::Only { uid } => uid,
+            Audience::Everyone => self.options.uid,
+        };
+        let account = self.account_of(inode.id)?;
+        let new = NewObject { version, length: Some(length), lease, audience, owner_uid, checked, account };
+        Ok(self.store.create(inode.id, new)?)
     }
 
     /// Has all that is below what was written here, as far as it is needed: the source will not have it any more.
@@ -255,9 +261,7 @@ impl Vfs {
         }
         Ok(())
     }
-}
 
-impl Vfs {
     /// Keeps the bytes of the base beside what was written, for the source may not have them any more: then the draft
     /// is the whole file.
     pub(crate) async fn fill(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, draft: &Arc<Draft>) -> Result<()> {

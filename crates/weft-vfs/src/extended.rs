@@ -268,7 +268,7 @@ fn civil(days_since_1970: u64) -> (u64, u64, u64) {
 }
 
 /// What names of weft's own attributes begin with: no file has such ones at its source.
-const OWN_ATTRIBUTES: &[u8] = b"user.weft.";
+pub const OWN_ATTRIBUTES: &[u8] = b"user.weft.";
 
 #[cfg(test)]
 mod tests {

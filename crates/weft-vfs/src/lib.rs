@@ -71,6 +71,7 @@ pub use changes::{Change, ChangeKind, Watched, Watching};
 pub use data::Data;
 pub use directory::{DirectoryName, Snapshot};
 pub use error::VfsError;
+pub use extended::OWN_ATTRIBUTES;
 pub use figures::FiguresSnapshot;
 pub use freshness::{Freshness, Policies};
 pub use groups::Grouped;

@@ -7,8 +7,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Answer, BadName, Call, Change, Entry, FileKind, Lease, Name, Outcome, RenameTarget, Version};
-use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record};
+use weft_remote::{
+    Answer, BadName, Call, Change, Entry, FileKind, Lease, Name, Outcome, RemoteError, RenameTarget, Version,
+};
+use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
 use crate::ask::{NewNode, OpenFor, Removal};
 use crate::inode::Inode;
@@ -106,6 +108,7 @@ impl Vfs {
         let change = Change::Remove { dir: dir.record().file, name: name.clone() };
         let answer = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await?;
         self.name_is_gone(&dir, &name, &Told::by(&answer))?;
+        self.distrust_names(&[&dir])?;
         self.lost_a_name(victim)
     }
 
@@ -186,7 +189,7 @@ impl Vfs {
     async fn make(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name, change: Change) -> Result<Looked> {
         let _listing = dir.gate.lock().await;
         let applied = self.apply(call, dir, change, SystemTime::now(), &Version::None).await;
-        if let Err(VfsError::Remote(weft_remote::RemoteError::Exists { .. })) = &applied {
+        if let Err(VfsError::Remote(RemoteError::Exists { .. })) = &applied {
             // That it is absent is not so: whoever looks now finds it.
             if self.store.dentry(dir.id, name)?.is_some_and(|known| known.target == DentryTarget::Absent) {
                 self.store.apply(vec![Record::Dentry(dir.id, name.clone(), None)])?;
@@ -205,7 +208,7 @@ impl Vfs {
     ) -> Result<Answer<Outcome>> {
         let now = SystemTime::now();
         match self.apply(call, one, change.clone(), now, &Version::None).await {
-            Err(VfsError::Remote(weft_remote::RemoteError::Unplaced { .. })) => {
+            Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
                 self.apply(call, other, change, now, &Version::None).await
             }
             outcome => outcome,
@@ -265,35 +268,33 @@ impl Vfs {
         let dentry =
             DentryRecord { target: DentryTarget::Absent, lease: told.lease, source: DentrySource::LookedUp, learnt };
         self.tell_gone(self.store.dentry(dir.id, name)?.as_ref());
-        {
-            let _names = self.renames.lock();
-            self.store.apply(vec![Record::Dentry(dir.id, name.clone(), Some(dentry))])?;
-        }
-        self.distrust_names(&[dir])
+        let _names = self.renames.lock();
+        Ok(self.store.apply(vec![Record::Dentry(dir.id, name.clone(), Some(dentry))])?)
     }
 
     /// Directories whose names were changed here: what their listings and times are now is asked when it is wanted.
     pub(crate) fn distrust_names(&self, dirs: &[&Inode]) -> Result<()> {
         for dir in dirs {
-            self.distrust_quietly(dir)?;
-            if let Some(mut listing) = self.store.listing(dir.id)? {
-                listing.learnt = SystemTime::UNIX_EPOCH;
-                listing.lease = Lease::Spent;
-                self.store.apply(vec![Record::Listing(dir.id, Some(listing))])?;
-            }
+            let listing = self.store.listing(dir.id)?;
+            let spent = |listing| ListingRecord { learnt: SystemTime::UNIX_EPOCH, lease: Lease::Spent, ..listing };
+            self.distrust_with(dir, listing.map(|listing| Record::Listing(dir.id, Some(spent(listing)))))?;
         }
         Ok(())
     }
 
     /// What an inode is now is asked when it is wanted; the kernel has seen for itself that it changed.
     pub(crate) fn distrust_quietly(&self, inode: &Inode) -> Result<()> {
+        self.distrust_with(inode, None)
+    }
+
+    fn distrust_with(&self, inode: &Inode, also: Option<Record>) -> Result<()> {
         let _names = self.renames.lock();
         let record = {
             let mut record = inode.record.write();
             record.learnt = SystemTime::UNIX_EPOCH;
             record.clone()
         };
-        Ok(self.store.apply(vec![Record::Node(inode.id, Some(record))])?)
+        Ok(self.store.apply([Record::Node(inode.id, Some(record))].into_iter().chain(also).collect())?)
     }
 
     /// What a name leads to: as far as is known here, or else by its source.

@@ -53,7 +53,7 @@ impl Vfs {
         self.store.apply(vec![Record::Node(id, Some(record))])?;
         let inode = self.inode(id)?;
         let stat = self.show(&inode, Duration::ZERO);
-        Ok((Looked::Entry { stat, ttl: Duration::ZERO }, self.open_empty(inode)))
+        Ok((Looked::Entry { stat, ttl: Duration::ZERO }, self.open_empty(inode, true)))
     }
 
     /// Gives a file without a name one: it is made at the source, and all of it sent.
@@ -95,6 +95,7 @@ impl Vfs {
     /// An inode is the file that its source has now. Whoever looks it up later may get a number of its own for it, when
     /// this one has been forgotten.
     fn make_known(&self, inode: &Inode, dir: &Inode, entry: Entry, told: &Told) -> Result<()> {
+        let _names = self.renames.lock();
         let record = {
             let mut record = inode.record.write();
             let learnt = self.learnt(record.binding, told);

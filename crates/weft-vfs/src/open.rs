@@ -255,7 +255,7 @@ impl Vfs {
                 let pages = inode.content.lock().pages_for(object.generation());
                 self.open_object(inode, object, how.writing, pages)
             }
-            None => self.open_empty(inode),
+            None => self.open_empty(inode, how.writing),
         };
         if how.truncating
             && let Some(handle) = self.handles.get(opened.handle)
@@ -265,10 +265,10 @@ impl Vfs {
         Ok(opened)
     }
 
-    /// Opens a file that was just made, for writing.
-    pub(crate) fn open_empty(&self, inode: Arc<Inode>) -> Opened {
+    /// Opens a file without a name of which nothing is held: it is empty.
+    pub(crate) fn open_empty(&self, inode: Arc<Inode>, writing: bool) -> Opened {
         let version = inode.record.read().version.clone();
-        self.open_counted(inode, Held::Empty(version.clone()), 0, (version, 0), true)
+        self.open_counted(inode, Held::Empty(version.clone()), 0, (version, 0), writing)
     }
 
     fn open_counted(

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{Answer, Call, Caller, Change, Figure, Lease, RemoteError, Version};
-use weft_store::{Batch, NewObject, NodeId, Object, Origin, Record};
+use weft_store::{Batch, NodeId, Object, Origin, Record};
 
 use crate::draft::{Draft, DraftContent, Failed};
 use crate::figures::count;
@@ -36,11 +36,7 @@ impl Vfs {
     /// What the remote says; what was written stays here and is tried again at the next flush. `Changed` when the file
     /// changed at its source since it was opened.
     pub async fn flush(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
-        let inode = match self.handle(handle) {
-            // What was not opened was not written.
-            Err(VfsError::BadHandle) if self.options.unopened => return Ok(()),
-            handle => handle?.inode.clone(),
-        };
+        let inode = self.handle(handle)?.inode.clone();
         self.send(&call, &inode).await
     }
 
@@ -49,10 +45,7 @@ impl Vfs {
     /// # Errors
     /// As of [`Vfs::flush`].
     pub async fn sync(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
-        let inode = match self.handle(handle) {
-            Err(VfsError::BadHandle) if self.options.unopened => return Ok(()),
-            handle => handle?.inode.clone(),
-        };
+        let inode = self.handle(handle)?.inode.clone();
         self.send(&call, &inode).await?;
         self.sync_source(&call, &inode).await
     }
@@ -142,11 +135,12 @@ impl Vfs {
         let told = Told::by(&answer);
         draft.settle_base();
         if draft.has_passed(begun) {
-            let path = self.path_text(inode.id);
             tracing::info!(node = inode.id.0, bytes, "what could not be sent before is at the source now");
-            tracing::debug!(path, "sent after all");
         }
-        draft.dirty.sent(told.version.clone())?;
+        if let Err(error) = draft.dirty.sent(told.version.clone()) {
+            // The source has the bytes all the same, which the next daemon finds by comparing them.
+            tracing::warn!(%error, node = inode.id.0, "that it was sent is not noted beside what was written");
+        }
         if let Some(entry) = &answer.value.entry {
             self.learn_attributes(inode, entry.attributes, &told)?;
         }
@@ -259,17 +253,11 @@ impl Vfs {
         if !whole || length > ADOPTED_BYTES_MAX || draft.dirty.is_unsent() {
             return Ok(None);
         }
-        let record = inode.record();
-        let new = NewObject {
-            version: draft.dirty.version(),
-            length: Some(length),
-            lease: record.lease,
-            audience: record.audience,
-            owner_uid: self.options.uid,
-            checked: record.learnt,
-            account: self.account_of(inode.id)?,
+        let (lease, checked) = {
+            let record = inode.record.read();
+            (record.lease, record.learnt)
         };
-        let object = self.store.create(inode.id, new)?;
+        let object = self.new_content(inode, draft.dirty.version(), length, lease, checked)?;
         let mut writer = object.writer(0)?;
         while writer.position() < length {
             let size = (length - writer.position()).min(ADOPTED_AT_ONCE) as usize;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_remote::{Call, Change, Figure, FileKind, NewAttributes, Version};
-use weft_store::NodeId;
+use weft_store::{NodeId, NodeRecord, Record};
 
 use crate::ask::{OpenFor, SetStat, SetTime};
 use crate::handle::HandleId;
@@ -83,8 +83,7 @@ impl Vfs {
         new: NewAttributes,
     ) -> Result<()> {
         if inode.is_gone() {
-            inode.set_here(&new);
-            return Ok(());
+            return self.set_here(inode, &new);
         }
         let change = Change::SetAttributes { file: inode.record().file, new };
         let answer = self.apply(call, inode, change, SystemTime::now(), &Version::None).await?;
@@ -101,11 +100,21 @@ impl Vfs {
         }
         Ok(())
     }
+
+    /// Sets attributes of what no source has any more, or not yet.
+    fn set_here(&self, inode: &Inode, new: &NewAttributes) -> Result<()> {
+        let _names = self.renames.lock();
+        let record = inode.set_here(new);
+        // What nobody has open is forgotten already.
+        if self.store.node(inode.id)?.is_none() {
+            return Ok(());
+        }
+        Ok(self.store.apply(vec![Record::Node(inode.id, Some(record))])?)
+    }
 }
 
 impl Inode {
-    /// Sets attributes of what no source has any more.
-    fn set_here(&self, new: &NewAttributes) {
+    fn set_here(&self, new: &NewAttributes) -> NodeRecord {
         let mut record = self.record.write();
         let attributes = &mut record.attributes;
         attributes.mode = new.mode.or(attributes.mode);
@@ -117,6 +126,7 @@ impl Inode {
         attributes.modified = figure(new.modified, attributes.modified);
         attributes.accessed = figure(new.accessed, attributes.accessed);
         attributes.changed = Figure::Exact(SystemTime::now());
+        record.clone()
     }
 }
 

@@ -269,8 +269,9 @@ impl Vfs {
             Err(error) => return Err(error.into()),
         };
         if let Some((version, length)) = found {
-            draft.dirty.over(version, length).map_err(VfsError::from)?;
-            return Ok(());
+            // Somebody has begun to write it meanwhile.
+            let is_over = draft.dirty.over(version, length).map_err(VfsError::from)?;
+            return if is_over { Ok(()) } else { Err(UnsentError::Open) };
         }
         drop(gate);
         self.send_elsewhere(&call, inode, draft).await?;

@@ -394,10 +394,12 @@ Options for -o:
   noexec               programs on the mount cannot be run
   transport=WAY        how the kernel asks: auto (the default), classic, or io_uring: faster with several readers,
                        but such a mount ends with its daemon (`weft doctor` says whether it can be had)
-  no_open              of dir:/PATH: the kernel opens files without asking weft, which is as fast as a local disk; who reads a
-                       file while it changes may get bytes of two versions; nothing can be written
+  no_open              of dir:/PATH: the kernel opens files without asking weft, which is as fast as a local
+                       disk; who reads a file while it changes may get bytes of two versions; nothing can be
+                       written
   no_passthrough       large cached files are read by weft, not by the kernel itself (as without root's rights)
-  ro                   nothing can be changed; so it is in any case with no_open, and where no source takes changes (the web)
+  ro                   nothing can be changed; so it is in any case with no_open, and where no source takes
+                       changes (the web)
   nosuid,nodev         true in any case; what else fstab(5) knows is ignored
 
 Returns when the tree is usable, or fails and says why.";

@@ -21,13 +21,8 @@ impl Place {
 
     /// The same by name alone, when all files are closed: that comes after close(2) has ended.
     fn asked_until_closed(&self) -> Vec<&'static str> {
-        for _ in 0..500 {
-            if self.memory.files().nothing_is_open() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        self.asked().iter().map(|(what, _)| *what).collect()
+        let asked = std::mem::take(&mut self.memory.files_when_closed().asked);
+        asked.iter().map(|(what, _)| *what).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ type Answer<T> = Result<T, Errno>;
 
 /// The file system. Its root is node 1.
 #[derive(Clone, Default)]
-pub struct Memory(Arc<Mutex<Files>>);
+pub struct Memory(Arc<(Mutex<Files>, Condvar)>);
 
 /// What it has.
 pub struct Files {
@@ -59,15 +59,20 @@ impl Default for Files {
 
 impl Memory {
     pub fn files(&self) -> MutexGuard<'_, Files> {
-        self.0.lock().expect("no panic in here")
+        self.0.0.lock().expect("no panic in here")
+    }
+
+    /// The same when all files are closed: that comes after close(2) has ended.
+    pub fn files_when_closed(&self) -> MutexGuard<'_, Files> {
+        let (files, closed) = (self.files(), &self.0.1);
+        let waited = closed.wait_timeout_while(files, PATIENCE, |files| !files.handles.is_empty());
+        let (files, waited) = waited.expect("no panic in here");
+        assert!(!waited.timed_out(), "files stay open");
+        files
     }
 }
 
 impl Files {
-    pub fn nothing_is_open(&self) -> bool {
-        self.handles.is_empty()
-    }
-
     fn node(&mut self, id: NodeId) -> Answer<&mut Node> {
         self.nodes.get_mut(&id).ok_or(Errno(E::STALE))
     }
@@ -183,6 +188,7 @@ impl Handler for Memory {
         let mut files = self.files();
         assert!(files.handles.remove(&handle).is_some(), "closed once");
         files.asked.push(("close", 0));
+        self.0.1.notify_all();
     }
 
     fn open_directory(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<Snapshot>> + Send + 'static {
@@ -465,3 +471,6 @@ fn stat_of(entry: EntryReply) -> Stat {
         EntryReply::Absent { .. } => unreachable!("it was found"),
     }
 }
+
+/// How long the kernel may take to tell that files are closed.
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -7,7 +7,6 @@ use crate::support::{Pair, noise};
 
 /// Goal: a read of a large file that has begun goes on to its end while the file is renamed, linked, given another mode
 /// and other times through the mount: its bytes are the same all along.
-// Ended with EIO where the body is still on its way to the cache: our own changes looked like somebody else's.
 #[test]
 fn a_read_goes_on_while_the_file_is_renamed() {
     const LENGTH: usize = 64 << 20;
