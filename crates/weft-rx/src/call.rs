@@ -153,6 +153,7 @@ impl Call {
                 true
             }
             PacketType::Busy => {
+                self.sending.busy();
                 connection.channels[header.channel()].is_busy_there(now);
                 true
             }

@@ -20,3 +20,22 @@ pub struct Counts {
     /// Packets that were not sent, for too many waited.
     pub control_dropped: u64,
 }
+
+/// What an endpoint has to do with now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Calls in both roles, until the application has heard of their end.
+    pub calls: usize,
+    /// Those of them that clients make.
+    pub incoming_calls: usize,
+    /// Connections in both roles.
+    pub connections: usize,
+    /// Those of them that clients opened.
+    pub incoming_connections: usize,
+    /// Bytes that came and were not read.
+    pub received_bytes: usize,
+    /// Packets that wait to be sent and concern no running call.
+    pub control_packets: usize,
+    /// Events that were not polled for.
+    pub events: usize,
+}

@@ -10,7 +10,7 @@ use crate::config::{
     CONTROL_PACKETS_MAX, Config, INCOMING_IDLE, REPLY_WINDOW_PACKETS, REQUEST_WINDOW_PACKETS, WAITING_CALLS_MAX,
 };
 use crate::connection::{Connection, ConnectionId, Remnant, Side};
-use crate::counts::Counts;
+use crate::counts::{Counts, Load};
 use crate::event::Event;
 use crate::receiving::Read;
 use crate::route::{Route, RouteId};
@@ -64,7 +64,7 @@ pub struct Endpoint {
     pub(crate) incoming: BTreeMap<(u32, u32, SocketAddr), ConnectionId>,
     /// Those of them without calls, by the time since when.
     pub(crate) idle: BTreeSet<(Instant, ConnectionId)>,
-    /// Clients' calls on channels.
+    /// Clients' calls, also those of whose end the application has not heard.
     pub(crate) incoming_calls: usize,
     /// When calls want [`Call::handle_timeout`].
     pub(crate) timers: BTreeSet<(Instant, CallId)>,
@@ -262,7 +262,7 @@ impl Endpoint {
         {
             call.change(Cause::EndHeard);
             if call.state() == CallState::Gone {
-                self.calls.remove(&id);
+                self.remove(id);
             }
         }
         Some(event)
@@ -272,6 +272,21 @@ impl Endpoint {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// What is there now.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let received_bytes = self.calls.values().map(|call| call.receiving.held_bytes()).sum();
+        Load {
+            calls: self.calls.len(),
+            incoming_calls: self.incoming_calls,
+            connections: self.connections.len(),
+            incoming_connections: self.incoming.len(),
+            received_bytes,
+            control_packets: self.control.len(),
+            events: self.events.len(),
+        }
     }
 
     /// A number that was not used before.

@@ -124,12 +124,15 @@ impl Endpoint {
             return false;
         }
         let before = channel.call;
-        if self.incoming_calls - usize::from(before.is_some()) >= self.config.incoming_calls_max {
+        if self.incoming_calls >= self.config.incoming_calls_max {
             self.counts.incoming_calls_refused += 1;
             let busy = connection.own_header(PacketType::Busy, 0);
             let busy = Header { cid: header.cid, call: header.call, ..busy };
             let transmit = Transmit { to: connection.to, payload: busy.packet(&[]) };
             self.send(transmit);
+            if let Some(before) = before {
+                self.change(now, before, Cause::ChannelReused);
+            }
             return false;
         }
         let service = connection.service;

@@ -25,7 +25,7 @@ mod xdr;
 pub use call::CallId;
 pub use call_state::CallError;
 pub use config::Config;
-pub use counts::Counts;
+pub use counts::{Counts, Load};
 pub use endpoint::{Endpoint, Transmit};
 pub use event::Event;
 pub use receiving::Read;

@@ -146,6 +146,11 @@ impl Receiving {
         self.last.is_some_and(|last| distance(last, self.first) > 0)
     }
 
+    /// Bytes that came and were not read.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
     /// The number after the last packet, once that came.
     pub(crate) fn end(&self) -> Option<u32> {
         self.last.map(|last| last.wrapping_add(1))

@@ -13,11 +13,11 @@ const WAY_MIN: Duration = Duration::from_millis(20);
 /// Waited beyond the way: the other side may delay what it has to say.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// The longest wait.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The longest wait: several fit into the time after which silence is death. OpenAFS waits up to a minute.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Doublings after which the longest wait is reached from the shortest.
-const DOUBLINGS_MAX: u32 = 9;
+const DOUBLINGS_MAX: u32 = 6;
 
 /// What was measured of one way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,11 +65,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_in_vain_doubles_up_to_a_minute() {
+    fn a_wait_in_vain_doubles_up_to_the_longest() {
         let mut rtt = Rtt::default();
         rtt.measure(Duration::ZERO);
-        let waits: Vec<u128> = [0, 1, 2, 9, 10, u32::MAX].map(|in_vain| rtt.wait(in_vain).as_millis()).to_vec();
-        assert_eq!(waits, [220, 440, 880, 60_000, 60_000, 60_000]);
+        let waits: Vec<u128> = [0, 1, 2, 5, 6, u32::MAX].map(|in_vain| rtt.wait(in_vain).as_millis()).to_vec();
+        assert_eq!(waits, [220, 440, 880, 7040, 10_000, 10_000]);
         rtt.measure(Duration::MAX / 16);
         assert_eq!(rtt.wait(0), WAIT_MAX);
     }

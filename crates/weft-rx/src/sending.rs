@@ -22,6 +22,9 @@ const WAITING_PACKETS_MAX: usize = 64;
 /// The receiver's window before it tells, in packets.
 const RECEIVER_WINDOW_INITIAL: u8 = 16;
 
+/// How often the wait is doubled for a side that says that it is busy.
+const BUSY_DOUBLINGS_MAX: u32 = 2;
+
 /// Waited in addition when only the last packet is under way: its acknowledgement may be delayed so long.
 const LAST_ACK_DELAY: Duration = Duration::from_millis(400);
 
@@ -233,6 +236,11 @@ impl Sending {
         self.queue.clear();
         self.open = Vec::new();
         self.finished = true;
+    }
+
+    /// The other side is there, but has no place for the call yet: there is no reason to try ever more rarely.
+    pub(crate) fn busy(&mut self) {
+        self.in_vain = self.in_vain.min(BUSY_DOUBLINGS_MAX);
     }
 
     /// The time has come.

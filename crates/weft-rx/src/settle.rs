@@ -36,7 +36,7 @@ impl Endpoint {
         match call.state() {
             CallState::Gone => {
                 self.release(now, id);
-                self.calls.remove(&id);
+                self.remove(id);
             }
             CallState::Over(how) => {
                 if !std::mem::replace(&mut call.told.ended, true) {
@@ -45,6 +45,13 @@ impl Endpoint {
                 self.release(now, id);
             }
             _ => self.tell(id),
+        }
+    }
+
+    /// Nobody needs the call any more.
+    pub(crate) fn remove(&mut self, id: CallId) {
+        if self.calls.remove(&id).is_some_and(|call| call.side == Side::Server) {
+            self.incoming_calls -= 1;
         }
     }
 
@@ -79,9 +86,6 @@ impl Endpoint {
             }
             return;
         };
-        if call.side == Side::Server {
-            self.incoming_calls -= 1;
-        }
         if let Some(connection) = self.connections.get_mut(&place.connection) {
             let channel = &mut connection.channels[place.channel];
             if channel.call == Some(id) {

@@ -11,7 +11,8 @@ use weft_rx::{CallError, Config, Security};
 
 use world::{Chance, Faults, SERVICES, Wish, World};
 
-const GOOD: Faults = Faults { lost_percent: 0, doubled_percent: 0, delay_ms_min: 5, delay_ms_max: 5 };
+const GOOD: Faults =
+    Faults { lost_percent: 0, doubled_percent: 0, delay_ms_min: 5, delay_ms_max: 5, changed_percent: 0 };
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let told = std::env::var("WEFT_RX_SEEDS").ok();
@@ -65,6 +66,7 @@ fn every_call_ends_with_what_it_asked_for_whatever_the_network_does() {
             doubled_percent: chance.between(0, 10),
             delay_ms_min,
             delay_ms_max: delay_ms_min + chance.between(0, 100),
+            ..GOOD
         };
         let config = Config {
             connections_per_route_max: chance.between(1, 3) as usize,
@@ -83,6 +85,8 @@ fn every_call_ends_with_what_it_asked_for_whatever_the_network_does() {
         }
         for host in &world.hosts {
             assert_eq!(host.application.open(), 0, "seed {seed}: nothing is left");
+            let load = host.endpoint.load();
+            assert_eq!((load.calls, load.incoming_calls, load.incoming_connections), (0, 0, 0), "seed {seed}");
             let counts = host.endpoint.counts();
             assert_eq!((counts.datagrams_unknown, counts.packets_forged), (0, 0), "seed {seed}");
         }
@@ -92,7 +96,7 @@ fn every_call_ends_with_what_it_asked_for_whatever_the_network_does() {
 #[test]
 fn calls_to_a_server_that_falls_silent_end_as_dead() {
     for seed in seeds(40) {
-        let faults = Faults { lost_percent: seed % 10, doubled_percent: 2, delay_ms_min: 1, delay_ms_max: 30 };
+        let faults = Faults { lost_percent: seed % 10, doubled_percent: 2, delay_ms_min: 1, delay_ms_max: 30, ..GOOD };
         let config = Config { connections_per_route_max: 1, ..Config::default() };
         let mut world = World::new(seed, faults, &config);
         let calls = populate(&mut world, 20, 0);
@@ -121,6 +125,28 @@ fn a_call_to_nobody_is_dead_after_the_time_and_with_it_those_that_wait() {
     assert_eq!(outcomes.len(), 30);
     assert!(outcomes.iter().all(|(_, outcome)| *outcome == Err(CallError::Dead)), "{outcomes:?}");
     assert_eq!(world.passed(), Config::default().dead_after);
+}
+
+#[test]
+fn datagrams_that_are_changed_on_their_way_upset_nobody() {
+    // Goal: whatever is believed of what came, nothing breaks, and nothing stays. What calls end with is not asked, for
+    // without security who changes datagrams decides about that.
+    for seed in seeds(100) {
+        let changed_percent = 1 + seed % 60;
+        let faults = Faults { lost_percent: seed % 5, doubled_percent: 2, delay_ms_max: 20, changed_percent, ..GOOD };
+        let config = Config { incoming_calls_max: 20, incoming_connections_max: 10, ..Config::default() };
+        let mut world = World::new(seed, faults, &config);
+        world.hosts.iter_mut().for_each(|host| host.application.honest_network = false);
+        let calls = populate(&mut world, 5, 10);
+        world.run(seed);
+        let hosts = world.hosts.iter().map(|host| &host.application);
+        let ended: usize = hosts.map(|application| application.outcomes.len() + application.given_up).sum();
+        assert_eq!(ended, calls, "seed {seed}: each call ended once");
+        for host in &world.hosts {
+            let load = host.endpoint.load();
+            assert_eq!((load.calls, load.incoming_calls, load.incoming_connections), (0, 0, 0), "seed {seed}");
+        }
+    }
 }
 
 #[test]

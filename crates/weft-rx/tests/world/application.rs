@@ -13,6 +13,9 @@ use super::Chance;
 /// The services that hosts offer.
 pub const SERVICES: [u16; 2] = [1, 52];
 
+/// The longest reply: a request may have been changed on its way.
+const REPLY_BYTES_MAX: u32 = 20_000_000;
+
 /// Bytes of a request before those that are anything.
 const HEAD_BYTES: usize = 8;
 
@@ -45,6 +48,8 @@ pub struct Application {
     pub served: Vec<Outcome>,
     /// In percent: how often a reader puts off reading.
     pub lazy_percent: u64,
+    /// Whether what comes is what was sent.
+    pub honest_network: bool,
 }
 
 struct Talk {
@@ -68,6 +73,7 @@ impl Application {
             given_up: 0,
             served: Vec::new(),
             lazy_percent: 20,
+            honest_network: true,
         }
     }
 
@@ -143,6 +149,7 @@ impl Application {
             return;
         }
         match outcome {
+            _ if !self.honest_network => {}
             Ok(()) => {
                 assert_eq!(talk.aborted_with, 0, "{call:?} went well");
                 assert!(talk.input == talk.wanted, "{call:?}: {} bytes for {}", talk.input.len(), talk.wanted.len());
@@ -195,7 +202,7 @@ impl Application {
         let Some(talk) = self.calls.get_mut(&call) else {
             return;
         };
-        let code = i32::from_be_bytes(*talk.input.first_chunk().expect("a whole head"));
+        let code = if talk.input.len() < HEAD_BYTES { -453 } else { word(&talk.input) };
         if code != 0 {
             endpoint.abort(now, call, code);
             self.calls.remove(&call);
@@ -206,9 +213,13 @@ impl Application {
     }
 }
 
+fn word(bytes: &[u8]) -> i32 {
+    i32::from_be_bytes(*bytes.first_chunk().expect("four bytes"))
+}
+
 /// What a request is answered with.
 fn reply(request: &[u8]) -> Vec<u8> {
-    let length = u32::from_be_bytes(request[4..HEAD_BYTES].try_into().expect("a whole head"));
+    let length = word(&request[4..]).unsigned_abs().min(REPLY_BYTES_MAX);
     let mut sum = request.iter().fold(7_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     let next = |_| {
         sum = sum.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);

@@ -25,9 +25,4 @@ impl Chance {
     pub fn percent(&mut self, percent: u64) -> bool {
         self.between(1, 100) <= percent
     }
-
-    /// The seed of an endpoint.
-    pub fn seed(&mut self) -> [u8; 32] {
-        std::array::from_fn(|_| self.next() as u8)
-    }
 }

@@ -21,6 +21,8 @@ pub struct Faults {
     pub doubled_percent: u64,
     pub delay_ms_min: u64,
     pub delay_ms_max: u64,
+    /// How often a datagram is preceded by itself with something changed.
+    pub changed_percent: u64,
 }
 
 /// One host: an endpoint, and what runs over it.
@@ -60,7 +62,10 @@ impl World {
         let mut chance = Chance::new(seed);
         let hosts = (0..2).map(|index| Host {
             address: SocketAddr::from(([10, 0, 0, index + 1], 7001)),
-            endpoint: Endpoint::new(Config { services: SERVICES.into(), ..config.clone() }, chance.seed()),
+            endpoint: Endpoint::new(
+                Config { services: SERVICES.into(), ..config.clone() },
+                std::array::from_fn(|_| chance.next() as u8),
+            ),
             application: Application::new(chance.next()),
         });
         let hosts = hosts.collect();
@@ -138,5 +143,36 @@ impl World {
             let at = self.now + Duration::from_micros(delay);
             self.under_way.insert((at, self.numbered), (to, from, transmit.payload.clone()));
         }
+        if self.chance.percent(self.faults.changed_percent) {
+            self.numbered += 1;
+            let changed = self.change(transmit.payload);
+            self.under_way.insert((self.now, self.numbered), (to, from, changed));
+        }
+    }
+
+    /// A datagram with its header's fields, some of its bits or its length changed.
+    fn change(&mut self, mut datagram: Vec<u8>) -> Vec<u8> {
+        for _ in 0..self.chance.between(1, 3) {
+            let last = datagram.len().saturating_sub(1) as u64;
+            match self.chance.between(0, 5) {
+                0 => datagram.truncate(self.chance.between(0, last) as usize),
+                // Type and flags, most often such as there are.
+                1 if last >= 28 => datagram[20] = self.chance.between(0, 14) as u8,
+                2 if last >= 28 => datagram[21] = self.chance.next() as u8,
+                // A word of the header or of an acknowledgement, by a little or to an extreme.
+                3 if last >= 60 => {
+                    let at = 4 * self.chance.between(1, 14) as usize;
+                    let extreme = [0, 1, 2, 255, 1 << 31, u32::MAX][self.chance.between(0, 5) as usize];
+                    datagram[at..at + 4].copy_from_slice(&extreme.to_be_bytes());
+                }
+                4 => datagram.extend((0..self.chance.between(1, 40)).map(|byte| byte as u8)),
+                _ if datagram.is_empty() => {}
+                _ => {
+                    let at = self.chance.between(0, last.min(60)) as usize;
+                    datagram[at] ^= 1 << self.chance.between(0, 7);
+                }
+            }
+        }
+        datagram
     }
 }
