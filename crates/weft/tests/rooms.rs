@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-remote", &[]),
     ("weft-fusedev", &[]),
     ("weft-segment", &[]),
+    ("weft-rx", &[]),
     ("weft-store", &["weft-remote", "weft-segment"]),
     ("weft-web", &["weft-remote"]),
     ("weft-dir", &["weft-remote"]),
@@ -32,7 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Floors of the house: tests of a room may use any room on a lower floor.
 const FLOORS: &[&[&str]] = &[
-    &["weft-remote", "weft-fusedev", "weft-segment", "weft-log"],
+    &["weft-remote", "weft-fusedev", "weft-segment", "weft-rx", "weft-log"],
     &["weft-store", "weft-web", "weft-dir"],
     &["weft-vfs"],
     &["weft-fuse", "weft-control"],
