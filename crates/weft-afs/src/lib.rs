@@ -1,0 +1,10 @@
+//! AFS-3 as a kind of remote: the parts without I/O.
+//!
+//! What is said on the wire is in `wire/`, a type for each call; what the answers mean is in the files beside it.
+//! Nothing here waits, reads a clock or opens a socket: bytes come in, and values or errors come out.
+#![forbid(unsafe_code)]
+
+pub mod directory;
+
+#[cfg(test)]
+mod directory_builder;
