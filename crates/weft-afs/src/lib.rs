@@ -4,9 +4,14 @@
 //! Nothing here waits, reads a clock or opens a socket: bytes come in, and values or errors come out.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod cell;
 pub mod cell_server_db;
 pub mod directory;
+pub mod fid;
+pub mod uuid;
+pub mod volume_name;
+pub mod wire;
 
 #[cfg(test)]
 mod directory_builder;
