@@ -9,6 +9,7 @@ pub mod cell;
 pub mod cell_server_db;
 pub mod directory;
 pub mod fid;
+pub mod mount_point;
 pub mod uuid;
 pub mod volume_name;
 pub mod wire;
