@@ -4,6 +4,7 @@
 //! Nothing here waits, reads a clock or opens a socket: bytes come in, and values or errors come out.
 #![forbid(unsafe_code)]
 
+pub mod abort;
 pub mod access;
 pub mod cell;
 pub mod cell_server_db;
