@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-store", &["weft-remote", "weft-segment"]),
     ("weft-web", &["weft-remote"]),
     ("weft-dir", &["weft-remote"]),
+    ("weft-afs", &["weft-remote", "weft-rx"]),
     ("weft-vfs", &["weft-store", "weft-remote"]),
     ("weft-fuse", &["weft-vfs", "weft-remote", "weft-fusedev"]),
     ("weft-control", &[]),
@@ -34,7 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// Floors of the house: tests of a room may use any room on a lower floor.
 const FLOORS: &[&[&str]] = &[
     &["weft-remote", "weft-fusedev", "weft-segment", "weft-rx", "weft-log"],
-    &["weft-store", "weft-web", "weft-dir"],
+    &["weft-store", "weft-web", "weft-dir", "weft-afs"],
     &["weft-vfs"],
     &["weft-fuse", "weft-control"],
     &["weft", "weft-bench"],
