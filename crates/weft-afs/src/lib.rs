@@ -1,8 +1,36 @@
-//! AFS-3 as a kind of remote: the parts without I/O.
+//! AFS-3 as a kind of remote.
 //!
-//! What is said on the wire is in `wire/`, a type for each call; what the answers mean is in the files beside it.
-//! Nothing here waits, reads a clock or opens a socket: bytes come in, and values or errors come out.
+//! What is promised, and how:
+//!
+//! * **A lease is a callback promise.** What a server tells comes with its promise to call when it changes; the promise is
+//!   entered with the answer (`promises.rs`), and its end is told before the server's call is answered. Only the server that
+//!   promised is heard. What was promised to a former daemon does not count.
+//! * **A body is one version.** Content comes in pieces; each is handed on when the end of its reply has said that it is of
+//!   the version that the body is of (`content.rs`).
+//! * **Listing contacts no further server.** A cell and a mount point are directories of their own; they lead to the root of
+//!   a volume when somebody goes in (`doors.rs`). An identity says on which way its volume was entered (`identity.rs`).
+//! * **Any server that has a volume will do.** Which one, and what follows from its refusal, is decided in one place
+//!   (`rotate.rs`); a change is not made twice by itself.
+//!
+//! What is said on the wire is in `wire/`, a type for each call; the files that neither wait nor read a clock nor open a
+//! socket are beside it (`directory.rs`, `mount_point.rs`, `abort.rs` and others). Everybody is anonymous so far.
 #![forbid(unsafe_code)]
+
+mod afs;
+mod content;
+mod directories;
+mod doors;
+mod facts;
+mod identity;
+mod look;
+mod options;
+mod promises;
+mod remote;
+mod rotate;
+mod rpc;
+mod servers;
+mod transport;
+mod vldb;
 
 pub mod abort;
 pub mod access;
@@ -17,3 +45,6 @@ pub mod wire;
 
 #[cfg(test)]
 mod directory_builder;
+
+pub use afs::{Afs, AfsError};
+pub use options::AfsOptions;

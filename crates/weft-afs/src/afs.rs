@@ -1,0 +1,171 @@
+//! AFS as one tree: the socket, the servers, what they promised, and what is done when they call.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use weft_remote::{News, Notes, NotesError};
+
+use crate::cell::CellName;
+use crate::directories::{Directories, Turns};
+use crate::doors::Led;
+use crate::identity::Identity;
+use crate::options::AfsOptions;
+use crate::promises::Promises;
+use crate::rotate::FileServers;
+use crate::rpc::Rpc;
+use crate::servers::Servers;
+use crate::transport::Transport;
+use crate::uuid::Uuid;
+use crate::vldb::Vldb;
+use crate::wire::callback::{self, Answer, Client, Request};
+
+/// The cells of AFS, or one of them, as a remote tree.
+pub struct Afs {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Why the tree cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum AfsError {
+    /// No socket.
+    #[error("a UDP socket cannot be opened: {0}")]
+    Socket(#[source] std::io::Error),
+    /// No random numbers.
+    #[error("the system gives no random bytes: {0}")]
+    Random(#[source] std::io::Error),
+    /// The notes cannot be used.
+    #[error(transparent)]
+    Notes(#[from] NotesError),
+    /// The tree of a cell that is not known.
+    #[error("{cell}: no cell of this name is known; add it to CellServDB")]
+    NoSuchCell {
+        /// Which.
+        cell: CellName,
+    },
+}
+
+/// What the tree is made of.
+pub(crate) struct Shared {
+    pub options: AfsOptions,
+    pub files: FileServers,
+    pub promises: Promises,
+    pub directories: Directories,
+    pub turns: Turns,
+    /// Where cells and mount points lead. Held for one look or one change.
+    pub doors: Mutex<HashMap<Identity, Led>>,
+    pub news: Arc<News>,
+    aliases: HashMap<CellName, CellName>,
+    client: Client,
+}
+
+impl Afs {
+    /// A tree over a socket of its own. Within a runtime. Asks nobody.
+    ///
+    /// # Errors
+    /// `Socket`, `Random`, `Notes`; `NoSuchCell` when it is to be of a cell that the options do not have.
+    pub fn open(mut options: AfsOptions, notes: &dyn Notes) -> Result<Arc<Afs>, AfsError> {
+        let cells = std::mem::take(&mut options.cells);
+        if let Some(cell) = options.tree.as_ref().filter(|tree| cells.iter().all(|cell| cell.name != **tree)) {
+            return Err(AfsError::NoSuchCell { cell: cell.clone() });
+        }
+        let client = Client { uuid: uuid(notes)?, interfaces: Vec::new() };
+        let seed = random()?;
+        let config = weft_rx::Config {
+            services: [callback::SERVICE].into(),
+            dead_after: options.dead_after,
+            ..weft_rx::Config::default()
+        };
+        // The one answers on the socket of the other.
+        let answering = Arc::new(OnceLock::<Weak<Shared>>::new());
+        let of_socket = answering.clone();
+        let answer = move |from: SocketAddr, request: &[u8]| match of_socket.get().and_then(Weak::upgrade) {
+            Some(shared) => shared.answer(from, request),
+            None => Err(callback::ABORT_UNKNOWN_CALL),
+        };
+        let transport = Transport::open(seed, config, Box::new(answer)).map_err(AfsError::Socket)?;
+        let rpc = Arc::new(Rpc::new(transport));
+        let servers = Arc::new(Servers::new(options.down_time));
+        let vldb = Vldb::new(rpc.clone(), servers.clone(), cells, options.volume_time);
+        let news = Arc::new(News::new(EVENTS_MAX));
+        let shared = Arc::new(Shared {
+            files: FileServers { rpc, servers, vldb },
+            promises: Promises::new(options.promises_max, news.clone()),
+            directories: Directories::new(options.directory_bytes_max),
+            turns: Turns::default(),
+            doors: Mutex::default(),
+            news,
+            aliases: options.aliases.iter().map(|alias| (alias.alias.clone(), alias.cell.clone())).collect(),
+            client,
+            options,
+        });
+        let _ = answering.set(Arc::downgrade(&shared));
+        Ok(Arc::new(Afs { shared }))
+    }
+}
+
+impl Shared {
+    /// The own name of a cell.
+    pub fn cell(&self, name: &[u8]) -> Option<CellName> {
+        let name = CellName::new(name).ok()?;
+        let name = self.aliases.get(&name).cloned().unwrap_or(name);
+        self.files.vldb.has(&name).then_some(name)
+    }
+
+    /// A file server calls. What it says is taken in before it is answered.
+    fn answer(&self, from: SocketAddr, request: &[u8]) -> Result<Vec<u8>, i32> {
+        let request = Request::read(request).map_err(|error| {
+            tracing::debug!(%from, %error, "a call that makes no sense");
+            callback::ABORT_BAD_ARGUMENTS
+        })?;
+        match (&request, self.files.servers.who(from.ip())) {
+            (Request::Break { fids, .. }, Some((server, cell))) => {
+                tracing::debug!(%from, fids = fids.0.len(), "promises are broken");
+                self.promises.broken(server, &cell, &fids.0);
+                self.forget_doors(&cell, &fids.0);
+            }
+            (Request::ForgetAll { .. }, Some((server, _))) => {
+                tracing::debug!(%from, "a server begins anew with us");
+                self.promises.forgotten(server);
+            }
+            (Request::Break { .. } | Request::ForgetAll { .. }, None) => {
+                tracing::warn!(%from, "a stranger says that promises end: refused");
+                return Err(callback::ABORT_UNKNOWN_CALL);
+            }
+            _ => {}
+        }
+        match request.answer(&self.client) {
+            Answer::Results(bytes) => Ok(bytes),
+            Answer::Abort(code) => Err(code),
+        }
+    }
+}
+
+/// The name under which file servers know this cache: made once, kept with it.
+fn uuid(notes: &dyn Notes) -> Result<Uuid, AfsError> {
+    if let Some(known) = notes.get(UUID_KEY)?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()) {
+        return Ok(Uuid(known));
+    }
+    let mut bytes = <[u8; 16]>::try_from(&random()?[..16]).expect("16 of 32");
+    // Random, of the usual variant (RFC 9562, 5.4).
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    notes.put(UUID_KEY, Some(&bytes))?;
+    Ok(Uuid(bytes))
+}
+
+fn random() -> Result<[u8; 32], AfsError> {
+    let mut seed = [0; 32];
+    let mut at = 0;
+    while at < seed.len() {
+        let got = rustix::rand::getrandom(&mut seed[at..], rustix::rand::GetRandomFlags::empty());
+        at += got.map_err(|errno| AfsError::Random(errno.into()))?;
+    }
+    Ok(seed)
+}
+
+/// Where the UUID is in the notes.
+const UUID_KEY: &[u8] = b"uuid";
+/// Events that wait for the file system; more become one.
+const EVENTS_MAX: usize = 65_536;

@@ -1,0 +1,111 @@
+//! Content of files, in pieces: each piece is one call, whose reply says of which version it is before it is handed on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, stream};
+use weft_remote::{Answer, Body, Call, Fetched, Lease, Piece, RemoteError, Result, Span, Version};
+
+use crate::afs::Shared;
+use crate::facts;
+use crate::identity::{Identity, Spot};
+use crate::look::shown;
+use crate::wire::fileserver::FetchData64;
+use crate::wire::status::Status;
+
+impl Shared {
+    /// Bytes of a file, as the contract has it.
+    pub async fn fetch(self: &Arc<Self>, call: &Call, spot: &Spot, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
+        let (start, asked) = (span.start, span.length.unwrap_or(u64::MAX));
+        let (bytes, status, lease) = self.piece(call, spot, start, asked.min(PIECE_BYTES)).await?;
+        let version = facts::version(&status);
+        if *expected != Version::None && !expected.still_holds(&version) {
+            return Err(RemoteError::VersionChanged { detail: shown(spot) });
+        }
+        let end = status.length.min(start.saturating_add(asked));
+        let got = start + bytes.len() as u64;
+        // A server may give less than was asked for; the rest is asked for as any other piece.
+        let rest = self.clone().pieces(*call, spot.clone(), version.clone(), got.min(end)..end);
+        let first = (!bytes.is_empty()).then_some(Ok(Piece::Bytes(bytes)));
+        let body = Body {
+            file: Identity::File(spot.clone()).file_id(),
+            version: version.clone(),
+            start,
+            file_length: Some(status.length),
+            resumable: true,
+            stream: Box::pin(stream::iter(first).chain(rest)),
+        };
+        let fetched = Fetched { attributes: facts::attributes(&status), body };
+        Ok(Answer::new(fetched, version, lease))
+    }
+
+    /// The pieces of a range, several under way at once, in order. A piece of another version ends it with an error.
+    fn pieces(
+        self: Arc<Self>,
+        call: Call,
+        spot: Spot,
+        version: Version,
+        range: std::ops::Range<u64>,
+    ) -> BoxStream<'static, Result<Piece>> {
+        let starts = range.clone().step_by(PIECE_BYTES as usize);
+        let fetched = stream::iter(starts).map(move |start| {
+            let (shared, spot, version) = (self.clone(), spot.clone(), version.clone());
+            let length = PIECE_BYTES.min(range.end - start);
+            async move { shared.whole_piece(call, &spot, &version, start, length).await.map(Piece::Bytes) }
+        });
+        Box::pin(fetched.buffered(PIECES_AT_ONCE))
+    }
+
+    /// All bytes of a range of a version.
+    async fn whole_piece(&self, call: Call, spot: &Spot, version: &Version, start: u64, length: u64) -> Result<Bytes> {
+        let call = Call { deadline: std::time::Instant::now() + self.options.piece_time, ..call };
+        let (mut whole, mut at) = (Vec::new(), start);
+        loop {
+            let (bytes, status, _) = self.piece(&call, spot, at, length - (at - start)).await?;
+            if !version.still_holds(&facts::version(&status)) {
+                return Err(RemoteError::VersionChanged { detail: shown(spot) });
+            }
+            at += bytes.len() as u64;
+            if at - start == length && whole.is_empty() {
+                return Ok(bytes);
+            }
+            if bytes.is_empty() {
+                let detail = format!("{}: the server has no bytes at {at} of {}", shown(spot), status.length);
+                return Err(RemoteError::Damaged { detail });
+            }
+            whole.extend_from_slice(&bytes);
+            if at - start == length {
+                return Ok(whole.into());
+            }
+        }
+    }
+
+    /// One call: some bytes, and the status that they were read under.
+    async fn piece(&self, call: &Call, spot: &Spot, start: u64, length: u64) -> Result<(Bytes, Status, Lease)> {
+        let ticket = self.promises.ticket();
+        let beyond = || RemoteError::TooMuch { detail: format!("{}: an offset of {start}", shown(spot)) };
+        let position = i64::try_from(start).map_err(|_| beyond())?;
+        let question = FetchData64 { fid: spot.fid, position, length: length.cast_signed() };
+        let place = (&spot.cell, spot.fid.volume);
+        let (reply, server) = self.files.ask(call, place, &shown(spot), &question).await?;
+        if reply.bytes.len() as u64 > length {
+            return Err(RemoteError::Damaged { detail: format!("{}: more bytes than were asked for", shown(spot)) });
+        }
+        let lease = self.promises.enter(ticket, server, spot, reply.end.promise);
+        Ok((reply.bytes.into(), reply.end.status, lease))
+    }
+
+    /// What a symbolic link says.
+    pub async fn read_link(&self, call: &Call, spot: &Spot) -> Result<Answer<Vec<u8>>> {
+        let (bytes, status, lease) = self.piece(call, spot, 0, LINK_BYTES_MAX).await?;
+        Ok(Answer::new(bytes.to_vec(), facts::version(&status), lease))
+    }
+}
+
+/// Bytes that one call asks for.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Calls for one body that are under way at once.
+const PIECES_AT_ONCE: usize = 4;
+/// Longest content of a symbolic link (OpenAFS `src/fsint/common.xg`, `AFSPATHMAX`).
+const LINK_BYTES_MAX: u64 = 1024;

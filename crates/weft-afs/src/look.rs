@@ -1,0 +1,213 @@
+//! What is where: status of files, content of directories, and what their promises make of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use weft_remote::{Call, Entry, FileKind, Lease, Name, RemoteError, Result, Version};
+
+use crate::afs::Shared;
+use crate::directories::Content;
+use crate::directory::{Directory, PAGE_BYTES, PAGES_MAX};
+use crate::facts;
+use crate::fid::Fid;
+use crate::identity::{Identity, Spot};
+use crate::wire::List;
+use crate::wire::fileserver::{FetchData64, FetchStatus, InlineBulkStatus};
+use crate::wire::status::{FIDS_MAX, Status};
+
+/// A file as its server has it, and how long that is so.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub status: Status,
+    pub lease: Lease,
+}
+
+/// A directory's names with what they stand for.
+pub(crate) struct Listed {
+    pub entries: Vec<Entry>,
+    /// Of all that the entries tell.
+    pub version: Version,
+    pub lease: Lease,
+}
+
+impl Shared {
+    /// The status of something, now.
+    pub async fn status(&self, call: &Call, spot: &Spot) -> Result<Seen> {
+        let ticket = self.promises.ticket();
+        let question = FetchStatus { fid: spot.fid };
+        let place = (&spot.cell, spot.fid.volume);
+        let (reply, server) = self.files.ask(call, place, &shown(spot), &question).await?;
+        self.directories.keep_only(&spot.cell, spot.fid, reply.status.data_version);
+        let lease = self.promises.enter(ticket, server, spot, reply.promise);
+        Ok(Seen { status: reply.status, lease })
+    }
+
+    /// The content of a directory, from memory where its promise says that it is the same.
+    ///
+    /// # Errors
+    /// `NotADirectory`; whatever keeps its server from answering.
+    pub async fn directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Lease)> {
+        let Spot { cell, fid, .. } = spot;
+        if !fid.is_directory() {
+            return Err(RemoteError::NotADirectory { detail: shown(spot) });
+        }
+        let at_hand = || Some((self.directories.get(cell, *fid)?, self.promises.lease(cell, *fid)?));
+        if let Some(held) = at_hand() {
+            return Ok(held);
+        }
+        let turn = self.turns.of(cell, *fid);
+        let _turn = turn.lock().await;
+        if let Some(held) = at_hand() {
+            return Ok(held);
+        }
+        if self.directories.get(cell, *fid).is_some() {
+            // Its promise has ended; its content may be the same.
+            let seen = self.status(call, spot).await?;
+            if let Some(content) = self.directories.get(cell, *fid) {
+                return Ok((content, seen.lease));
+            }
+        }
+        self.fetch_directory(call, spot).await
+    }
+
+    async fn fetch_directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Lease)> {
+        let ticket = self.promises.ticket();
+        let question = FetchData64 { fid: spot.fid, position: 0, length: DIRECTORY_BYTES_MAX };
+        let place = (&spot.cell, spot.fid.volume);
+        let (reply, server) = self.files.ask(call, place, &shown(spot), &question).await?;
+        let bytes = Bytes::from(reply.bytes);
+        Directory::new(&bytes).map_err(|error| damaged(spot, &error))?;
+        let content = Content { data_version: reply.end.status.data_version, bytes };
+        self.directories.put(&spot.cell, spot.fid, content.clone());
+        Ok((content, self.promises.enter(ticket, server, spot, reply.end.promise)))
+    }
+
+    /// What a name in a directory stands for, with the lease that the name and its file have in common; no file when there
+    /// is no such name.
+    pub async fn find(&self, call: &Call, dir: &Spot, name: &Name) -> Result<(Option<(Spot, Seen)>, Lease)> {
+        for is_last in [false, true] {
+            let (content, of_names) = self.directory(call, dir).await?;
+            let parsed = Directory::new(&content.bytes).map_err(|error| damaged(dir, &error))?;
+            let found = parsed.find(name.as_bytes()).map_err(|error| damaged(dir, &error))?;
+            let Some(found) = found else { return Ok((None, of_names)) };
+            let spot = dir.beside(Fid { volume: dir.fid.volume, vnode: found.vnode, unique: found.unique });
+            match self.status(call, &spot).await {
+                Ok(seen) => {
+                    let lease = shorter(of_names, seen.lease);
+                    return Ok((Some((spot, seen)), lease));
+                }
+                // It has gone since the directory was read.
+                Err(RemoteError::NotFound { .. }) if !is_last => {
+                    self.status(call, dir).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((None, Lease::Spent))
+    }
+
+    /// All names of a directory with what they stand for.
+    pub async fn list(self: &Arc<Self>, call: &Call, dir: &Spot) -> Result<Listed> {
+        let (content, of_names) = self.directory(call, dir).await?;
+        let mut names = Vec::new();
+        for entry in Directory::new(&content.bytes).map_err(|error| damaged(dir, &error))?.entries() {
+            match entry {
+                Ok(entry) => {
+                    let fid = Fid { volume: dir.fid.volume, vnode: entry.vnode, unique: entry.unique };
+                    // "." and ".." are the kernel's.
+                    names.extend(Name::new(entry.name).ok().map(|name| (name, fid)));
+                }
+                Err(error) if error.is_one_entry() => {
+                    tracing::warn!(%error, directory = shown(dir), "an entry is left out");
+                }
+                Err(error) => return Err(damaged(dir, &error)),
+            }
+        }
+        let groups: Vec<Vec<(Name, Fid)>> = names.chunks(FIDS_MAX).map(<[_]>::to_vec).collect();
+        let rows = stream::iter(groups).map(|group| self.rows(call, dir, group)).buffered(BULK_AT_ONCE);
+        let rows: Vec<Vec<(Entry, Option<Seen>)>> = rows.try_collect().await?;
+        let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
+        hasher.update(&content.data_version.to_be_bytes());
+        let (mut lease, mut entries) = (of_names, Vec::with_capacity(names.len()));
+        for (entry, seen) in rows.into_iter().flatten() {
+            match seen {
+                Some(seen) => {
+                    lease = shorter(lease, seen.lease);
+                    digest(&mut hasher, &seen.status);
+                }
+                None => hasher.update(b"?"),
+            }
+            entries.push(entry);
+        }
+        let version = Version::strong(hasher.digest().to_be_bytes());
+        Ok(Listed { entries, version, lease })
+    }
+
+    /// Some names of a directory with their status, where the server tells it.
+    async fn rows(&self, call: &Call, dir: &Spot, names: Vec<(Name, Fid)>) -> Result<Vec<(Entry, Option<Seen>)>> {
+        let ticket = self.promises.ticket();
+        let fids: Vec<Fid> = names.iter().map(|(_, fid)| *fid).collect();
+        let question = InlineBulkStatus { fids: List(fids.clone()) };
+        let place = (&dir.cell, dir.fid.volume);
+        let (reply, server) = self.files.ask(call, place, &shown(dir), &question).await?;
+        let answers = reply.answers(&fids).map_err(|error| damaged(dir, &error))?;
+        let rows = names.into_iter().zip(answers).map(|((name, fid), (_, row, promise))| {
+            let spot = dir.beside(fid);
+            match row.0 {
+                Ok(status) => {
+                    let lease = self.promises.enter(ticket, server, &spot, promise);
+                    self.directories.keep_only(&spot.cell, fid, status.data_version);
+                    (facts::entry(name, spot, &status), Some(Seen { status, lease }))
+                }
+                Err(code) => {
+                    tracing::debug!(code, %fid, "the status of a name in a listing is not told");
+                    (untold(name, spot), None)
+                }
+            }
+        });
+        Ok(rows.collect())
+    }
+}
+
+/// A name of which only the number of its file is known.
+fn untold(name: Name, spot: Spot) -> Entry {
+    let kind = if spot.fid.is_directory() { FileKind::Directory } else { FileKind::Unknown };
+    Entry {
+        name,
+        id: Identity::File(spot).file_id(),
+        attributes: weft_remote::Attributes::of_kind(kind),
+        version: Version::None,
+    }
+}
+
+fn digest(hasher: &mut xxhash_rust::xxh3::Xxh3Default, status: &Status) {
+    for word in [status.mode, status.modified_s, status.changed_s, status.links] {
+        hasher.update(&word.to_be_bytes());
+    }
+    hasher.update(&status.data_version.to_be_bytes());
+    hasher.update(&status.length.to_be_bytes());
+}
+
+/// The lease that holds while both do.
+pub(crate) fn shorter(one: Lease, other: Lease) -> Lease {
+    match (one, other) {
+        (Lease::Spent, _) | (_, Lease::Spent) => Lease::Spent,
+        (Lease::UntilBroken(one), Lease::UntilBroken(other)) => Lease::UntilBroken(one.min(other)),
+        (lease @ Lease::UntilBroken(_), _) | (_, lease) => lease,
+    }
+}
+
+/// A place for people: `example.org: 536870918.1.1`.
+pub(crate) fn shown(spot: &Spot) -> String {
+    format!("{}: {}", spot.cell, spot.fid)
+}
+
+pub(crate) fn damaged(spot: &Spot, error: &dyn std::error::Error) -> RemoteError {
+    RemoteError::Damaged { detail: format!("{}: {error}", shown(spot)) }
+}
+
+/// Longest directory in bytes.
+const DIRECTORY_BYTES_MAX: i64 = (PAGE_BYTES * PAGES_MAX) as i64;
+/// Questions for the status of many files that are under way at once, for one listing.
+const BULK_AT_ONCE: usize = 8;

@@ -1,0 +1,45 @@
+//! What an AFS tree is made with.
+
+use std::time::Duration;
+
+use crate::cell::{Cell, CellName};
+use crate::cell_server_db::CellAlias;
+
+/// Settings of [`Afs`](crate::Afs).
+#[derive(Clone, Debug)]
+pub struct AfsOptions {
+    /// The cells that there are, with their database servers.
+    pub cells: Vec<Cell>,
+    /// Further names of them.
+    pub aliases: Vec<CellAlias>,
+    /// The cell that the tree is of; `None` for the directory of all cells.
+    pub tree: Option<CellName>,
+    /// How long what the VLDB says is used without asking again; a server that says otherwise ends it at once.
+    pub volume_time: Duration,
+    /// How long a server may be silent in a call before it is held to be down.
+    pub dead_after: Duration,
+    /// How long a server that was silent is asked last.
+    pub down_time: Duration,
+    /// How long a piece of content may take, in all.
+    pub piece_time: Duration,
+    /// Most bytes of directories that are kept in memory.
+    pub directory_bytes_max: usize,
+    /// Most promises that are remembered; what is told beyond that is good for one request.
+    pub promises_max: usize,
+}
+
+impl Default for AfsOptions {
+    fn default() -> AfsOptions {
+        AfsOptions {
+            cells: Vec::new(),
+            aliases: Vec::new(),
+            tree: None,
+            volume_time: Duration::from_secs(3600),
+            dead_after: Duration::from_secs(12),
+            down_time: Duration::from_secs(20),
+            piece_time: Duration::from_secs(60),
+            directory_bytes_max: 32 << 20,
+            promises_max: 1_000_000,
+        }
+    }
+}

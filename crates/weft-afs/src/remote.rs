@@ -1,0 +1,219 @@
+//! The tree as the contract has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use weft_remote::{
+    Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, FileId, FileKind,
+    Found, Lease, Listing, Name, Origin, Page, Remote, RemoteError, Result, Source, Span, Version,
+};
+
+use crate::afs::{Afs, Shared};
+use crate::cell::CellName;
+use crate::facts;
+use crate::identity::{Identity, Spot};
+use crate::look::{Seen, shown};
+
+#[async_trait]
+impl Remote for Afs {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            writable: false,
+            ranges: true,
+            stable_ids: true,
+            breakable_leases: true,
+            links: true,
+            locks: false,
+            symlinks: true,
+            special_files: false,
+            extended: false,
+        }
+    }
+
+    fn root(&self) -> FileId {
+        match &self.shared.options.tree {
+            Some(cell) => Identity::Cell { cell: cell.clone(), writable: false }.file_id(),
+            None => Identity::Top.file_id(),
+        }
+    }
+
+    async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {
+        let shared = &self.shared;
+        let dir = of(dir)?;
+        if dir == Identity::Top {
+            let found = shared.cell_entry(name).map(|entry| Found { entry, along: None });
+            return Ok(Answer::new(found, Version::None, Lease::lasting(TOP_LEASE)));
+        }
+        let dir = shared.inside(call, &dir).await?;
+        let (found, lease) = shared.find(call, &dir, name).await?;
+        let Some((spot, seen)) = found else { return Ok(Answer::new(None, Version::None, lease)) };
+        let (version, origin) = (facts::version(&seen.status), shared.origin(&spot));
+        let entry = facts::entry(name.clone(), spot, &seen.status);
+        let mut answer = Answer::new(Some(Found { entry, along: None }), version, lease);
+        answer.origin = Some(origin);
+        Ok(answer)
+    }
+
+    async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
+        let identity = of(file)?;
+        let (entry, lease) = self.shared.look(call, &identity).await?;
+        let version = entry.version.clone();
+        let checked = match known.still_holds(&version) {
+            true => Checked::Unchanged,
+            false => Checked::Is(Box::new(Found { entry, along: None })),
+        };
+        Ok(Answer::new(checked, version, lease))
+    }
+
+    async fn entries(
+        &self,
+        call: &Call,
+        dir: &FileId,
+        known: &Version,
+        _cursor: Option<&Cursor>,
+    ) -> Result<Answer<Listing>> {
+        let dir = of(dir)?;
+        let page = |entries| Page { entries, completeness: Completeness::Complete, next: None };
+        if dir == Identity::Top {
+            // There are more names than are listed: those of the read-write sides, and aliases.
+            let page = Page { completeness: Completeness::Partial, ..page(self.shared.cell_entries()) };
+            return Ok(Answer::new(Listing::Page(page, None), Version::None, Lease::lasting(TOP_LEASE)));
+        }
+        let dir = self.shared.inside(call, &dir).await?;
+        let listed = self.shared.list(call, &dir).await?;
+        let listing = match known.still_holds(&listed.version) {
+            true => Listing::Unchanged,
+            false => Listing::Page(page(listed.entries), None),
+        };
+        Ok(Answer::new(listing, listed.version, listed.lease))
+    }
+
+    async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
+        match of(file)? {
+            Identity::File(spot) if !spot.fid.is_directory() => self.shared.fetch(call, &spot, expected, span).await,
+            identity => Err(RemoteError::IsADirectory { detail: self.shared.words(&identity) }),
+        }
+    }
+
+    async fn read_link(&self, call: &Call, file: &FileId) -> Result<Answer<Vec<u8>>> {
+        match of(file)? {
+            Identity::File(spot) if !spot.fid.is_directory() => self.shared.read_link(call, &spot).await,
+            identity => {
+                Err(RemoteError::Unsupported { detail: format!("{}: not a link", self.shared.words(&identity)) })
+            }
+        }
+    }
+
+    fn events(&self) -> BoxStream<'static, Event> {
+        self.shared.news.stream()
+    }
+
+    fn about(&self, file: &FileId) -> Vec<(String, String)> {
+        let Some(identity) = Identity::of(file) else { return Vec::new() };
+        let mut told = Vec::new();
+        let mut tell = |what: &str, text: String| told.push((what.to_owned(), text));
+        match &identity {
+            Identity::Top => {}
+            Identity::Cell { cell, .. } => tell("cell", cell.to_string()),
+            Identity::Mount(spot) | Identity::File(spot) => {
+                tell("cell", spot.cell.to_string());
+                tell("fid", spot.fid.to_string());
+            }
+        }
+        if let Some(led) = self.shared.led_before(&identity) {
+            tell("mount point", led.words);
+            tell("volume root", led.root.fid.to_string());
+        }
+        told
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        self.shared.files.servers.sources()
+    }
+
+    fn source(&self, file: &FileId) -> Option<Source> {
+        self.shared.files.servers.source(&cell_of(&Identity::of(file)?)?)
+    }
+
+    fn try_again(&self, file: &FileId) -> bool {
+        let cell = Identity::of(file).and_then(|identity| cell_of(&identity));
+        self.shared.files.servers.try_again(cell.as_ref())
+    }
+}
+
+impl Shared {
+    /// What something is, and how long that is so.
+    async fn look(self: &Arc<Self>, call: &Call, identity: &Identity) -> Result<(Entry, Lease)> {
+        match identity {
+            Identity::Top => {
+                let name = Name::new(TOP_NAME).expect("a fixed name");
+                let attributes = Attributes::of_kind(FileKind::Directory);
+                let entry = Entry { name, id: identity.file_id(), attributes, version: Version::None };
+                Ok((entry, Lease::lasting(TOP_LEASE)))
+            }
+            Identity::Cell { .. } | Identity::Mount(_) => {
+                let root = self.inside(call, identity).await?;
+                let Seen { status, lease } = self.status(call, &root).await?;
+                let entry = facts::entry(facts::nameless(&root), root, &status);
+                Ok((Entry { id: identity.file_id(), ..entry }, lease))
+            }
+            Identity::File(spot) => {
+                let Seen { status, lease } = self.status(call, spot).await?;
+                Ok((facts::entry(facts::nameless(spot), spot.clone(), &status), lease))
+            }
+        }
+    }
+
+    /// A name in the directory of cells: that of a cell, or after a dot its read-write side.
+    fn cell_entry(&self, name: &Name) -> Option<Entry> {
+        let (writable, cell) = match name.as_bytes().strip_prefix(b".") {
+            Some(cell) => (true, cell),
+            None => (false, name.as_bytes()),
+        };
+        let cell = self.cell(cell)?;
+        Some(door_entry(name.clone(), &Identity::Cell { cell, writable }))
+    }
+
+    fn cell_entries(&self) -> Vec<Entry> {
+        let cells = self.files.vldb.cells().into_iter();
+        let named = cells.filter_map(|cell| Some((Name::new(cell.as_str()).ok()?, cell.clone())));
+        named.map(|(name, cell)| door_entry(name, &Identity::Cell { cell, writable: false })).collect()
+    }
+
+    /// Where a file is, for people.
+    fn origin(&self, spot: &Spot) -> Origin {
+        Origin { source: shown(spot), how: "AFS".to_owned(), redirects: Vec::new() }
+    }
+
+    fn words(&self, identity: &Identity) -> String {
+        match identity {
+            Identity::Top => "the directory of cells".to_owned(),
+            Identity::Cell { cell, .. } => cell.to_string(),
+            Identity::Mount(spot) | Identity::File(spot) => shown(spot),
+        }
+    }
+}
+
+/// A directory of which nobody was asked.
+fn door_entry(name: Name, door: &Identity) -> Entry {
+    let attributes = Attributes { mode: Some(0o755), ..Attributes::of_kind(FileKind::Directory) };
+    Entry { name, id: door.file_id(), attributes, version: Version::None }
+}
+
+fn of(file: &FileId) -> Result<Identity> {
+    Identity::of(file).ok_or_else(|| RemoteError::NotFound { detail: format!("{file:?}: no identity of AFS") })
+}
+
+fn cell_of(identity: &Identity) -> Option<CellName> {
+    match identity {
+        Identity::Top => None,
+        Identity::Cell { cell, .. } => Some(cell.clone()),
+        Identity::Mount(spot) | Identity::File(spot) => Some(spot.cell.clone()),
+    }
+}
+
+/// How long the directory of cells is as it is: it changes with the configuration, and so with the daemon.
+const TOP_LEASE: Duration = Duration::from_secs(3600);
+const TOP_NAME: &str = "afs";

@@ -1,0 +1,93 @@
+//! One call to one server, in types.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use weft_remote::{Call, RemoteError};
+use weft_rx::CallError;
+
+use crate::abort::AbortCode;
+use crate::transport::Transport;
+use crate::wire::Call as WireCall;
+
+/// Makes calls.
+pub(crate) struct Rpc {
+    transport: Transport,
+}
+
+/// Why a call has no reply.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// The server said so.
+    Aborted(AbortCode),
+    /// The server said nothing; what is known of that.
+    Silent(String),
+    /// Whoever asked had no more time.
+    TimedOut,
+    /// The server said something that makes no sense.
+    Damaged(String),
+    /// The question cannot be put.
+    Unaskable(String),
+}
+
+impl Failure {
+    /// As the contract has it. `what` names the thing.
+    pub fn error(self, what: &str) -> RemoteError {
+        match self {
+            Failure::Aborted(code) => code.error(what),
+            Failure::Silent(why) => RemoteError::Unreachable { detail: format!("{what}: {why}") },
+            Failure::TimedOut => RemoteError::TimedOut { detail: what.to_owned() },
+            Failure::Damaged(why) => RemoteError::Damaged { detail: format!("{what}: {why}") },
+            Failure::Unaskable(why) => RemoteError::BadName { detail: format!("{what}: {why}") },
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Aborted(code) => code.fmt(f),
+            Failure::Silent(why) | Failure::Damaged(why) | Failure::Unaskable(why) => f.write_str(why),
+            Failure::TimedOut => f.write_str("no answer in time"),
+        }
+    }
+}
+
+impl Rpc {
+    pub fn new(transport: Transport) -> Rpc {
+        Rpc { transport }
+    }
+
+    /// Asks one server.
+    pub async fn ask<C: WireCall>(&self, call: &Call, to: SocketAddr, question: &C) -> Result<C::Reply, Failure> {
+        self.send(call, to, question, &mut std::iter::empty()).await
+    }
+
+    /// The same, with bytes that follow the request.
+    pub async fn send<C: WireCall>(
+        &self,
+        call: &Call,
+        to: SocketAddr,
+        question: &C,
+        more: &mut (dyn Iterator<Item = Bytes> + Send),
+    ) -> Result<C::Reply, Failure> {
+        let request = question.request().map_err(|error| Failure::Unaskable(error.to_string()))?;
+        let asked = self.transport.call((to, C::SERVICE), &request, more, REPLY_BYTES_MAX);
+        let reply = match tokio::time::timeout_at(call.deadline.into(), asked).await {
+            Ok(reply) => reply.map_err(|error| failure(to, &error))?,
+            Err(_) => return Err(Failure::TimedOut),
+        };
+        C::reply(&reply).map_err(|error| Failure::Damaged(format!("the reply of {to}: {error}")))
+    }
+}
+
+fn failure(server: SocketAddr, error: &CallError) -> Failure {
+    match error {
+        CallError::Aborted(code) => Failure::Aborted(AbortCode(*code)),
+        error => Failure::Silent(format!("{server}: {error}")),
+    }
+}
+
+/// Longest reply that is taken in: that with a piece of content, or with the largest directory (1,023 pages).
+const REPLY_BYTES_MAX: usize = 4 << 20;

@@ -1,0 +1,290 @@
+//! Rx over a socket: what the protocol wants sent is sent, what comes is handed to it, and callers wait for their calls.
+//!
+//! One socket carries both directions: the calls that are made, and those that file servers make on the very address that
+//! they were called from. Datagrams are sent by whoever has something to send, without waiting: one that the system does not
+//! take is as one that was lost. Times and what comes are a task's.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
+use weft_rx::{CallError, CallId, Config, Endpoint, Event, Read, RouteId, Security};
+
+/// Answers the calls that others make: the request whole, and from whom; the reply whole, or the code to abort with.
+pub(crate) type Answering = Box<dyn Fn(SocketAddr, &[u8]) -> Result<Vec<u8>, i32> + Send + Sync>;
+
+/// A socket that speaks Rx. It ends with this value.
+pub(crate) struct Transport {
+    shared: Arc<Shared>,
+    driver: tokio::task::JoinHandle<()>,
+}
+
+struct Shared {
+    socket: UdpSocket,
+    /// Held while the protocol is told or asked something, and while what it wants sent is handed to the system, which does
+    /// not wait.
+    state: Mutex<State>,
+    /// The driver is to look at the time again.
+    earlier: Notify,
+    answering: Answering,
+}
+
+struct State {
+    endpoint: Endpoint,
+    /// Who waits for a call.
+    waiting: HashMap<CallId, Arc<Waiter>>,
+    /// Calls of others that nobody has begun to answer.
+    incoming: Vec<(CallId, SocketAddr)>,
+    routes: HashMap<(SocketAddr, u16), RouteId>,
+    /// Until when the driver sleeps.
+    sleeps_until: Option<Instant>,
+}
+
+/// Whoever waits for a call.
+#[derive(Default)]
+struct Waiter {
+    changed: Notify,
+    /// How the call failed. Held for one look or one change.
+    failed: Mutex<Option<CallError>>,
+}
+
+/// A call that was begun; it is aborted when this goes before its end.
+struct Begun<'a> {
+    shared: &'a Shared,
+    id: CallId,
+    waiter: Arc<Waiter>,
+    has_ended: bool,
+}
+
+impl Transport {
+    /// Opens a socket on a port that the system chooses. Within a runtime.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(seed: [u8; 32], config: Config, answering: Answering) -> std::io::Result<Transport> {
+        let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.set_nonblocking(true)?;
+        let socket = UdpSocket::from_std(socket)?;
+        let state = State {
+            endpoint: Endpoint::new(config, seed),
+            waiting: HashMap::new(),
+            incoming: Vec::new(),
+            routes: HashMap::new(),
+            sleeps_until: None,
+        };
+        let shared = Arc::new(Shared { socket, state: Mutex::new(state), earlier: Notify::new(), answering });
+        let driver = tokio::spawn(drive(shared.clone()));
+        Ok(Transport { shared, driver })
+    }
+
+    /// Makes a call: sends `request` and after it whatever `more` gives, and returns the reply, of at most `reply_max`
+    /// bytes. Dropping the future aborts the call.
+    ///
+    /// # Errors
+    /// The server's abort code, or what became of the connection.
+    pub async fn call(
+        &self,
+        (to, service): (SocketAddr, u16),
+        request: &[u8],
+        more: &mut (dyn Iterator<Item = Bytes> + Send),
+        reply_max: usize,
+    ) -> Result<Bytes, CallError> {
+        self.begin(to, service).run(request, more, reply_max).await
+    }
+
+    fn begin(&self, to: SocketAddr, service: u16) -> Begun<'_> {
+        let mut state = self.shared.state.lock();
+        let State { endpoint, routes, waiting, .. } = &mut *state;
+        let route = *routes.entry((to, service)).or_insert_with(|| endpoint.route(to, service, Security::None));
+        let id = endpoint.call(Instant::now(), route);
+        let waiter = Arc::new(Waiter::default());
+        waiting.insert(id, waiter.clone());
+        Begun { shared: &self.shared, id, waiter, has_ended: false }
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Begun<'_> {
+    async fn run(
+        &mut self,
+        request: &[u8],
+        more: &mut (dyn Iterator<Item = Bytes> + Send),
+        reply_max: usize,
+    ) -> Result<Bytes, CallError> {
+        self.write(request).await?;
+        for piece in more {
+            self.write(&piece).await?;
+        }
+        self.shared.with(|endpoint, now| endpoint.finish(now, self.id));
+        let reply = self.read_all(reply_max).await?;
+        self.has_ended = true;
+        Ok(reply)
+    }
+
+    /// All that the other side sends.
+    async fn read_all(&self, max: usize) -> Result<Bytes, CallError> {
+        let mut all = BytesMut::new();
+        loop {
+            let read = self.shared.with(|endpoint, now| endpoint.read(now, self.id, READ_BYTES));
+            match read.map_err(|error| self.why(error))? {
+                Read::Bytes(bytes) if all.len() + bytes.len() > max => return Err(CallError::Aborted(RX_MSGSIZE)),
+                Read::Bytes(bytes) => all.extend_from_slice(&bytes),
+                Read::Blocked => self.waiter.changed.notified().await,
+                Read::End => return Ok(all.freeze()),
+            }
+        }
+    }
+
+    /// How the call ended, where the protocol says only that it has.
+    fn why(&self, error: CallError) -> CallError {
+        self.waiter.failed.lock().unwrap_or(error)
+    }
+
+    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), CallError> {
+        while !bytes.is_empty() {
+            let taken = self.shared.with(|endpoint, now| endpoint.write(now, self.id, bytes));
+            let taken = taken.map_err(|error| self.why(error))?;
+            bytes = &bytes[taken..];
+            if !bytes.is_empty() {
+                self.waiter.changed.notified().await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let id = self.id;
+        if self.has_ended {
+            self.shared.state.lock().waiting.remove(&id);
+            return;
+        }
+        self.shared.with(|endpoint, now| endpoint.abort(now, id, RX_USER_ABORT));
+        self.shared.state.lock().waiting.remove(&id);
+    }
+}
+
+impl Shared {
+    /// Tells or asks the protocol something, and does what comes of it.
+    fn with<T>(&self, act: impl FnOnce(&mut Endpoint, Instant) -> T) -> T {
+        let mut state = self.state.lock();
+        let outcome = act(&mut state.endpoint, Instant::now());
+        self.settle(&mut state);
+        let next = state.endpoint.poll_timeout();
+        if next.is_some_and(|next| state.sleeps_until.is_none_or(|until| next < until)) {
+            self.earlier.notify_one();
+        }
+        outcome
+    }
+
+    /// Sends what is to be sent, and wakes who waits.
+    fn settle(&self, state: &mut State) {
+        while let Some(transmit) = state.endpoint.poll_transmit(Instant::now()) {
+            if let Err(error) = self.socket.try_send_to(&transmit.payload, transmit.to) {
+                tracing::trace!(%error, to = %transmit.to, "a datagram was not sent");
+            }
+        }
+        while let Some(event) = state.endpoint.poll_event() {
+            if let Event::Incoming { call, from, .. } = event {
+                state.waiting.insert(call, Arc::default());
+                state.incoming.push((call, from));
+                self.earlier.notify_one();
+                continue;
+            }
+            let Some(waiter) = state.waiting.get(&event.call()) else { continue };
+            if let Event::Ended(_, Err(error)) = event {
+                *waiter.failed.lock() = Some(error);
+            }
+            waiter.changed.notify_one();
+        }
+    }
+
+    /// Takes in what has come, as far as that goes without waiting.
+    fn receive(&self, buffer: &mut [u8]) {
+        let mut state = self.state.lock();
+        for _ in 0..DATAGRAMS_AT_ONCE {
+            match self.socket.try_recv_from(buffer) {
+                Ok((length, from)) => state.endpoint.handle_datagram(Instant::now(), from, &buffer[..length]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                // An answer of ICMP to something sent before: the protocol finds out by itself who is silent.
+                Err(error) => tracing::trace!(%error, "a datagram was not received"),
+            }
+        }
+        self.settle(&mut state);
+    }
+
+    /// Answers a call of somebody else.
+    async fn answer(self: Arc<Self>, id: CallId, from: SocketAddr) {
+        let Some(waiter) = self.state.lock().waiting.get(&id).cloned() else { return };
+        let mut begun = Begun { shared: &self, id, waiter, has_ended: false };
+        let Ok(request) = begun.read_all(REQUEST_BYTES_MAX).await else { return };
+        match (self.answering)(from, &request) {
+            Ok(reply) => {
+                if begun.write(&reply).await.is_ok() {
+                    self.with(|endpoint, now| endpoint.finish(now, id));
+                    begun.has_ended = true;
+                }
+            }
+            Err(code) => {
+                self.with(|endpoint, now| endpoint.abort(now, id, code));
+                begun.has_ended = true;
+            }
+        }
+    }
+}
+
+/// Hands what comes, and the time, to the protocol.
+async fn drive(shared: Arc<Shared>) {
+    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    loop {
+        let until = {
+            let mut state = shared.state.lock();
+            state.endpoint.handle_timeout(Instant::now());
+            shared.settle(&mut state);
+            for (call, from) in std::mem::take(&mut state.incoming) {
+                tokio::spawn(shared.clone().answer(call, from));
+            }
+            state.sleeps_until = state.endpoint.poll_timeout();
+            state.sleeps_until
+        };
+        let time = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            readable = shared.socket.readable() => {
+                if readable.is_ok() {
+                    shared.receive(&mut buffer);
+                }
+            }
+            () = time => {}
+            () = shared.earlier.notified() => {}
+        }
+    }
+}
+
+/// `RX_USER_ABORT` (OpenAFS `src/rx/rx.h`): whoever made the call does not want it any more.
+const RX_USER_ABORT: i32 = -6;
+/// `RX_MSGSIZE` (the same): the other side sends more than it should.
+const RX_MSGSIZE: i32 = -8;
+/// Bytes taken from a call at once.
+const READ_BYTES: usize = 64 << 10;
+/// Longest request of somebody else: fifty fids and as many callbacks are far below.
+const REQUEST_BYTES_MAX: usize = 16 << 10;
+/// Longest datagram of IPv4.
+const DATAGRAM_BYTES_MAX: usize = 65_535;
+/// Datagrams taken in before what they ask for is sent.
+const DATAGRAMS_AT_ONCE: usize = 32;

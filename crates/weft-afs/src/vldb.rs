@@ -1,0 +1,200 @@
+//! Where volumes are: what the database servers of a cell say, kept for a while.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weft_remote::{Call, RemoteError, Result};
+
+use crate::abort::{AbortCode, Next};
+use crate::cell::{Cell, CellName};
+use crate::fid::VolumeId;
+use crate::rpc::{Failure, Rpc};
+use crate::servers::{ServerId, Servers};
+use crate::volume_name::VolumeType;
+use crate::wire::vl::{self, Entry, GetAddrsU, GetEntryByNameN, GetEntryByNameU, Site, SiteFlags, SiteServer};
+use crate::wire::{Call as WireCall, Text, fileserver};
+
+/// The databases of all cells.
+pub(crate) struct Vldb {
+    rpc: Arc<Rpc>,
+    servers: Arc<Servers>,
+    volume_time: Duration,
+    cells: HashMap<CellName, Known>,
+}
+
+struct Known {
+    cell: Cell,
+    /// What was said, by what was asked. Held for one look or one change.
+    volumes: Mutex<HashMap<String, Arc<Volume>>>,
+    /// The server that answered last.
+    last: Mutex<usize>,
+}
+
+/// A volume and its copies, as the database has it.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    pub entry: Entry,
+    sites: Vec<(SiteFlags, ServerId)>,
+    asked: Instant,
+}
+
+impl Volume {
+    /// The servers of a copy.
+    pub fn servers_of(&self, copy: VolumeType) -> Vec<ServerId> {
+        let flag = match copy {
+            VolumeType::ReadWrite => SiteFlags::READ_WRITE,
+            VolumeType::ReadOnly => SiteFlags::READ_ONLY,
+            VolumeType::Backup => SiteFlags::BACKUP,
+        };
+        // A backup lies beside its volume, whether or not the entry says so.
+        let flag = if copy == VolumeType::Backup { SiteFlags::READ_WRITE } else { flag };
+        let of_copy = || self.sites.iter().filter(|(flags, _)| flags.has(flag) && !flags.has(SiteFlags::DO_NOT_USE));
+        // While a release goes on some sites have the new copy and some the old one: who used both would see two
+        // versions of one volume. (Linux `fs/afs/server_list.c`.)
+        let new = of_copy().filter(|(flags, _)| flags.has(SiteFlags::NEW_RELEASE)).count();
+        let use_new = new * 2 > of_copy().count();
+        let chosen = of_copy().filter(|(flags, _)| flags.has(SiteFlags::NEW_RELEASE) == use_new);
+        chosen.map(|(_, server)| *server).collect()
+    }
+}
+
+impl Vldb {
+    pub fn new(rpc: Arc<Rpc>, servers: Arc<Servers>, cells: Vec<Cell>, volume_time: Duration) -> Vldb {
+        let known = |cell: Cell| Known { cell, volumes: Mutex::default(), last: Mutex::default() };
+        let cells = cells.into_iter().map(|cell| (cell.name.clone(), known(cell))).collect();
+        Vldb { rpc, servers, volume_time, cells }
+    }
+
+    /// The names of all cells, in order.
+    pub fn cells(&self) -> Vec<&CellName> {
+        let mut names: Vec<&CellName> = self.cells.keys().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Whether there is such a cell.
+    pub fn has(&self, cell: &CellName) -> bool {
+        self.cells.contains_key(cell)
+    }
+
+    /// What is known of a volume, by its number.
+    pub async fn by_id(&self, call: &Call, cell: &CellName, volume: VolumeId) -> Result<Arc<Volume>> {
+        self.find(call, cell, &volume.to_string()).await
+    }
+
+    /// What is known of a volume, by its name or its number in digits.
+    ///
+    /// # Errors
+    /// `NotFound` when the cell has no such volume; whatever keeps its database from answering.
+    pub async fn find(&self, call: &Call, cell: &CellName, asked: &str) -> Result<Arc<Volume>> {
+        let known = self.known(cell)?;
+        let held = known.volumes.lock().get(asked).cloned();
+        match held {
+            Some(volume) if volume.asked.elapsed() < self.volume_time => Ok(volume),
+            _ => self.ask(call, cell, asked).await,
+        }
+    }
+
+    /// Asks the database, whatever it said before.
+    ///
+    /// # Errors
+    /// As of [`Vldb::find`].
+    pub async fn ask(&self, call: &Call, cell: &CellName, asked: &str) -> Result<Arc<Volume>> {
+        let known = self.known(cell)?;
+        let what = format!("volume {asked} of {cell}");
+        let name = || Text(asked.as_bytes().to_vec());
+        let entry = match self.query(call, known, &what, &GetEntryByNameU { volume: name() }).await {
+            Err(Failure::Aborted(code)) if code.next() == Next::OlderCall => {
+                self.query(call, known, &what, &GetEntryByNameN { volume: name() }).await.map(|entry| entry.0)
+            }
+            outcome => outcome,
+        };
+        let entry = entry.map_err(|failure| failure.error(&what))?;
+        let mut sites = Vec::new();
+        for site in &entry.sites {
+            match self.server_of(call, known, site).await {
+                Ok(id) => sites.push((site.flags, id)),
+                // The other sites may do.
+                Err(error) => tracing::warn!(%error, %cell, volume = asked, "a site of the volume is not known"),
+            }
+        }
+        let volume = Arc::new(Volume { entry, sites, asked: Instant::now() });
+        let mut volumes = known.volumes.lock();
+        if volumes.len() >= VOLUMES_MAX {
+            volumes.clear();
+        }
+        for id in volume.entry.volumes.iter().flatten() {
+            volumes.insert(id.to_string(), volume.clone());
+        }
+        volumes.insert(asked.to_owned(), volume.clone());
+        Ok(volume)
+    }
+
+    /// The server of a site, with its addresses known.
+    async fn server_of(&self, call: &Call, known: &Known, site: &Site) -> Result<ServerId> {
+        let (uuid, unique) = match site.server {
+            SiteServer::Address(address) => {
+                let (id, at) = (ServerId::Address(address.into()), SocketAddr::from((address, fileserver::PORT)));
+                self.servers.learn(&known.cell.name, id, None, &[at]);
+                return Ok(id);
+            }
+            SiteServer::Uuid { uuid, unique } => (uuid, unique),
+        };
+        let id = ServerId::Uuid(uuid);
+        if self.servers.knows(id, Some(unique)) {
+            return Ok(id);
+        }
+        let what = format!("the addresses of file server {uuid} of {}", known.cell.name);
+        let told = self.query(call, known, &what, &GetAddrsU::Of(uuid)).await.map_err(|failure| failure.error(&what))?;
+        let usable = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified() && !address.is_multicast();
+        let addresses = told.addresses.into_iter().map(IpAddr::from).filter(usable);
+        let addresses: Vec<SocketAddr> = addresses.map(|address| (address, fileserver::PORT).into()).collect();
+        self.servers.learn(&known.cell.name, id, Some(unique), &addresses);
+        Ok(id)
+    }
+
+    /// Asks the database servers of a cell one after the other, beginning with the one that answered last.
+    async fn query<C: WireCall>(
+        &self,
+        call: &Call,
+        known: &Known,
+        what: &str,
+        question: &C,
+    ) -> std::result::Result<C::Reply, Failure> {
+        let count = known.cell.servers.len();
+        let first = *known.last.lock();
+        let mut last = Failure::Silent(format!("{}: no database server of this cell is known", known.cell.name));
+        for at in (0..count).map(|turn| (first + turn) % count) {
+            let server = SocketAddr::from((known.cell.servers[at].address, vl::PORT));
+            match self.rpc.ask(call, server, question).await {
+                Ok(reply) => {
+                    *known.last.lock() = at;
+                    return Ok(reply);
+                }
+                Err(Failure::Aborted(code)) if !goes_on(code) => return Err(Failure::Aborted(code)),
+                Err(failure) => {
+                    tracing::debug!(%server, %failure, what, "a database server did not answer the question");
+                    last = failure;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    fn known(&self, cell: &CellName) -> Result<&Known> {
+        self.cells.get(cell).ok_or_else(|| RemoteError::NotFound {
+            detail: format!("{cell}: no cell of this name is in CellServDB"),
+        })
+    }
+}
+
+/// Whether another database server may say something else.
+fn goes_on(code: AbortCode) -> bool {
+    matches!(code.next(), Next::NextSite | Next::NextAddress | Next::Reconnect | Next::Wait)
+}
+
+/// Volumes of a cell that are remembered.
+const VOLUMES_MAX: usize = 10_000;
