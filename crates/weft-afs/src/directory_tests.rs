@@ -160,6 +160,25 @@ fn a_chain_that_leads_to_no_entry_is_refused() {
 }
 
 #[test]
+fn what_looks_like_an_entry_in_a_header_is_none() {
+    // Method: a copy of a good entry in the last slot of page 0's header, and in the header of page 1, with its tag.
+    let mut builder = DirectoryBuilder::new();
+    builder.insert(b"a", 2, 77);
+    (0..100u32).for_each(|n| {
+        builder.insert(format!("name-{n}").as_bytes(), n + 2, n);
+    });
+    let bytes = builder.build();
+    for slot in [HEAD_SLOTS - 1, PAGE_SLOTS] {
+        let mut wrong = bytes.clone();
+        wrong.copy_within(A_AT..A_AT + SLOT_BYTES, slot * SLOT_BYTES);
+        set_word(&mut wrong, PAGE_BYTES + 2, TAG);
+        set_word(&mut wrong, HEADS_AT + 2 * chain_of(b"a"), slot as u16);
+        let directory = Directory::new(&wrong).expect("its pages are good");
+        assert_eq!(directory.find(b"a"), Err(Error::Slot { slot }));
+    }
+}
+
+#[test]
 fn a_chain_that_comes_back_is_refused() {
     // One that comes back to itself, and one whose end is in another.
     let mut bytes = with_a();
