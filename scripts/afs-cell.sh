@@ -6,6 +6,7 @@
 #   on DIR NODE COMMAND...    runs a command on a node, at its root
 #   start DIR NODE SERVER     starts a server of the cell that was stopped or has crashed
 #   stop DIR NODE SERVER      ends one as a crash would
+# Exit status 3: what it needs is not here.
 #
 # Nodes: fs1 (10.77.0.1: KDC, protection and volume location server, file server), fs2 (10.77.0.2: file server), the
 # clients c1 and c2 (10.77.0.11, .12), and `admin` (10.77.0.10), whose anonymous calls have an administrator's rights.
@@ -47,7 +48,7 @@ main() {
     dir=$(realpath -m -- "$2")
     id=$(printf %s "$dir" | sha256sum | cut -c 1-8)
     shift 2
-    [ "$(id -u)" -eq 0 ] || fail "network namespaces need root"
+    [ "$(id -u)" -eq 0 ] || cannot "network namespaces need root: run this as root"
     if [ "$verb" != up ] && [ ! -f "$dir/id" ]; then
         [ "$verb" != down ] || { forget_networks && return 0; }
         fail "there is no cell in $dir: bring one up with: $0 up $dir"
@@ -69,6 +70,11 @@ fail() {
     exit 1
 }
 
+cannot() {
+    echo "afs-cell.sh: $*" >&2
+    exit 3
+}
+
 known_node() {
     [ -n "${address[$1]:-}" ] || fail "there is no node $1; there are: ${nodes[*]}"
 }
@@ -80,7 +86,7 @@ up() {
     [ -z "$(ls -A "$dir" 2>/dev/null)" ] ||
         fail "$dir is not empty. If a cell is there, or what is left of one, end it with: $0 down $dir"
     begun=${EPOCHREALTIME/./}
-    mkdir -p "$dir"/{pids,log,krb,client,dumps}
+    mkdir -p "$dir"/{pids,log,krb,client,cache,dumps}
     echo "$id" >"$dir/id"
     # Whatever goes wrong: nothing keeps running, and the logs stay.
     trap 'code=$?; [ $code -eq 0 ] || { end_processes; forget_networks; echo "Its logs are in $dir/log." >&2; }' EXIT
@@ -117,6 +123,24 @@ up() {
     make_volumes
     rm -r "$dir/dumps"
     step "volumes"
+    tell
+}
+
+tell() {
+    local client="nsenter --net=/run/netns/weft-$id-c1"
+    cat <<TEXT
+
+The cell $cell is up. What is in its volumes is in $dir/content as well. Try, as root:
+  $0 on $dir c1 vos listvldb -noauth
+  $0 on $dir c1 kinit -k -t $dir/krb/alice.keytab -c FILE:/tmp/alice alice
+  $client bash                      a shell in the network of the client c1
+OpenAFS's own client, and its end:
+  mkdir -p /tmp/afs
+  $client afsd.fuse -confdir $dir/client -cachedir $dir/cache -mountdir /tmp/afs -dynroot -fakestat
+  ls /tmp/afs/$cell/pub
+  fusermount3 -u /tmp/afs
+To end the cell: $0 down $dir
+TEXT
 }
 
 need_programs() {
@@ -127,7 +151,7 @@ need_programs() {
     for program in ptserver vlserver dafileserver davolserver salvageserver; do
         [ -x "$servers/$program" ] || missing+=("$program")
     done
-    [ "${#missing[@]}" -eq 0 ] || fail "missing: ${missing[*]}. Install them with: scripts/install-afs-server.sh"
+    [ "${#missing[@]}" -eq 0 ] || cannot "missing: ${missing[*]}. Install them with: scripts/install-afs-server.sh"
 }
 
 step() {
@@ -208,7 +232,7 @@ TEXT
 
 make_networks() {
     local node switch=weft-$id-switch
-    ip netns add "$switch"
+    ip netns add "$switch" || cannot "this machine refuses network namespaces"
     ip -n "$switch" link set lo up
     ip -n "$switch" link add switch type bridge
     ip -n "$switch" link set switch up
@@ -279,7 +303,7 @@ run() {
     if ! "$@" >"$dir/log/command" 2>&1; then
         fail "this failed, or took longer than $seconds s: $*"$'\n'"$(tail -n 20 "$dir/log/command")"
     fi
-    { date "+%T.%N  $*" && cat "$dir/log/command"; } >>"$dir/log/commands"
+    { echo "$ $*" && cat "$dir/log/command" && echo; } >>"$dir/log/commands"
 }
 
 # await SECONDS WHAT COMMAND... : repeats a command until it succeeds, as long as everything that was started is alive.
@@ -307,7 +331,7 @@ file_servers_known() {
 exec_on() {
     local node=$1 pid
     shift
-    pid=$(cat "$dir/pids/$node.hold") && ours "$pid" "$node" || fail "the node $node has ended: bring the cell up again"
+    pid=$(cat "$dir/pids/$node.hold" 2>/dev/null) && ours "$pid" "$node" || fail "the node $node has ended: bring the cell up again"
     export KRB5_CONFIG=$dir/krb/krb5.conf
     exec nsenter --target "$pid" --net --mount --uts -- "$@"
 }
@@ -442,7 +466,7 @@ down() {
     end_processes
     forget_networks
     # Only what `up` has made: DIR itself may be another's.
-    find "$dir" -mindepth 1 -delete
+    find "$dir" -xdev -mindepth 1 -delete
     rmdir "$dir" 2>/dev/null || true
 }
 

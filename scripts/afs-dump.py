@@ -97,7 +97,7 @@ class Dump:
     def __init__(self, owner, acls):
         self.owner, self.acls = owner, acls
         self.directories, self.others, self.links = {}, {}, {}
-        self.used_bytes = 0
+        self.used_kilobytes = 0
 
     def directory(self, path, below, vnode, parent, acl):
         """Takes in a directory and what is in it. `below` is its path in the tree."""
@@ -139,7 +139,7 @@ class Dump:
         return child
 
     def vnode(self, number, parent, kind, links, status, fields, content):
-        self.used_bytes += len(content)
+        self.used_kilobytes += (len(content) + 1023) // 1024
         mode = status.st_mode & 0o7777
         if kind == SYMLINK:
             # Mount points are told from links by their mode.
@@ -164,7 +164,7 @@ class Dump:
         out.write(struct.pack(">B cI cI", 2, b"i", 1, b"v", 1) + b"n" + name)
         out.write(struct.pack(">cB cB cI cB", b"s", 1, b"b", 1, b"u", 2 * count + 2, b"t", 0))
         # No quota.
-        out.write(struct.pack(">cI cI cI", b"q", 0, b"d", self.used_bytes // 1024 + count, b"f", count))
+        out.write(struct.pack(">cI cI cI", b"q", 0, b"d", self.used_kilobytes, b"f", count))
         out.write(struct.pack(">cI cI", b"C", seconds, b"U", seconds))
         for vnode in list(self.directories.values()) + list(self.others.values()):
             out.write(vnode)
