@@ -9,7 +9,8 @@
 # Exit status 3: what it needs is not here.
 #
 # Nodes: fs1 (10.77.0.1: KDC, protection and volume location server, file server), fs2 (10.77.0.2: file server), the
-# clients c1 and c2 (10.77.0.11, .12), and `admin` (10.77.0.10), whose anonymous calls have an administrator's rights.
+# clients c1 and c2 (10.77.0.11, .12), and `admin` (10.77.0.10), from where file servers take whoever has no name for an
+# administrator.
 # The network of NODE is the namespace `weft-ID-NODE`, where ID, in DIR/id, is made from DIR: two cells do not meet.
 # What is to be seen outside, like a mount, is run by its network alone: nsenter --net=/run/netns/weft-ID-c1 COMMAND.
 #
@@ -104,6 +105,7 @@ up() {
     start fs1 ptserver
     start fs1 vlserver
     step "Kerberos"
+    await 20 "the KDC" grep -q 'commencing operation' "$dir/log/kdc"
     # A file server that finds no database with a quorum sleeps for half a minute before it asks again.
     await 60 "the protection database's quorum" is_sync_site 7002
     await 60 "the volume location database's quorum" is_sync_site 7003
@@ -118,6 +120,7 @@ up() {
         start "$node" davolserver
     done
     await 60 "the file servers' addresses in the volume location database" file_servers_known
+    for node in fs1 fs2; do await 60 "the volume server of $node" on 5 "$node" vos partinfo "$node" a -noauth; done
     step "file servers"
     wait "$dumps" || fail "the volumes' content could not be made: $(tail -n 5 "$dir/log/dumps")"
     make_volumes
@@ -423,6 +426,7 @@ background() {
     # In a session of its own: what ends whoever brought the cell up does not end the cell.
     setsid "$@" </dev/null >>"$dir/log/$name" 2>&1 &
     echo $! >"$dir/pids/$name"
+    disown
 }
 
 # ours PID NODE : whether a process is alive and on that node: a number of ours may have become another's.
