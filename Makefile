@@ -8,7 +8,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 FUZZ_SECONDS ?= 60
 
-.PHONY: help run build test faults fuzz check bench bench-quick bench-store install uninstall
+.PHONY: help run build test faults fuzz check bench bench-quick bench-store afs-cell install uninstall
 
 help:
 	@echo "make run      install what is missing, build, mount at ~/weft, say what to try"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
 	@echo "make bench-quick   the same, one round, printed only"
 	@echo "make bench-store   measure the store against ext4, xfs and btrfs, and nginx on both, write docs/figures-store.md (as root)"
+	@echo "make afs-cell   bring up a real AFS cell to try things with (as root)"
 	@echo "make install  install into PREFIX ($(PREFIX)); build first"
 
 run:
@@ -62,6 +63,10 @@ bench-quick:
 bench-store:
 	@scripts/install-build-deps.sh
 	@scripts/bench-store.sh
+
+afs-cell:
+	@scripts/install-afs-server.sh
+	@scripts/afs-cell.sh up target/afs-cell
 
 install:
 	@test -x target/release/weft || { echo "build first: make build" >&2; exit 1; }

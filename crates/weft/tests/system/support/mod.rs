@@ -1,5 +1,6 @@
 //! What the system tests stand on: real mounts, real servers, lying servers, trees on disk.
 
+mod afs_cell;
 mod certificate;
 mod damage;
 mod liar;
@@ -12,6 +13,7 @@ mod running;
 mod server;
 mod tree;
 
+pub use afs_cell::AfsCell;
 pub use certificate::Certificate;
 pub use damage::damage_small;
 pub use liar::{Asked, Liar, answer, page};
