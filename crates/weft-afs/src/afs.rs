@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use weft_remote::{News, Notes, NotesError};
 
@@ -80,9 +83,14 @@ impl Afs {
         // The one answers on the socket of the other.
         let answering = Arc::new(OnceLock::<Weak<Shared>>::new());
         let of_socket = answering.clone();
-        let answer = move |from: SocketAddr, request: &[u8]| match of_socket.get().and_then(Weak::upgrade) {
-            Some(shared) => shared.answer(from, request),
-            None => Err(callback::ABORT_UNKNOWN_CALL),
+        let answer = move |from: SocketAddr, request: Bytes| -> BoxFuture<'static, _> {
+            let shared = of_socket.get().and_then(Weak::upgrade);
+            Box::pin(async move {
+                match shared {
+                    Some(shared) => shared.answer(from, &request).await,
+                    None => Err(callback::ABORT_UNKNOWN_CALL),
+                }
+            })
         };
         let transport = Transport::open(seed, config, Box::new(answer)).map_err(AfsError::Socket)?;
         let rpc = Arc::new(Rpc::new(transport));
@@ -113,27 +121,31 @@ impl Shared {
         self.files.vldb.has(&name).then_some(name)
     }
 
-    /// A file server calls. What it says is taken in before it is answered.
-    fn answer(&self, from: SocketAddr, request: &[u8]) -> Result<Vec<u8>, i32> {
+    /// A file server calls. What it says is taken in, and told, before it is answered: it lets nobody see the change before.
+    /// But not for long: what is told may wait for a request, and that for the same server.
+    async fn answer(&self, from: SocketAddr, request: &[u8]) -> Result<Vec<u8>, i32> {
         let request = Request::read(request).map_err(|error| {
             tracing::debug!(%from, %error, "a call that makes no sense");
             callback::ABORT_BAD_ARGUMENTS
         })?;
-        match (&request, self.files.servers.who(from.ip())) {
+        let told = match (&request, self.files.servers.who(from.ip())) {
             (Request::Break { fids, .. }, Some((server, cell))) => {
                 tracing::debug!(%from, fids = fids.0.len(), "promises are broken");
-                self.promises.broken(server, &cell, &fids.0);
                 self.forget_doors(&cell, &fids.0);
+                Some(self.promises.broken(server, &cell, &fids.0))
             }
             (Request::ForgetAll { .. }, Some((server, _))) => {
                 tracing::debug!(%from, "a server begins anew with us");
-                self.promises.forgotten(server);
+                Some(self.promises.forgotten(server))
             }
             (Request::Break { .. } | Request::ForgetAll { .. }, None) => {
                 tracing::warn!(%from, "a stranger says that promises end: refused");
                 return Err(callback::ABORT_UNKNOWN_CALL);
             }
-            _ => {}
+            _ => None,
+        };
+        if let Some(told) = told {
+            let _ = tokio::time::timeout(TOLD_PATIENCE, self.news.heard(told)).await;
         }
         match request.answer(&self.client) {
             Answer::Results(bytes) => Ok(bytes),
@@ -167,5 +179,7 @@ fn random() -> Result<[u8; 32], AfsError> {
 
 /// Where the UUID is in the notes.
 const UUID_KEY: &[u8] = b"uuid";
+/// How long a server waits until its word is heard.
+const TOLD_PATIENCE: Duration = Duration::from_millis(100);
 /// Events that wait for the file system; more become one.
 const EVENTS_MAX: usize = 65_536;

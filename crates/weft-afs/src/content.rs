@@ -16,7 +16,13 @@ use crate::wire::status::Status;
 
 impl Shared {
     /// Bytes of a file, as the contract has it.
-    pub async fn fetch(self: &Arc<Self>, call: &Call, spot: &Spot, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
+    pub async fn fetch(
+        self: &Arc<Self>,
+        call: &Call,
+        spot: &Spot,
+        expected: &Version,
+        span: Span,
+    ) -> Result<Answer<Fetched>> {
         let (start, asked) = (span.start, span.length.unwrap_or(u64::MAX));
         let (bytes, status, lease) = self.piece(call, spot, start, asked.min(PIECE_BYTES)).await?;
         let version = facts::version(&status);

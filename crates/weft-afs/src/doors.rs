@@ -63,7 +63,9 @@ impl Shared {
                 let own = if *writable { VolumeType::ReadWrite } else { VolumeType::ReadOnly };
                 (own, cell.clone(), MountPoint { kind, cell: None, volume })
             }
-            Identity::Mount(spot) => (self.copy_of(call, spot).await?, spot.cell.clone(), self.mount(call, spot).await?),
+            Identity::Mount(spot) => {
+                (self.copy_of(call, spot).await?, spot.cell.clone(), self.mount(call, spot).await?)
+            }
             Identity::Top | Identity::File(_) => {
                 return Err(RemoteError::Invalid { detail: "neither a cell nor a mount point".to_owned() });
             }
@@ -76,9 +78,9 @@ impl Shared {
             return Err(RemoteError::Loop { detail });
         }
         let volume = self.files.vldb.find(call, &target, &mount.asked()).await?;
-        let (_, id) = mount.choose(own, crossing, &volume.entry).map_err(|error| RemoteError::NotFound {
-            detail: format!("{target}: mount point {mount}: {error}"),
-        })?;
+        let (_, id) = mount
+            .choose(own, crossing, &volume.entry)
+            .map_err(|error| RemoteError::NotFound { detail: format!("{target}: mount point {mount}: {error}") })?;
         let root = Spot { cell: target, fid: mount.target(id), way };
         self.promises.note_door(door, &root.cell, root.fid);
         let led = Led { root, words: mount.to_string(), until: Instant::now() + self.options.volume_time };

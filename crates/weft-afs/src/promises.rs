@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Event, Lease, News};
+use weft_remote::{Event, Lease, News, ToldUpTo};
 
 use crate::cell::CellName;
 use crate::fid::{Fid, VolumeId};
@@ -106,7 +106,7 @@ impl Promises {
     }
 
     /// A server says that something changed.
-    pub fn broken(&self, server: ServerId, cell: &CellName, fids: &[Fid]) {
+    pub fn broken(&self, server: ServerId, cell: &CellName, fids: &[Fid]) -> ToldUpTo {
         let mut table = self.table.lock();
         let mut events = Vec::new();
         for fid in fids.iter().filter(|fid| fid.volume.0 != 0) {
@@ -123,19 +123,20 @@ impl Promises {
                 }
             }
         }
-        self.news.tell(events);
+        self.news.tell(events)
     }
 
     /// A server has forgotten what it promised.
-    pub fn forgotten(&self, server: ServerId) {
+    pub fn forgotten(&self, server: ServerId) -> ToldUpTo {
         let mut table = self.table.lock();
         let mut events = Vec::new();
         table.remember(Broken::Server(server));
         table.end(|_, held| held.server == server, &mut events);
-        self.news.tell(events);
+        self.news.tell(events)
     }
 
     /// How many there are.
+    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.table.lock().held.len()
     }

@@ -71,13 +71,8 @@ impl Servers {
         for address in addresses {
             known.by_address.insert(address.ip(), id);
         }
-        let facts = || Facts {
-            since: SystemTime::now(),
-            last_contact: None,
-            last_error: None,
-            requests: 0,
-            received_bytes: 0,
-        };
+        let facts =
+            || Facts { since: SystemTime::now(), last_contact: None, last_error: None, requests: 0, received_bytes: 0 };
         let server = known.servers.entry(id).or_insert_with(|| Server {
             cell: cell.clone(),
             addresses: Vec::new(),
@@ -178,8 +173,7 @@ impl Known {
     /// A cell is reached while any of its servers is.
     fn source(&self, cell: &CellName, down_time: Duration) -> Source {
         let servers: Vec<&Server> = self.servers.values().filter(|server| server.cell == *cell).collect();
-        let is_silent =
-            |address: &Address| address.silent_since.is_some_and(|since| since.elapsed() < down_time);
+        let is_silent = |address: &Address| address.silent_since.is_some_and(|since| since.elapsed() < down_time);
         let all_silent = servers.iter().flat_map(|server| &server.addresses).all(is_silent);
         let facts = || servers.iter().map(|server| &server.facts);
         Source {

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use weft_rx::{CallError, CallId, Config, Endpoint, Event, Read, RouteId, Security};
 
 /// Answers the calls that others make: the request whole, and from whom; the reply whole, or the code to abort with.
-pub(crate) type Answering = Box<dyn Fn(SocketAddr, &[u8]) -> Result<Vec<u8>, i32> + Send + Sync>;
+pub(crate) type Answering = Box<dyn Fn(SocketAddr, Bytes) -> BoxFuture<'static, Result<Vec<u8>, i32>> + Send + Sync>;
 
 /// A socket that speaks Rx. It ends with this value.
 pub(crate) struct Transport {
@@ -229,7 +230,7 @@ impl Shared {
         let Some(waiter) = self.state.lock().waiting.get(&id).cloned() else { return };
         let mut begun = Begun { shared: &self, id, waiter, has_ended: false };
         let Ok(request) = begun.read_all(REQUEST_BYTES_MAX).await else { return };
-        match (self.answering)(from, &request) {
+        match (self.answering)(from, request).await {
             Ok(reply) => {
                 if begun.write(&reply).await.is_ok() {
                     self.with(|endpoint, now| endpoint.finish(now, id));

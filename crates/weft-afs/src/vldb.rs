@@ -14,7 +14,7 @@ use crate::fid::VolumeId;
 use crate::rpc::{Failure, Rpc};
 use crate::servers::{ServerId, Servers};
 use crate::volume_name::VolumeType;
-use crate::wire::vl::{self, Entry, GetAddrsU, GetEntryByNameN, GetEntryByNameU, Site, SiteFlags, SiteServer};
+use crate::wire::vl::{self, Entry, GetAddrsU, GetEntryByNameN, GetEntryByNameU, Site, SiteServer};
 use crate::wire::{Call as WireCall, Text, fileserver};
 
 /// The databases of all cells.
@@ -37,27 +37,16 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct Volume {
     pub entry: Entry,
-    sites: Vec<(SiteFlags, ServerId)>,
+    /// Whose the sites are.
+    servers: Vec<(Site, ServerId)>,
     asked: Instant,
 }
 
 impl Volume {
-    /// The servers of a copy.
+    /// The servers of a copy, as far as their addresses are known.
     pub fn servers_of(&self, copy: VolumeType) -> Vec<ServerId> {
-        let flag = match copy {
-            VolumeType::ReadWrite => SiteFlags::READ_WRITE,
-            VolumeType::ReadOnly => SiteFlags::READ_ONLY,
-            VolumeType::Backup => SiteFlags::BACKUP,
-        };
-        // A backup lies beside its volume, whether or not the entry says so.
-        let flag = if copy == VolumeType::Backup { SiteFlags::READ_WRITE } else { flag };
-        let of_copy = || self.sites.iter().filter(|(flags, _)| flags.has(flag) && !flags.has(SiteFlags::DO_NOT_USE));
-        // While a release goes on some sites have the new copy and some the old one: who used both would see two
-        // versions of one volume. (Linux `fs/afs/server_list.c`.)
-        let new = of_copy().filter(|(flags, _)| flags.has(SiteFlags::NEW_RELEASE)).count();
-        let use_new = new * 2 > of_copy().count();
-        let chosen = of_copy().filter(|(flags, _)| flags.has(SiteFlags::NEW_RELEASE) == use_new);
-        chosen.map(|(_, server)| *server).collect()
+        let sites = self.entry.sites_of(copy);
+        sites.iter().filter_map(|site| self.servers.iter().find(|(of, _)| of == site)).map(|(_, id)| *id).collect()
     }
 }
 
@@ -113,15 +102,15 @@ impl Vldb {
             outcome => outcome,
         };
         let entry = entry.map_err(|failure| failure.error(&what))?;
-        let mut sites = Vec::new();
+        let mut servers = Vec::new();
         for site in &entry.sites {
             match self.server_of(call, known, site).await {
-                Ok(id) => sites.push((site.flags, id)),
+                Ok(id) => servers.push((*site, id)),
                 // The other sites may do.
                 Err(error) => tracing::warn!(%error, %cell, volume = asked, "a site of the volume is not known"),
             }
         }
-        let volume = Arc::new(Volume { entry, sites, asked: Instant::now() });
+        let volume = Arc::new(Volume { entry, servers, asked: Instant::now() });
         let mut volumes = known.volumes.lock();
         if volumes.len() >= VOLUMES_MAX {
             volumes.clear();
@@ -148,7 +137,8 @@ impl Vldb {
             return Ok(id);
         }
         let what = format!("the addresses of file server {uuid} of {}", known.cell.name);
-        let told = self.query(call, known, &what, &GetAddrsU::Of(uuid)).await.map_err(|failure| failure.error(&what))?;
+        let told =
+            self.query(call, known, &what, &GetAddrsU::Of(uuid)).await.map_err(|failure| failure.error(&what))?;
         let usable = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified() && !address.is_multicast();
         let addresses = told.addresses.into_iter().map(IpAddr::from).filter(usable);
         let addresses: Vec<SocketAddr> = addresses.map(|address| (address, fileserver::PORT).into()).collect();
@@ -185,9 +175,9 @@ impl Vldb {
     }
 
     fn known(&self, cell: &CellName) -> Result<&Known> {
-        self.cells.get(cell).ok_or_else(|| RemoteError::NotFound {
-            detail: format!("{cell}: no cell of this name is in CellServDB"),
-        })
+        self.cells
+            .get(cell)
+            .ok_or_else(|| RemoteError::NotFound { detail: format!("{cell}: no cell of this name is in CellServDB") })
     }
 }
 

@@ -24,7 +24,11 @@ pub(crate) fn start(
             if let Notice::Content { node } = &notice {
                 forget(*node);
             }
-            pass_on(&of_names, &notice);
+            match notice {
+                // Whoever waited may have gone.
+                Notice::Fence(passed) => drop(passed.send(())),
+                notice => pass_on(&of_names, &notice),
+            }
         }
     })?;
     Ok(())
@@ -37,6 +41,7 @@ fn pass_on(notifier: &Notifier, notice: &Notice) {
         Notice::Attributes { node } => notifier.invalidate_attributes(node.0),
         Notice::Content { node } => notifier.invalidate_content(node.0, 0, 0),
         Notice::Everything => notifier.next_epoch(),
+        Notice::Fence(_) => return,
     };
     match told {
         Ok(Told::Done) => {}

@@ -44,7 +44,7 @@ pub use file_id::FileId;
 pub use lease::{Lease, Stale};
 pub use mutation::{Change, Content, Extent, Mutation, NewAttributes, Outcome, RenameTarget};
 pub use name::{BadName, Name};
-pub use news::News;
+pub use news::{News, ToldUpTo};
 pub use notes::{MemoryNotes, Note, Notes, NotesError};
 pub use remote::{Backing, Capabilities, LockMode, LockRange, Remote, Space};
 pub use source::{Source, SourceState};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::Event;
 
@@ -16,38 +16,56 @@ pub struct News {
     /// Guards what waits; no other lock is taken under it.
     waiting: Mutex<Waiting>,
     more: Notify,
+    /// How many events whoever listens is done with: with those before the one that is asked for.
+    heard: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     events: VecDeque<Event>,
+    /// Events that were told so far, in all.
+    told: u64,
     taken: bool,
     closed: bool,
 }
+
+/// What was told up to some moment.
+#[derive(Clone, Copy, Debug)]
+pub struct ToldUpTo(u64);
 
 impl News {
     /// A queue of at most `max` events. It begins with `AllBroken`: what was promised before this process watched may
     /// have changed unseen.
     pub fn new(max: usize) -> News {
-        let waiting = Waiting { events: VecDeque::from([Event::AllBroken]), ..Waiting::default() };
-        News { max: max.max(1), waiting: Mutex::new(waiting), more: Notify::new() }
+        let waiting = Waiting { events: VecDeque::from([Event::AllBroken]), told: 1, ..Waiting::default() };
+        News { max: max.max(1), waiting: Mutex::new(waiting), more: Notify::new(), heard: watch::Sender::new(0) }
     }
 
     /// Adds events.
-    pub fn tell(&self, events: Vec<Event>) {
-        if events.is_empty() {
-            return;
-        }
-        {
+    pub fn tell(&self, events: Vec<Event>) -> ToldUpTo {
+        let told = {
             let mut waiting = self.waiting.lock();
+            waiting.told += events.len() as u64;
+            let told = ToldUpTo(waiting.told);
+            if events.is_empty() {
+                return told;
+            }
             if waiting.events.len() + events.len() > self.max || events.contains(&Event::AllBroken) {
                 waiting.events.clear();
                 waiting.events.push_back(Event::AllBroken);
             } else {
                 waiting.events.extend(events);
             }
-        }
+            told
+        };
         self.more.notify_one();
+        told
+    }
+
+    /// Returns when whoever listens is done with what was told up to then: it asks for more. For ever while nobody does.
+    pub async fn heard(&self, told: ToldUpTo) {
+        // The sender is ours: it is there.
+        let _ = self.heard.subscribe().wait_for(|heard| *heard >= told.0).await;
     }
 
     /// Nothing more will come.
@@ -71,6 +89,8 @@ impl News {
         loop {
             {
                 let mut waiting = self.waiting.lock();
+                let done = waiting.told - waiting.events.len() as u64;
+                self.heard.send_if_modified(|heard| done > std::mem::replace(heard, done));
                 match waiting.events.pop_front() {
                     Some(event) => return Some(event),
                     None if waiting.closed => return None,
@@ -103,5 +123,27 @@ mod tests {
         news.close();
         assert_eq!(stream.next().await, Some(broken(6)));
         assert_eq!(stream.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn who_told_hears_when_that_was_heard() {
+        use futures_util::FutureExt;
+        let news = Arc::new(News::new(2));
+        let mut stream = news.stream();
+        let nothing = news.tell(Vec::new());
+        assert!(news.heard(nothing).now_or_never().is_none(), "what was told before");
+        stream.next().await;
+        assert!(news.heard(nothing).now_or_never().is_none(), "it is being done");
+        let told = news.tell(vec![Event::Broken(FileId::new("1")), Event::Broken(FileId::new("2"))]);
+        stream.next().await;
+        assert!(news.heard(nothing).now_or_never().is_some());
+        stream.next().await;
+        assert!(news.heard(told).now_or_never().is_none());
+        assert!(stream.next().now_or_never().is_none());
+        assert!(news.heard(told).now_or_never().is_some(), "the next is asked for");
+        let many = news.tell(vec![Event::AllBroken, Event::AllBroken, Event::AllBroken]);
+        assert_eq!(stream.next().await, Some(Event::AllBroken));
+        assert!(stream.next().now_or_never().is_none());
+        assert!(news.heard(many).now_or_never().is_some(), "also when they became one");
     }
 }

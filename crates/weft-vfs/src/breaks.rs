@@ -117,10 +117,14 @@ impl Vfs {
                 while let Some(event) = futures_util::StreamExt::next(&mut events).await {
                     let Some(vfs) = vfs.upgrade() else { break };
                     // The kernel side may be behind, and no word of this kind is left out.
-                    let heard = tokio::task::spawn_blocking(move || vfs.hear(binding, event));
+                    let hearing = vfs.clone();
+                    let heard = tokio::task::spawn_blocking(move || hearing.hear(binding, event));
                     if heard.await.is_err() {
                         tracing::error!("an event was not heard to its end");
                     }
+                    // A source may wait for that, before it lets others see the change; not for long, for what the
+                    // kernel is told may wait for a request, and that for the source.
+                    let _ = tokio::time::timeout(TOLD_PATIENCE, vfs.notices.all_told()).await;
                 }
             });
         }
@@ -275,6 +279,8 @@ impl Vfs {
 
 /// Files of which it is remembered when their leases were ended.
 const REMEMBERED_MAX: usize = 16_384;
+/// How long the next word of a source waits for the kernel to be told of the last.
+const TOLD_PATIENCE: Duration = Duration::from_millis(50);
 /// Names of a directory that the kernel is told of one by one; of more it is told that any name may be another.
 const NAMES_TOLD_MAX: usize = 256;
 /// Names read from the store at once.

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use weft_remote::Name;
 use weft_store::NodeId;
 
@@ -41,6 +41,8 @@ pub enum Notice {
     },
     /// Every name that the kernel knows may lead elsewhere.
     Everything,
+    /// Nothing: whoever waits at the other end hears that the kernel has been told of all before it.
+    Fence(oneshot::Sender<()>),
 }
 
 /// Where notices go; without a kernel side they go nowhere.
@@ -96,9 +98,11 @@ impl Notices {
                 senders.sent.fetch_add(u64::from(passed), Ordering::SeqCst);
                 passed
             }
-            Notice::Entry { .. } | Notice::Expired { .. } | Notice::Content { .. } | Notice::Everything => {
-                senders.others.try_send(notice).is_ok()
-            }
+            Notice::Entry { .. }
+            | Notice::Expired { .. }
+            | Notice::Content { .. }
+            | Notice::Everything
+            | Notice::Fence(_) => senders.others.try_send(notice).is_ok(),
         };
         if !passed {
             tracing::debug!("a notice to the kernel was dropped");
@@ -123,6 +127,16 @@ impl Notices {
             // An error means that the kernel side is gone.
             runtime.spawn_blocking(move || drop(others.send(notice)));
         }
+    }
+
+    /// Returns when the kernel has been told of everything so far, or when too much waits for that to be told soon. What is
+    /// told of names may wait for requests: not for what a request waits for.
+    pub(crate) async fn all_told(&self) {
+        let (fence, passed) = oneshot::channel();
+        self.send(Notice::Fence(fence));
+        self.settled().await;
+        // An error means that the kernel side is gone, or that the fence did not find room.
+        let _ = passed.await;
     }
 
     /// Returns when the kernel has been told of every change of attributes so far.

@@ -382,6 +382,7 @@ Examples:
   weft mount ~/weft                        everything: web sites are in ~/weft/web/HOST/...
   weft mount web:example.org/docs ~/docs   one tree
   weft mount dir:/srv/www /srv/www-fast    a directory of this machine, stored where it is read fast
+  weft mount afs:example.org ~/afs         a cell of AFS, as anybody sees it
   weft mount -o deadline=5s,freshness=manual ~/weft
 
 Options for -o:

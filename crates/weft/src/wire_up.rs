@@ -201,7 +201,10 @@ fn below_mount<'a>(rule: &'a str, resolved: &Resolved) -> Option<&'a str> {
         Source::Everything => Some(rule),
         Source::Web => rule_below(rule, "web"),
         Source::Dirs => rule_below(rule, "dir"),
-        source @ Source::WebTree { .. } => rule_below(rule, &source.to_string().replacen(':', "/", 1)),
+        Source::Afs => rule_below(rule, "afs"),
+        source @ (Source::WebTree { .. } | Source::AfsCell { .. }) => {
+            rule_below(rule, &source.to_string().replacen(':', "/", 1))
+        }
         Source::DirTree { path } => {
             let named = resolved.dirs.iter().filter(|table| table.path == *path);
             named.filter_map(|table| rule_below(rule, &format!("dir/{}", table.name))).next()

@@ -89,7 +89,7 @@ impl Against<'_> {
                 let above: Vec<&[u8]> = above.filter(|name| !name.is_empty()).collect();
                 names.strip_prefix(above.as_slice()).map(joined)
             }
-            Source::Dirs | Source::DirTree { .. } => None,
+            Source::Dirs | Source::DirTree { .. } | Source::Afs | Source::AfsCell { .. } => None,
         }
     }
 }

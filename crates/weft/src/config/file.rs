@@ -104,6 +104,7 @@ impl Reader<'_> {
                 "web" => self.each(value, "web", WEB_KEYS, |reader, key, value| reader.web(&mut settings, key, value)),
                 "tree" => settings.trees = self.trees(value),
                 "dir" => settings.dirs = self.directories(value),
+                "afs" => settings.afs = self.afs(value),
                 other => self.unknown(key, other, "", TABLES),
             }
         }
@@ -342,7 +343,7 @@ impl Reader<'_> {
     }
 }
 
-const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "dir", "tree"];
+const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "dir", "afs", "tree"];
 const METRICS_KEYS: &[&str] = &["listen", "allow_remote"];
 const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "transport", "freshness", "stale_if_error"];
 const CACHE_KEYS: &[&str] = &["dir", "class", "max", "scratch_max", "max_per_host", "keep_free"];

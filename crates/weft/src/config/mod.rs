@@ -3,6 +3,7 @@
 //! Two steps: a file becomes a [`Settings`] (typed, nothing filled in), and the settings of all files, the mount
 //! options and the command line become one [`Resolved`]. Nothing below this crate reads a file or the environment.
 
+mod afs;
 mod directory;
 mod duration;
 mod file;
@@ -18,6 +19,7 @@ mod source;
 mod space;
 mod web;
 
+pub use afs::AfsSettings;
 pub use directory::DirTable;
 pub use duration::{parse_duration, show_duration};
 pub use file::{FileError, load_file};

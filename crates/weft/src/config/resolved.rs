@@ -9,9 +9,9 @@ use weft_fuse::Transport;
 use weft_web::UsualProxies;
 
 use super::{
-    Class, DirTable, FileError, Freshness, LoginTable, MetricsSettings, MountOptions, PrivateAddresses, ProxyTable,
-    Settings, Source, SpaceSettings, WebSettings, load_file, show_class, show_duration, show_freshness, show_size,
-    usual_proxies,
+    AfsSettings, Class, DirTable, FileError, Freshness, LoginTable, MetricsSettings, MountOptions, PrivateAddresses,
+    ProxyTable, Settings, Source, SpaceSettings, WebSettings, load_file, show_class, show_duration, show_freshness,
+    show_size, usual_proxies,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -55,6 +55,8 @@ pub struct Resolved {
     pub trees: Vec<TreeRule>,
     /// Directories of this machine that are shown under a name.
     pub dirs: Vec<DirTable>,
+    /// The settings of AFS.
+    pub afs: AfsSettings,
     /// The environment's proxies.
     pub usual_proxies: UsualProxies,
     /// The files that were read.
@@ -201,6 +203,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         web: settings.web,
         trees: settings.trees,
         dirs: settings.dirs,
+        afs: settings.afs,
         usual_proxies: environment.proxies.clone(),
         files,
     })
@@ -256,6 +259,7 @@ impl Resolved {
                 "proxy": web.proxies.iter().map(ProxyTable::to_json).collect::<Vec<_>>(),
                 "login": web.logins.iter().map(LoginTable::to_json).collect::<Vec<_>>(),
             },
+            "afs": self.afs.to_json(),
             "dir": self.dirs.iter().map(DirTable::to_json).collect::<Vec<_>>(),
             "tree": self.trees.iter().map(TreeRule::to_json).collect::<Vec<_>>(),
         })

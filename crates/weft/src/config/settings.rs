@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weft_fuse::Transport;
 
-use super::{DirTable, Freshness, LoginTable, ProxyTable, SpaceSettings, TreeRule};
+use super::{AfsSettings, DirTable, Freshness, LoginTable, ProxyTable, SpaceSettings, TreeRule};
 
 /// The settings of one file, or of several laid over each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct Settings {
     pub trees: Vec<TreeRule>,
     /// `[[dir]]`, in the order of the file.
     pub dirs: Vec<DirTable>,
+    /// `[afs]`.
+    pub afs: AfsSettings,
 }
 
 /// The settings of the web; `None` leaves the kind's own default.
@@ -152,6 +154,7 @@ impl Settings {
             web: self.web.over(below.web),
             trees: [self.trees, below.trees].concat(),
             dirs: super::directory::joined(self.dirs, below.dirs),
+            afs: self.afs.over(below.afs),
         }
     }
 }

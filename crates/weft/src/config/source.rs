@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use weft_afs::cell::CellName;
+
 use super::directory::plain;
 use super::nearest;
 
@@ -27,10 +29,18 @@ pub enum Source {
         /// Where it is: absolute, without `.` and `..`.
         path: PathBuf,
     },
+    /// All cells of AFS: they are the directories.
+    Afs,
+    /// One cell of AFS.
+    AfsCell {
+        /// Its name.
+        cell: CellName,
+    },
 }
 
 impl Source {
-    /// Reads `` (or `weft`, `none`, as fstab lines have it), `web`, `web:host[:port][/path]`, `dir`, or `dir:/path`.
+    /// Reads `` (or `weft`, `none`, as fstab lines have it), `web`, `web:host[:port][/path]`, `dir`, `dir:/path`, `afs`, or
+    /// `afs:cell`.
     ///
     /// # Errors
     /// A sentence that says what is allowed.
@@ -48,13 +58,18 @@ impl Source {
             }
             ("dir", None) => Ok(Source::Dirs),
             ("dir", Some(path)) => Source::parse_directory(text, path),
-            ("afs" | "peer" | "replica", _) => {
-                Err(format!("`{kind}` trees are not in this version of weft yet; there are `web` and `dir`"))
+            ("afs", None) => Ok(Source::Afs),
+            ("afs", Some(cell)) => match CellName::new(cell.as_bytes()) {
+                Ok(cell) => Ok(Source::AfsCell { cell }),
+                Err(why) => Err(format!("`{text}`: {why}; write it as in afs:example.org")),
+            },
+            ("peer" | "replica", _) => {
+                Err(format!("`{kind}` trees are not in this version of weft yet; there are `web`, `dir` and `afs`"))
             }
             _ => {
-                let near = nearest(kind, ["web", "dir"]);
+                let near = nearest(kind, ["web", "dir", "afs"]);
                 let hint = near.map(|kind| format!("; did you mean `{kind}`?")).unwrap_or_default();
-                let allowed = "write nothing for everything, web, web:HOST/PATH, dir, or dir:/PATH";
+                let allowed = "write nothing for everything, web, web:HOST/PATH, dir, dir:/PATH, afs, or afs:CELL";
                 Err(format!("`{text}` is no source: {allowed}{hint}"))
             }
         }
@@ -92,6 +107,8 @@ impl fmt::Display for Source {
             Source::WebTree { host, path } => write!(f, "web:{host}/{path}"),
             Source::Dirs => f.write_str("dir"),
             Source::DirTree { path } => write!(f, "dir:{}", path.display()),
+            Source::Afs => f.write_str("afs"),
+            Source::AfsCell { cell } => write!(f, "afs:{cell}"),
         }
     }
 }
@@ -102,9 +119,17 @@ mod tests {
 
     #[test]
     fn sources_are_read_and_written_alike() {
-        for text in
-            ["", "web", "web:example.org", "web:example.org:8080/a b/c", "web:[::1]:80/x", "dir", "dir:/srv/a b"]
-        {
+        for text in [
+            "",
+            "web",
+            "web:example.org",
+            "web:example.org:8080/a b/c",
+            "web:[::1]:80/x",
+            "dir",
+            "dir:/srv/a b",
+            "afs",
+            "afs:example.org",
+        ] {
             assert_eq!(Source::parse(text).expect("a source").to_string(), text);
         }
         assert_eq!(Source::parse("weft"), Ok(Source::Everything));
@@ -117,7 +142,11 @@ mod tests {
         let cases = [
             ("webb", "did you mean `web`"),
             ("https://example.org/x", "write it as web:example.org/x"),
-            ("afs", "not in this version"),
+            ("peer", "not in this version"),
+            ("afz", "did you mean `afs`"),
+            ("afs:", "cannot be empty"),
+            ("afs:.example.org", "cannot begin with a dot"),
+            ("afs:example.org/usr", "letters, digits"),
             ("dri:/x", "did you mean `dir`"),
             ("dir:", "the whole path"),
             ("dir:www", "the whole path"),

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use weft_afs::cell_server_db::{CellServerDb, read_aliases};
+use weft_afs::{Afs, AfsOptions};
 use weft_dir::{Directory, DirectoryOptions};
 use weft_remote::{Name, Remote};
 use weft_store::Store;
@@ -41,7 +43,27 @@ pub(super) fn of(
                     Err(error) => tracing::error!("dir/{} is left out: {error:#}", table.name),
                 }
             }
+            match cells(resolved) {
+                Ok(cells) if cells.cells.is_empty() => {}
+                Ok(cells) => all.push(afs(vec![kind("afs")], cells, store, runtime)?),
+                Err(error) => tracing::error!("afs is left out: {error:#}"),
+            }
             all
+        }
+        Source::Afs => {
+            let cells = cells(resolved)?;
+            if cells.cells.is_empty() {
+                let file = resolved.afs.config_dir().join("CellServDB");
+                anyhow::bail!(
+                    "{}: no cell is written down there; `[afs] config_dir` names another folder",
+                    file.display()
+                );
+            }
+            vec![afs(Vec::new(), cells, store, runtime)?]
+        }
+        Source::AfsCell { cell } => {
+            let options = AfsOptions { tree: Some(cell.clone()), ..cells(resolved)? };
+            vec![afs(Vec::new(), options, store, runtime)?]
         }
         Source::Web => vec![web(Vec::new(), None)?],
         Source::WebTree { host, path } => vec![web(Vec::new(), Some(format!("{host}/{path}")))?],
@@ -98,6 +120,40 @@ fn directory(
 /// The same directory has the same cache whatever link leads to it.
 fn whole_path(path: &Path) -> anyhow::Result<PathBuf> {
     std::fs::canonicalize(path).with_context(|| format!("{}: the directory cannot be reached", path.display()))
+}
+
+/// The cells that are written down: none where there is no such file.
+fn cells(resolved: &Resolved) -> anyhow::Result<AfsOptions> {
+    let dir = resolved.afs.config_dir();
+    let read = |name: &str| -> anyhow::Result<Option<Vec<u8>>> {
+        let path = dir.join(name);
+        match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            outcome => outcome.map(Some).with_context(|| path.display().to_string()),
+        }
+    };
+    let of = |name: &str| dir.join(name).display().to_string();
+    let known = match read("CellServDB")? {
+        Some(bytes) => CellServerDb::read(&bytes).with_context(|| of("CellServDB"))?,
+        None => CellServerDb::default(),
+    };
+    let aliases = match read("CellAlias")? {
+        Some(bytes) => read_aliases(&bytes).with_context(|| of("CellAlias"))?,
+        None => Vec::new(),
+    };
+    Ok(AfsOptions { cells: known.cells().cloned().collect(), aliases, ..AfsOptions::default() })
+}
+
+/// AFS: identities have their cells in them, so that all of it shares one cache.
+fn afs(
+    at: Vec<Name>,
+    options: AfsOptions,
+    store: &Arc<Store>,
+    runtime: &tokio::runtime::Handle,
+) -> anyhow::Result<Binding> {
+    let _entered = runtime.enter();
+    let remote = Afs::open(options, &*store.notes("afs"))?;
+    Ok(Binding { at, source: "afs".to_owned(), remote })
 }
 
 fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow::Result<WebOptions> {
