@@ -14,8 +14,8 @@
 # The network of NODE is the namespace `weft-ID-NODE`, where ID, in DIR/id, is made from DIR: two cells do not meet.
 # What is to be seen outside, like a mount, is run by its network alone: nsenter --net=/run/netns/weft-ID-c1 COMMAND.
 #
-# Each node has besides a mount namespace, kept by a process that sleeps in it: the host's folders with the cell's own
-# /etc/openafs, /var/lib/openafs, /vicepa. The host's own are neither seen nor changed.
+# Each node has besides a mount namespace, kept by a process that sleeps in it (scripts/afs-node.sh): the host's folders
+# with the cell's own /etc/openafs, /var/lib/openafs, /vicepa. The host's own are neither seen nor changed.
 #
 # In DIR: content/VOLUME (what is in each volume, as plain files), krb/USER.keytab (admin, alice, bob; passwords are
 # USER-pw), krb/krb5.conf, client (a client's ThisCell and CellServDB), pids/NODE.SERVER, log, NODE/log.
@@ -42,7 +42,7 @@ readonly replicated=(root.cell replicated)
 main() {
     local verb=${1:-}
     case $verb:$# in
-        up:2 | down:2 | start:4 | stop:4 | hold:3) ;;
+        up:2 | down:2 | start:4 | stop:4) ;;
         on:*) [ $# -ge 4 ] || usage ;;
         *) usage ;;
     esac
@@ -89,15 +89,14 @@ up() {
     begun=${EPOCHREALTIME/./}
     mkdir -p "$dir"/{pids,log,krb,client,cache,dumps}
     echo "$id" >"$dir/id"
-    # Whatever goes wrong: nothing keeps running, and the logs stay.
-    trap 'code=$?; [ $code -eq 0 ] || { end_processes; forget_networks; echo "Its logs are in $dir/log." >&2; }' EXIT
+    trap give_up EXIT
     trap 'exit 130' INT TERM
     make_dumps >"$dir/log/dumps" 2>&1 &
-    local dumps=$!
+    making=$!
     write_configuration
     make_networks
     local node
-    for node in "${nodes[@]}"; do hold_in_background "$node"; done
+    for node in "${nodes[@]}"; do hold "$node"; done
     for node in "${nodes[@]}"; do await 20 "the folders of $node" test -e "$dir/$node/ready"; done
     step "networks and folders"
     make_realm
@@ -122,11 +121,21 @@ up() {
     await 60 "the file servers' addresses in the volume location database" file_servers_known
     for node in fs1 fs2; do await 60 "the volume server of $node" on 5 "$node" vos partinfo "$node" a -noauth; done
     step "file servers"
-    wait "$dumps" || fail "the volumes' content could not be made: $(tail -n 5 "$dir/log/dumps")"
+    wait "$making" || fail "the volumes' content could not be made: $(tail -n 5 "$dir/log/dumps")"
     make_volumes
     rm -r "$dir/dumps"
     step "volumes"
     tell
+}
+
+# give_up : whatever goes wrong, nothing keeps running, and the logs stay.
+give_up() {
+    [ $? -ne 0 ] || return 0
+    # It writes into DIR, which is the next to be removed.
+    [ -z "${making:-}" ] || wait "$making" || true
+    end_processes
+    forget_networks
+    echo "The logs are in $dir/log; remove them with: $0 down $dir" >&2
 }
 
 tell() {
@@ -148,7 +157,9 @@ TEXT
 
 need_programs() {
     local program missing=()
-    for program in ip nsenter unshare setsid python3 realpath krb5kdc kdb5_util kadmin.local klist asetkey vos pts udebug; do
+    local programs=(ip nsenter unshare setsid findmnt pivot_root hostname realpath python3)
+    programs+=(krb5kdc kdb5_util kadmin.local klist asetkey vos pts udebug)
+    for program in "${programs[@]}"; do
         command -v "$program" >/dev/null || missing+=("$program")
     done
     for program in ptserver vlserver dafileserver davolserver salvageserver; do
@@ -334,7 +345,8 @@ file_servers_known() {
 exec_on() {
     local node=$1 pid
     shift
-    pid=$(cat "$dir/pids/$node.hold" 2>/dev/null) && ours "$pid" "$node" || fail "the node $node has ended: bring the cell up again"
+    pid=$(cat "$dir/pids/$node.hold" 2>/dev/null) || pid=none
+    ours "$pid" "$node" || fail "the node $node has ended: bring the cell up again"
     export KRB5_CONFIG=$dir/krb/krb5.conf
     exec nsenter --target "$pid" --net --mount --uts -- "$@"
 }
@@ -346,52 +358,10 @@ on() {
     timeout -k 5 "$seconds" "$here/afs-cell.sh" on "$dir" "$@"
 }
 
-# hold_in_background NODE : starts the process that keeps a node's namespaces.
-hold_in_background() {
-    background "$1.hold" nsenter --net="/run/netns/weft-$id-$1" \
-        unshare --mount --uts --propagation private "$here/afs-cell.sh" hold "$dir" "$1"
-}
-
-# hold NODE : makes a node's folders in the mount namespace that it is started in, and stays.
+# hold NODE : starts the process that keeps a node's namespaces.
 hold() {
-    local node=$1 root=$dir/$1/root entry place
-    mount -t tmpfs -o mode=755 node "$root"
-    # What is mounted deeper is left out: to hold the mounts of others would keep them from ending.
-    for entry in /*; do
-        if [ -L "$entry" ]; then
-            cp -P "$entry" "$root$entry"
-        elif [ -d "$entry" ]; then
-            mkdir "$root$entry"
-            case $entry in
-                /dev | /proc | /sys) mount --rbind "$entry" "$root$entry" ;;
-                *) mount --bind "$entry" "$root$entry" ;;
-            esac
-        fi
-    done
-    # But for what leads to DIR.
-    findmnt --raw --noheadings --output TARGET | while read -r place; do
-        case $dir in "$place"/*) case $place in /*/*) mount --bind "$place" "$root$place" ;; esac ;; esac
-    done
-    mkdir "$root/before"
-    hostname "$node"
-    pivot_root "$root" "$root/before"
-    cd /
-    umount --lazy /before
-    rmdir /before
-    mount --bind "$dir/hosts" /etc/hosts
-    mount --bind "$dir/resolv.conf" /etc/resolv.conf
-    if [ -d "$dir/$node/etc" ]; then
-        mkdir -p /vicepa /vicepb
-        mount --bind "$dir/$node/etc" /etc/openafs
-        mount --bind "$dir/$node/lib" /var/lib/openafs
-        mount --bind "$dir/$node/log" /var/log/openafs
-        mount --bind "$dir/$node/vicepa" /vicepa
-        mount --bind "$dir/$node/vicepb" /vicepb
-    else
-        mount --bind "$dir/client" /etc/openafs
-    fi
-    touch "$dir/$node/ready"
-    exec sleep infinity
+    background "$1.hold" nsenter --net="/run/netns/weft-$id-$1" \
+        unshare --mount --uts --propagation private "$here/afs-node.sh" "$dir" "$1"
 }
 
 # --- servers
@@ -404,7 +374,8 @@ start() {
         dafileserver) command=("$servers/dafileserver" -d 1 -sync never) ;;
         davolserver) command=("$servers/davolserver" -sync never) ;;
         ptserver | vlserver | salvageserver) command=("$servers/$server") ;;
-        *) fail "there is no server $server; there are: krb5kdc ptserver vlserver salvageserver dafileserver davolserver" ;;
+        *) fail "there is no server $server; there are: krb5kdc ptserver vlserver" \
+            "salvageserver dafileserver davolserver" ;;
     esac
     if [ -f "$file" ] && ours "$(cat "$file")" "$node"; then
         fail "$server runs on $node already"
@@ -415,7 +386,7 @@ start() {
 # stop NODE SERVER : kills a server that `start` or `up` has started.
 stop() {
     local file=$dir/pids/$1.$2
-    [ -f "$file" ] || fail "no $2 was started on $1; there are: $(cd "$dir/pids" && ls | tr '\n' ' ')"
+    [ -f "$file" ] || fail "no $2 was started on $1; there are: $(cd "$dir/pids" && echo ./*)"
     end "$file"
 }
 

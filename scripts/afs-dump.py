@@ -3,8 +3,8 @@
 
     afs-dump.py TREE --name VOLUME [--owner ID] --acl [PATH=]WHO:RIGHTS,...
 
-Kept are names, bytes, modes, times of modification, hard links within one directory, and symbolic links. A symbolic link
-that reads as a mount point (`#volume.` or `%cell:volume.`) is one. WHO is a number of a user, or one of `admins`,
+Kept are names, bytes, modes, times of modification, hard links within one directory, and symbolic links. A symbolic
+link that reads as a mount point (`#volume.` or `%cell:volume.`) is one. WHO is a number of a user, or one of `admins`,
 `anyuser`, `authuser`; RIGHTS are letters of `rlidwka`, denied after a `-`. An ACL holds for PATH (the whole tree where
 none is given) and what is below it, until another one is named there.
 

@@ -132,8 +132,9 @@ impl Refusal {
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/afs-cell.sh");
 
-/// Its output ends when the cell is up, or cannot be.
+/// Its output ends when the cell is up, or cannot be. Should the tests have ended by then, nobody reads that.
 const KEEPER: &str = r#"
+trap '' PIPE
 "$0" up "$1" < /dev/null 2>&1
 echo "status $?"
 exec > /dev/null 2>&1
