@@ -102,6 +102,22 @@ fn a_packet_is_lost_when_three_that_were_sent_after_it_arrived() {
 }
 
 #[test]
+fn on_a_way_where_packets_overtake_each_other_more_of_that_is_borne() {
+    let mut dialogue = Dialogue::new();
+    dialogue.call(Security::None, 30 * 1412);
+    let request = dialogue.said()[0].header;
+    dialogue.hear_ack(request, 0, &ack(1, 4, Reason::OutOfSequence, &[false, true, true, true]));
+    let seqs = |said: Vec<Said>| said.iter().map(|said| said.header.seq).collect::<Vec<_>>();
+    assert_eq!(seqs(dialogue.said()), [1], "lost, as it seems, and the window is half of what it was");
+    dialogue.hear_ack(request, 0, &ack(1, 4, Reason::Duplicate, &[true, true, true, true]));
+    assert_eq!(seqs(dialogue.said()), [11, 12, 13, 14, 15, 16, 17], "it was not, and the window is whole");
+    let mut received = [true; 10];
+    received[4..7].fill(false);
+    dialogue.hear_ack(request, 0, &ack(1, 10, Reason::OutOfSequence, &received));
+    assert!(!seqs(dialogue.said()).contains(&5), "five later ones are not enough any more");
+}
+
+#[test]
 fn the_window_of_the_server_is_kept_and_asked_for_when_it_stays_shut() {
     let mut dialogue = Dialogue::new();
     dialogue.call(Security::None, 20 * 1412);
@@ -113,12 +129,54 @@ fn the_window_of_the_server_is_kept_and_asked_for_when_it_stays_shut() {
     shut.window = 10;
     dialogue.hear_ack(request, 0, &shut);
     assert!(dialogue.said().is_empty());
-    dialogue.wait();
+    assert_eq!(dialogue.wait(), Duration::from_secs(1));
     assert_eq!(dialogue.says().ack().1, Reason::Ping as u8, "the server may have opened it, and the packet be lost");
     let mut open = ack(3, 10, Reason::PingResponse, &[true; 8]);
     open.window = 10;
     dialogue.hear_ack(request, 0, &open);
     assert_eq!(dialogue.said().iter().map(|said| said.header.seq).collect::<Vec<_>>(), [11, 12]);
+}
+
+#[test]
+fn a_server_that_says_that_it_is_busy_is_tried_at_short_intervals_for_long() {
+    let mut dialogue = Dialogue::new();
+    dialogue.call(Security::None, 10);
+    let request = dialogue.says().header;
+    let begin = dialogue.now;
+    let mut tries = 0;
+    while dialogue.now - begin < Duration::from_secs(300) {
+        dialogue.wait();
+        for packet in dialogue.said() {
+            if packet.kind() == PacketType::Data {
+                tries += 1;
+                dialogue.hear(reply(request, PacketType::Busy, 0, 0), &[]);
+            }
+        }
+        assert!(dialogue.events().is_empty(), "who says that it is busy is not dead");
+    }
+    // Four times a second, and the delay of a last packet.
+    assert!((300 / 9..=300 / 4).contains(&tries), "{tries}");
+}
+
+#[test]
+fn a_reply_that_begins_before_the_end_of_the_request_stops_it() {
+    let mut dialogue = Dialogue::new();
+    let route = dialogue.endpoint.route(THERE.into(), 1, Security::None);
+    let call = dialogue.endpoint.call(dialogue.now, route);
+    let taken = dialogue.endpoint.write(dialogue.now, call, &[7; 200_000]).expect("it runs");
+    assert!(taken < 200_000);
+    let request = dialogue.said()[0].header;
+    dialogue.hear(reply(request, PacketType::Data, 1, flag::REQUEST_ACK), b"enough");
+    assert_eq!(dialogue.says().kind(), PacketType::Ack, "no more of the request");
+    assert_eq!(
+        dialogue.events(),
+        [Event::Readable(call), Event::Writable(call)],
+        "who waits for room is not left alone"
+    );
+    assert_eq!(dialogue.endpoint.write(dialogue.now, call, &[7; 200_000]), Ok(200_000));
+    dialogue.endpoint.finish(dialogue.now, call);
+    assert!(dialogue.said().is_empty());
+    assert_eq!(dialogue.read(call), (b"enough".to_vec(), Read::Blocked));
 }
 
 #[test]
@@ -227,6 +285,8 @@ fn who_gives_up_says_so_and_to_late_packets_says_it_again() {
     let mut dialogue = Dialogue::new();
     let call = dialogue.call(Security::None, 10);
     let request = dialogue.says().header;
+    // There is something to be told, which nobody wants to hear any more.
+    dialogue.hear(reply(request, PacketType::Data, 1, 0), b"a beginning");
     dialogue.endpoint.abort(dialogue.now, call, 1234);
     let abort = dialogue.says();
     assert_eq!((abort.code(), abort.header.call, abort.header.cid), (1234, 1, request.cid));
