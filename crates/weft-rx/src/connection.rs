@@ -116,7 +116,7 @@ impl Connection {
     /// Bytes of an application's data that fit into a packet.
     pub(crate) fn data_bytes_max(&self) -> usize {
         let payload = (self.datagram_bytes_max as usize).saturating_sub(HEADER_BYTES).min(DATA_BYTES_MAX);
-        payload.saturating_sub(self.guard.overhead_bytes())
+        self.guard.data_bytes_max(payload)
     }
 
     /// Whether there is a call on any channel.

@@ -14,7 +14,7 @@ use crate::counts::{Counts, Load};
 use crate::event::Event;
 use crate::receiving::Read;
 use crate::route::{Route, RouteId};
-use crate::security::Security;
+use crate::security::{Guard, Security};
 use crate::wire::{CHANNEL_MASK, DATA_BYTES_MAX};
 
 /// The bit of an epoch that says that the epoch and the connection's id name a connection, whatever the address is.
@@ -150,10 +150,11 @@ impl Endpoint {
     pub fn write(&mut self, now: Instant, call: CallId, bytes: &[u8]) -> Result<usize, CallError> {
         let it = self.calls.get_mut(&call).ok_or(CallError::Closed)?;
         let connection = it.place.and_then(|place| self.connections.get(&place.connection));
-        let security = it.route.and_then(|route| self.routes.get(&route)).map(|route| &route.security);
-        let packet_bytes = match (connection, security) {
+        let route = it.route.and_then(|route| self.routes.get(&route));
+        let packet_bytes = match (connection, route) {
             (Some(connection), _) => connection.data_bytes_max(),
-            (None, Some(security)) => DATA_BYTES_MAX - security.overhead_bytes(),
+            // It is not known yet which connection it will be.
+            (None, Some(route)) => Guard::new(&route.security, 0, 0).data_bytes_max(DATA_BYTES_MAX),
             (None, None) => DATA_BYTES_MAX,
         };
         let taken = it.write(bytes, packet_bytes);

@@ -7,6 +7,8 @@ mod call_state;
 mod config;
 mod connection;
 mod counts;
+#[cfg(test)]
+mod dialogue;
 mod endpoint;
 mod event;
 #[cfg(test)]
@@ -30,5 +32,5 @@ pub use endpoint::{Endpoint, Transmit};
 pub use event::Event;
 pub use receiving::Read;
 pub use route::RouteId;
-pub use security::{Security, SecurityError};
+pub use security::{Level, Rxkad, Security, SecurityError};
 pub use xdr::{Decoder, Encoder, XdrError};

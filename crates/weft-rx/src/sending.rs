@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use crate::ack::{Acked, Reason};
 use crate::rtt::Rtt;
-use crate::window::{REORDERING, Window};
+use crate::window::{REORDERING, REORDERING_MAX, Window};
 use crate::wire::distance;
 
 /// Packets that wait to be sent for the first time, at most; more is not accepted from the application.
@@ -49,6 +49,12 @@ pub(crate) struct Sending {
     order: u64,
     /// The latest transmission that arrived.
     arrived: Option<u64>,
+    /// Transmissions after which one that has not arrived is lost.
+    reordering: u64,
+    /// A window has just been shrunk for a loss: one packet goes again at once, whatever is under way.
+    urgent: bool,
+    /// Something was taken for lost, and nothing said yet that it was not.
+    doubted: bool,
     /// Waits in vain since something was heard.
     in_vain: u32,
     /// When to do something about silence.
@@ -89,6 +95,8 @@ struct Sent {
     order: u64,
     serial: u32,
     at: Instant,
+    /// It went before, so that its arrival does not tell which transmission arrived.
+    again: bool,
 }
 
 impl Packet {
@@ -110,6 +118,9 @@ impl Sending {
             window: Window::new(),
             order: 0,
             arrived: None,
+            reordering: REORDERING,
+            urgent: false,
+            doubted: false,
             in_vain: 0,
             wait_until: None,
         }
@@ -170,8 +181,9 @@ impl Sending {
         let index = self.next_index()?;
         let packet = &mut self.queue[index];
         let again = packet.sent.is_some();
-        packet.sent = Some(Sent { order: self.order, serial, at: now });
+        packet.sent = Some(Sent { order: self.order, serial, at: now, again });
         packet.lost = false;
+        self.urgent = false;
         let (data, last) = (packet.data.clone(), packet.last);
         self.order += 1;
         self.sent = self.sent.max(index + 1);
@@ -196,7 +208,12 @@ impl Sending {
         if acked.reason != Reason::Delay as u8 {
             self.measure(now, acked.serial, rtt);
         }
-        let mut news = News::default();
+        // What comes twice had been overtaken, most likely.
+        if acked.reason == Reason::Duplicate as u8 && std::mem::take(&mut self.doubted) {
+            self.reordering = (self.reordering * 2).min(REORDERING_MAX);
+            self.window.regain();
+        }
+        let mut news = News { serial: acked.serial, ..News::default() };
         for packet in self.queue.drain(..given) {
             news.tell(&packet);
         }
@@ -208,8 +225,8 @@ impl Sending {
             }
             packet.arrived = received;
         }
-        if let Some(order) = news.latest {
-            self.arrived = self.arrived.max(Some(order));
+        self.arrived = self.arrived.max(news.latest);
+        if let (Some(order), true) = (self.arrived, news.count > 0) {
             self.window.arrived(news.count, order);
         }
         self.find_lost();
@@ -274,10 +291,14 @@ impl Sending {
 
     /// Where in the queue the packet is that may go now: what was lost before what is new.
     fn next_index(&self) -> Option<usize> {
-        if self.queue.is_empty() || self.under_way() >= self.window.packets() {
+        let full = self.under_way() >= self.window.packets();
+        if self.queue.is_empty() || (full && !self.urgent) {
             return None;
         }
         let lost = self.queue.iter().take(self.sent).position(|packet| packet.lost && !packet.arrived);
+        if full {
+            return lost;
+        }
         let allowed = self.sent < self.queue.len().min(self.receiver_window.into());
         lost.or_else(|| allowed.then_some(self.sent))
     }
@@ -309,10 +330,11 @@ impl Sending {
         };
         for packet in self.queue.iter_mut().take(self.sent).filter(|packet| packet.under_way()) {
             if let Some(sent) = packet.sent
-                && sent.order + REORDERING <= latest
+                && sent.order + self.reordering <= latest
             {
                 packet.lost = true;
-                self.window.lost(sent.order, self.order);
+                self.doubted = true;
+                self.urgent |= self.window.lost(sent.order, self.order);
             }
         }
     }
@@ -331,7 +353,10 @@ impl Sending {
 /// What an acknowledgement says that was not known.
 #[derive(Default)]
 struct News {
+    /// The packet that provoked it.
+    serial: u32,
     count: u32,
+    /// The latest transmission that arrived for certain.
     latest: Option<u64>,
 }
 
@@ -341,6 +366,7 @@ impl News {
             return;
         }
         self.count += 1;
-        self.latest = self.latest.max(packet.sent.map(|sent| sent.order));
+        let certain = packet.sent.filter(|sent| !sent.again || sent.serial == self.serial);
+        self.latest = self.latest.max(certain.map(|sent| sent.order));
     }
 }
