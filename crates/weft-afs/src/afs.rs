@@ -98,7 +98,7 @@ impl Afs {
         let vldb = Vldb::new(rpc.clone(), servers.clone(), cells, options.volume_time);
         let news = Arc::new(News::new(EVENTS_MAX));
         let shared = Arc::new(Shared {
-            files: FileServers { rpc, servers, vldb },
+            files: FileServers::new(rpc, servers, vldb),
             promises: Promises::new(options.promises_max, news.clone()),
             directories: Directories::new(options.directory_bytes_max),
             turns: Turns::default(),

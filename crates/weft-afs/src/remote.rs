@@ -77,7 +77,7 @@ impl Remote for Afs {
         let dir = of(dir)?;
         let page = |entries| Page { entries, completeness: Completeness::Complete, next: None };
         if dir == Identity::Top {
-            // There are more names than are listed: those of the read-write sides, and aliases.
+            // There are more names than are listed: aliases.
             let page = Page { completeness: Completeness::Partial, ..page(self.shared.cell_entries()) };
             return Ok(Answer::new(Listing::Page(page, None), Version::None, Lease::lasting(TOP_LEASE)));
         }
@@ -177,9 +177,8 @@ impl Shared {
     }
 
     fn cell_entries(&self) -> Vec<Entry> {
-        let cells = self.files.vldb.cells().into_iter();
-        let named = cells.filter_map(|cell| Some((Name::new(cell.as_str()).ok()?, cell.clone())));
-        named.map(|(name, cell)| door_entry(name, &Identity::Cell { cell, writable: false })).collect()
+        let names = self.files.vldb.cells().into_iter().flat_map(|cell| [cell.to_string(), format!(".{cell}")]);
+        names.filter_map(|name| self.cell_entry(&Name::new(name).ok()?)).collect()
     }
 
     /// Where a file is, for people.
