@@ -195,10 +195,10 @@ impl Call {
         let Some(acked) = Acked::decode(payload) else {
             return false;
         };
-        if !self.sending.acknowledged(now, &acked, &mut connection.rtt) {
-            return false;
+        if self.sending.acknowledged(now, &acked, &mut connection.rtt) {
+            connection.datagram_bytes_max = acked.datagram_bytes_max;
         }
-        connection.datagram_bytes_max = acked.datagram_bytes_max;
+        // Also who says something old, or something of a request that was dropped for its reply, is there.
         true
     }
 

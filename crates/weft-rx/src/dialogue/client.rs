@@ -180,6 +180,25 @@ fn a_reply_that_begins_before_the_end_of_the_request_stops_it() {
 }
 
 #[test]
+fn a_server_that_has_not_read_what_it_replies_to_is_not_dead_while_it_answers() {
+    let mut dialogue = Dialogue::new();
+    dialogue.call(Security::None, 3000);
+    let request = dialogue.said()[0].header;
+    dialogue.hear(reply(request, PacketType::Data, 1, 0), b"a beginning");
+    let begin = dialogue.now;
+    assert_eq!(dialogue.events().len(), 1);
+    while dialogue.now - begin < Duration::from_secs(200) {
+        dialogue.wait();
+        for packet in dialogue.said() {
+            if packet.has(flag::REQUEST_ACK) {
+                dialogue.hear_ack(request, 0, &ack(1, 3, Reason::PingResponse, &[true; 3]));
+            }
+        }
+        assert!(dialogue.events().is_empty(), "it answers");
+    }
+}
+
+#[test]
 fn an_older_acknowledgement_and_one_of_what_was_not_sent_are_not_believed() {
     let mut dialogue = Dialogue::new();
     dialogue.call(Security::None, 12 * 1412);
