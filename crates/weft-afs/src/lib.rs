@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod afs;
+mod apply;
 mod content;
 mod directories;
 mod doors;

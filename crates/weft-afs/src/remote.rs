@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weft_remote::{
     Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, FileId, FileKind,
-    Found, Lease, Listing, Name, Origin, Page, Remote, RemoteError, Result, Source, Span, Version,
+    Found, Lease, Listing, Mutation, Name, Origin, Outcome, Page, Remote, RemoteError, Result, Source, Span, Version,
 };
 
 use crate::afs::{Afs, Shared};
@@ -20,7 +20,7 @@ use crate::look::{Seen, shown};
 impl Remote for Afs {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            writable: false,
+            writable: true,
             ranges: true,
             stable_ids: true,
             breakable_leases: true,
@@ -104,6 +104,14 @@ impl Remote for Afs {
                 Err(RemoteError::Unsupported { detail: format!("{}: not a link", self.shared.words(&identity)) })
             }
         }
+    }
+
+    async fn apply(&self, call: &Call, mutation: &Mutation, expected: &Version) -> Result<Answer<Outcome>> {
+        self.shared.apply(call, mutation, expected).await
+    }
+
+    async fn sync(&self, call: &Call, file: &FileId) -> Result<()> {
+        self.shared.sync(call, file).await
     }
 
     fn events(&self) -> BoxStream<'static, Event> {

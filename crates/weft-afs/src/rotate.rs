@@ -33,7 +33,7 @@ pub(crate) struct FileServers {
 }
 
 /// Bytes that follow a request; asked for anew for each server.
-pub(crate) type More<'a> = dyn Fn() -> Box<dyn Iterator<Item = Bytes> + Send> + Sync + 'a;
+pub(crate) type More<'a> = dyn Fn() -> Box<dyn Iterator<Item = Bytes> + Send + 'a> + Sync + 'a;
 
 /// A question, for whom, and about what.
 struct Asked<'a, C> {
@@ -90,13 +90,13 @@ impl FileServers {
     ///
     /// # Errors
     /// As of [`FileServers::ask`]; after `Unreachable` and `TimedOut` it may have been made.
-    pub async fn change<C: WireCall + Sync>(
+    pub async fn change<'a, C: WireCall + Sync>(
         &self,
-        call: &Call,
+        call: &'a Call,
         place: (&CellName, VolumeId),
-        what: &str,
-        question: &C,
-        more: &More<'_>,
+        what: &'a str,
+        question: &'a C,
+        more: &'a More<'a>,
     ) -> Result<(C::Reply, ServerId)> {
         self.make(place, &Asked { call, what, question, more }, Repeat::UnlessSilent).await
     }

@@ -171,13 +171,13 @@ fn a_server_that_is_gone_is_missed_only_where_it_is_needed() {
     compare(&cell.content("replicated"), &top.join("replicated"));
     assert_eq!(read(&top.join("user/bob/notes.txt")), "notes of bob\n", "on the other server");
     let begun = std::time::Instant::now();
-    let error = std::fs::read(top.join("pub/d01/a/f000.txt")).expect_err("nobody has it");
+    let error = std::fs::read(top.join("pub/d01/b/f001.txt")).expect_err("nobody has it");
     let errno = Errno::from_io_error(&error).expect("an errno");
     assert!([Errno::TIMEDOUT, Errno::HOSTUNREACH, Errno::IO].contains(&errno), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     cell.restart("fs1", "dafileserver");
-    let again = || std::fs::read(top.join("pub/d01/a/f000.txt"));
-    let there = std::fs::read(cell.content("pub").join("d01/a/f000.txt")).expect("read");
+    let again = || std::fs::read(top.join("pub/d01/b/f001.txt"));
+    let there = std::fs::read(cell.content("pub").join("d01/b/f001.txt")).expect("read");
     crate::interrupts::wait_until("the server is back", || again().is_ok_and(|here| here == there));
 }
 
@@ -187,7 +187,7 @@ fn a_server_that_is_gone_is_missed_only_where_it_is_needed() {
 fn a_volume_is_followed_where_it_goes() {
     let Some(cell) = AfsCell::own() else { return };
     let Some(mount) = mounted(&cell, "afs", &["deadline=10s"]) else { return };
-    let (at, other) = (mount.at("weft.test/pub/d00/a/f000.txt"), mount.at("weft.test/pub/d00/a/f001.txt"));
+    let (at, other) = (mount.at("weft.test/pub/d00/a/f000.txt"), mount.at("weft.test/pub/d00/a/f006.txt"));
     let text = read(&at);
     let vos = |words: &str| cell.on("fs1", ["vos"].into_iter().chain(words.split(' ')).chain(["-localauth"])).good();
     vos("move pub fs1 a fs2 a");
@@ -200,7 +200,7 @@ fn a_volume_is_followed_where_it_goes() {
     let error = std::fs::read(&other).expect_err("it is offline");
     assert_ne!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
     vos("online fs2 a pub");
-    let there = read(&cell.content("pub").join("d00/a/f001.txt"));
+    let there = read(&cell.content("pub").join("d00/a/f006.txt"));
     crate::interrupts::wait_until("the volume is online", || {
         std::fs::read_to_string(&other).is_ok_and(|now| now == there)
     });
