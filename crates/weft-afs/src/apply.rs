@@ -187,7 +187,10 @@ impl Shared {
         let (dir, name) = (place.dir.fid, place.file_name());
         let is_directory = self.entry(call, place).await?.is_some_and(Fid::is_directory);
         let reply = match is_directory {
-            true => self.tell(call, &place.dir, &place.shown(), &RemoveDir { dir, name }).await?,
+            true => {
+                let removed = self.tell(call, &place.dir, &place.shown(), &RemoveDir { dir, name }).await;
+                removed.map_err(full)?
+            }
             false => self.tell(call, &place.dir, &place.shown(), &RemoveFile { dir, name }).await?,
         };
         self.changed(&place.dir, &reply.status);
@@ -220,7 +223,7 @@ impl Shared {
         }
         let question =
             Rename { from_dir: from.dir.fid, from_name: from.file_name(), to_dir: to.dir.fid, to_name: to.file_name() };
-        let reply = self.tell(call, &from.dir, &what, &question).await?;
+        let reply = self.tell(call, &from.dir, &what, &question).await.map_err(full)?;
         self.changed(&from.dir, &reply.from_dir);
         self.changed(&to.dir, &reply.to_dir);
         let (found, lease) = self.find(call, &to.dir, &to.name).await?;
@@ -319,6 +322,14 @@ impl Shared {
     fn answer_of(&self, entry: Entry, lease: Lease) -> Answer<Outcome> {
         let version = entry.version.clone();
         Answer::new(Outcome { entry: Some(entry) }, version, lease)
+    }
+}
+
+/// What servers say of a directory that is to go and has names in it, EEXIST, in the usual words.
+fn full(error: RemoteError) -> RemoteError {
+    match error {
+        RemoteError::Exists { detail } => RemoteError::NotEmpty { detail },
+        error => error,
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::support::{AfsCell, Afsd, Mount, Setup, compare, fails_with, names_in, run};
 
 /// Mounts AFS on the node `c1` of a cell.
-fn mounted(cell: &AfsCell, source: &'static str, options: &[&str]) -> Option<Mount> {
+pub fn mounted(cell: &AfsCell, source: &'static str, options: &[&str]) -> Option<Mount> {
     let config = format!("[afs]\nconfig_dir = \"{}\"\n", cell.client_config().display());
     let options = options.iter().map(|option| (*option).to_owned()).collect();
     let mut mount = Mount::prepare(Setup { source, config, options, ..Setup::default() })?;
@@ -18,12 +18,12 @@ fn mounted(cell: &AfsCell, source: &'static str, options: &[&str]) -> Option<Mou
     Some(mount)
 }
 
-fn read(path: &Path) -> String {
+pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Has a file written by another client, and at its server: its close(2) returns before that.
-fn write_there(path: &Path, bytes: &[u8]) {
+pub fn write_there(path: &Path, bytes: &[u8]) {
     use std::io::Write;
     let mut file = std::fs::File::create(path).expect("made");
     file.write_all(bytes).expect("written");
