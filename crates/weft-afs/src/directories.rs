@@ -85,11 +85,14 @@ impl Directories {
 
 /// Has only one at a time fetch a directory: others find it when their turn comes.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<HashMap<(CellName, Fid), Arc<tokio::sync::Mutex<()>>>>);
+pub(crate) struct Turns(Mutex<HashMap<(CellName, Fid), Turn>>);
+
+/// Whoever fetches a directory holds it.
+type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Turns {
     /// The turn of a directory.
-    pub fn of(&self, cell: &CellName, fid: Fid) -> Arc<tokio::sync::Mutex<()>> {
+    pub fn of(&self, cell: &CellName, fid: Fid) -> Turn {
         let mut turns = self.0.lock();
         if turns.len() >= TURNS_KEPT {
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);

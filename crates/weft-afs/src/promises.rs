@@ -33,12 +33,15 @@ pub(crate) struct Promises {
 struct Table {
     held: HashMap<(CellName, Fid), Held>,
     /// The ways on which volumes were entered, and what lead there.
-    ways: HashMap<(CellName, VolumeId), Vec<(Way, Option<Identity>)>>,
+    ways: HashMap<(CellName, VolumeId), Vec<Entrance>>,
     /// How many breaks there were.
     breaks: u64,
     /// The last of them, with their numbers.
     recent: VecDeque<(u64, Broken)>,
 }
+
+/// A way into a volume, and the cell or mount point that leads there where that is known.
+type Entrance = (Way, Option<Identity>);
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
