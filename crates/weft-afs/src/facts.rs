@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Attributes, Entry, Figure, FileKind, Name, Version};
+use weft_remote::{Attributes, Audience, Entry, Figure, FileKind, Name, Version};
 
+use crate::access::{Operation, Rights, Subject};
 use crate::identity::{Identity, Spot};
+use crate::rotate::Teller;
 use crate::wire::status::{Kind, Status};
 
 /// Which content a file has: its data version, and the time that its last writer gave it. A volume that was restored may
@@ -13,6 +15,51 @@ pub(crate) fn version(status: &Status) -> Version {
     let mut token = status.data_version.to_be_bytes().to_vec();
     token.extend_from_slice(&status.modified_s.to_be_bytes());
     Version::strong(token)
+}
+
+/// The version as it is told with a status: to who may read the file, that of its content. Who may only look at it gets one
+/// that no content has, for whoever is told the version of what is held is shown it.
+pub(crate) fn shown_version(status: &Status) -> Version {
+    let Version::Strong(token) = version(status) else { return Version::None };
+    match may(status, Operation::Read, status.caller_access) {
+        true => Version::Strong(token),
+        false => Version::strong([&token[..], LOOKED_AT].concat()),
+    }
+}
+
+/// Whether a version that was told is this one, of whatever form.
+pub(crate) fn is_version(told: &Version, status: &Status) -> bool {
+    told.still_holds(&version(status)) || told.still_holds(&shown_version(status))
+}
+
+/// What of a file an answer tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Its name and its status.
+    Status,
+    /// Its content, or that what is held of that is the same.
+    Content,
+}
+
+/// Who may be told what a server told with a status: everybody, if it tells nobody's token or anybody.
+pub(crate) fn audience(told: Told, status: &Status, teller: &Teller) -> Audience {
+    let Some(token) = &teller.token else { return Audience::Everyone };
+    let to_anybody = |operation| may(status, operation, status.anonymous_access);
+    let is_open = match told {
+        Told::Status => to_anybody(Operation::Lookup),
+        Told::Content => to_anybody(Operation::Lookup) && to_anybody(Operation::Read),
+    };
+    if is_open { Audience::Everyone } else { Audience::Only { uid: token.uid } }
+}
+
+/// Those who may be told both. Two users' words in one answer are for the caller, whose token is another by now.
+pub(crate) fn stricter(one: Audience, other: Audience) -> Audience {
+    if one == Audience::Everyone { other } else { one }
+}
+
+/// Whether a status says that whoever has these rights may do something.
+pub(crate) fn may(status: &Status, operation: Operation, rights: Rights) -> bool {
+    operation.is_allowed(Subject { kind: status.kind, rights, mode: status.mode })
 }
 
 /// The identity of something with a status.
@@ -44,7 +91,7 @@ pub(crate) fn attributes(status: &Status) -> Attributes {
 
 /// A name with what it stands for.
 pub(crate) fn entry(name: Name, spot: Spot, status: &Status) -> Entry {
-    Entry { name, id: identity(spot, status).file_id(), attributes: attributes(status), version: version(status) }
+    Entry { name, id: identity(spot, status).file_id(), attributes: attributes(status), version: shown_version(status) }
 }
 
 /// A name for what was asked about without one.
@@ -52,6 +99,8 @@ pub(crate) fn nameless(spot: &Spot) -> Name {
     Name::new(spot.fid.to_string()).expect("digits and dots are a name")
 }
 
+/// What ends the version of a file that its asker may not read.
+const LOOKED_AT: &[u8] = b"l";
 /// Permission bits of directories.
 const DIRECTORY_MODE: u16 = 0o755;
 

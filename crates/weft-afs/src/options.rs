@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use weft_rx::Level;
+
 use crate::cell::{Cell, CellName};
 use crate::cell_server_db::CellAlias;
 
@@ -14,6 +16,11 @@ pub struct AfsOptions {
     pub aliases: Vec<CellAlias>,
     /// The cell that the tree is of; `None` for the directory of all cells.
     pub tree: Option<CellName>,
+    /// How what is said with a user's token is protected.
+    pub level: Level,
+    /// The name of the credential cache of the daemon's own user, as `$KRB5CCNAME` has it; that of any other user is
+    /// `/tmp/krb5cc_UID`, and without a name this one as well.
+    pub ccache: Option<String>,
     /// How long what the VLDB says is used without asking again; a server that says otherwise ends it at once.
     pub volume_time: Duration,
     /// How long a server may be silent in a call before it is held to be down.
@@ -34,6 +41,8 @@ impl Default for AfsOptions {
             cells: Vec::new(),
             aliases: Vec::new(),
             tree: None,
+            level: Level::Crypt,
+            ccache: None,
             volume_time: Duration::from_secs(3600),
             dead_after: Duration::from_secs(12),
             down_time: Duration::from_secs(20),

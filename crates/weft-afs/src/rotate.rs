@@ -2,6 +2,9 @@
 //!
 //! What an abort asks for is a table's (`abort.rs`). Here is what is done about it, and how often. A change whose server falls
 //! silent is not made again by itself, for it may have been made.
+//!
+//! Each call is made with the token of whoever asks (`logins.rs`), or as nobody. A token that a server refuses is dropped, and
+//! a question is put again as nobody; a change is not, for it would be somebody else's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +15,10 @@ use weft_remote::{Call, RemoteError, Result};
 use crate::abort::{AbortCode, Next};
 use crate::cell::CellName;
 use crate::fid::VolumeId;
+use crate::logins::Logins;
 use crate::rpc::{Failure, Rpc};
 use crate::servers::{ServerId, Servers};
+use crate::tokens::Token;
 use crate::vldb::{Vldb, Volume};
 use crate::volume_name::VolumeType;
 use crate::wire::Call as WireCall;
@@ -23,6 +28,21 @@ pub(crate) struct FileServers {
     pub rpc: Arc<Rpc>,
     pub servers: Arc<Servers>,
     pub vldb: Vldb,
+    pub logins: Logins,
+}
+
+/// Who told something, and to whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Teller {
+    pub server: ServerId,
+    /// The token that it was told for; nobody's is none.
+    pub token: Option<Arc<Token>>,
+}
+
+impl From<Teller> for ServerId {
+    fn from(teller: Teller) -> ServerId {
+        teller.server
+    }
 }
 
 /// Whether a call may be made twice.
@@ -48,7 +68,7 @@ enum After {
 }
 
 impl FileServers {
-    /// Asks about a volume, of any server that has it. The answer, and whose it is.
+    /// Asks about a volume, of any server that has it. The answer, and whose it is and to whom.
     ///
     /// # Errors
     /// What the servers say; `Unreachable` and `TimedOut` when they say nothing.
@@ -58,7 +78,7 @@ impl FileServers {
         (cell, volume): (&CellName, VolumeId),
         what: &str,
         question: &C,
-    ) -> Result<(C::Reply, ServerId)> {
+    ) -> Result<(C::Reply, Teller)> {
         self.make(call, (cell, volume), what, question, Repeat::Freely, &|| Box::new(std::iter::empty())).await
     }
 
@@ -71,7 +91,8 @@ impl FileServers {
         question: &C,
         repeat: Repeat,
         more: &(dyn Fn() -> Box<dyn Iterator<Item = Bytes> + Send> + Sync),
-    ) -> Result<(C::Reply, ServerId)> {
+    ) -> Result<(C::Reply, Teller)> {
+        let mut token = self.logins.token(call, cell).await;
         let mut known = self.vldb.by_id(call, cell, volume).await?;
         let mut budget = Budget { hops: HOPS_MAX, waits: WAITS_MAX };
         loop {
@@ -79,11 +100,21 @@ impl FileServers {
             let mut after = After::AskVldb;
             for (id, at) in self.servers.in_order(&servers_of(&known, volume)) {
                 let begun = std::time::Instant::now();
-                let outcome = self.rpc.send(call, at, question, &mut *more()).await;
+                let mut outcome = self.rpc.send(call, (at, token.as_ref()), question, &mut *more()).await;
+                if let Err(failure) = &outcome
+                    && failure.is_about_token()
+                    && let Some(refused) = token.take()
+                {
+                    self.logins.refused(&refused, &failure.to_string());
+                    if repeat == Repeat::UnlessSilent {
+                        return Err(failure.clone().error(what));
+                    }
+                    outcome = self.rpc.send(call, (at, None), question, &mut *more()).await;
+                }
                 let failure = match outcome {
                     Ok(reply) => {
                         self.servers.answered(at, begun.elapsed(), 0);
-                        return Ok((reply, id));
+                        return Ok((reply, Teller { server: id, token }));
                     }
                     Err(failure) => failure,
                 };
@@ -103,7 +134,9 @@ impl FileServers {
                         }
                         After::AskVldb
                     }
-                    Failure::Damaged(_) | Failure::Unaskable(_) => return Err(failure.error(what)),
+                    Failure::Refused(_) | Failure::Damaged(_) | Failure::Unaskable(_) => {
+                        return Err(failure.error(what));
+                    }
                 };
                 last = failure.error(what);
             }

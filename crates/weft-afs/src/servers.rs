@@ -149,7 +149,8 @@ impl Servers {
         let mut known = self.known.lock();
         let of_cell = |server: &&mut Server| cell.is_none_or(|cell| server.cell == *cell);
         let addresses = known.servers.values_mut().filter(of_cell).flat_map(|server| &mut server.addresses);
-        addresses.fold(false, |any, address| address.silent_since.take().is_some() || any)
+        let given_up = addresses.filter_map(|address| address.silent_since.take());
+        given_up.count() > 0
     }
 
     /// Each cell of which servers were asked, as the contract tells of sources.
