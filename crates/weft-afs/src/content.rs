@@ -42,7 +42,7 @@ impl Shared {
             resumable: true,
             stream: Box::pin(stream::iter(first).chain(rest)),
         };
-        let fetched = Fetched { attributes: facts::attributes(status), body };
+        let fetched = Fetched { attributes: facts::attributes(status, self.options.modes), body };
         Ok(Answer { audience: worth.audience, ..Answer::new(fetched, version, worth.lease) })
     }
 

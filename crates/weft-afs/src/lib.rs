@@ -56,5 +56,5 @@ mod directory_builder;
 
 pub use afs::{Afs, AfsError};
 pub use cache_file::{BadCacheName, CacheName};
-pub use options::AfsOptions;
+pub use options::{AfsOptions, Modes};
 pub use weft_rx::Level;

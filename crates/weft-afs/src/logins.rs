@@ -214,12 +214,15 @@ impl User {
         if !state.told.insert(format!("{cell}: {why}")) {
             return;
         }
-        let remedy =
-            "and gets what anybody gets: `kinit`, then `kvno afs/CELL` or `aklog`, gets another, which is taken up";
         match why {
             // Whoever has logged in somewhere need not have to do with this cell.
             NoToken::Missing => tracing::info!(uid, %cell, "{why}: `kvno afs/{cell}` or `aklog {cell}` gets one"),
-            why => tracing::warn!(uid, %cell, "{why}. User id {uid} has no token for {cell} {remedy}"),
+            why => tracing::warn!(
+                uid,
+                %cell,
+                "{why}. This user gets what anybody gets, until `kinit` and then `kvno afs/{cell}` or `aklog {cell}` put \
+                another ticket into the cache"
+            ),
         }
     }
 }

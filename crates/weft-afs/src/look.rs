@@ -230,7 +230,10 @@ impl Shared {
                 Ok(status) => {
                     let lease = self.promises.enter(ticket, teller.clone(), &spot, promise);
                     self.directories.keep_only(&spot.cell, fid, status.data_version);
-                    (facts::entry(name, spot, &status), Some(Seen { status, lease, teller: teller.clone() }))
+                    (
+                        facts::entry(name, spot, &status, self.options.modes),
+                        Some(Seen { status, lease, teller: teller.clone() }),
+                    )
                 }
                 Err(code) => {
                     tracing::debug!(code, %fid, "the status of a name in a listing is not told");

@@ -52,7 +52,7 @@ impl Remote for Afs {
             return Ok(Answer { audience, ..Answer::new(None, Version::None, lease) });
         };
         let origin = Some(shared.origin(&spot));
-        let entry = facts::entry(name.clone(), spot, &seen.status);
+        let entry = facts::entry(name.clone(), spot, &seen.status, shared.options.modes);
         let version = entry.version.clone();
         Ok(Answer { audience, origin, ..Answer::new(Some(Found { entry, along: None }), version, lease) })
     }
@@ -161,12 +161,13 @@ impl Shared {
             Identity::Cell { .. } | Identity::Mount(_) => {
                 let root = self.inside(call, identity).await?;
                 let seen = self.status(call, &root).await?;
-                let entry = facts::entry(facts::nameless(&root), root, &seen.status);
+                let entry = facts::entry(facts::nameless(&root), root, &seen.status, self.options.modes);
                 Ok((Entry { id: identity.file_id(), ..entry }, seen.worth(Told::Content)))
             }
             Identity::File(spot) => {
                 let seen = self.status(call, spot).await?;
-                Ok((facts::entry(facts::nameless(spot), spot.clone(), &seen.status), seen.worth(Told::Content)))
+                let entry = facts::entry(facts::nameless(spot), spot.clone(), &seen.status, self.options.modes);
+                Ok((entry, seen.worth(Told::Content)))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The program as a whole: real mounts, real servers, real clients, made and used as a user would.
 
 mod afs_cell;
+mod afs_users;
 mod cache_check;
 mod directories;
 mod ends;

@@ -39,7 +39,7 @@ fn a_cold_start_without_any_network() {
         assert_eq!(held, format!("of /{dir}/held.txt"));
     }
     mount.umount();
-    mount.move_to(&network);
+    mount.move_to(network.words());
     mount.mount();
     for (dir, _) in policies {
         let dir_there = mount.at(&site).join(dir);
@@ -130,7 +130,7 @@ fn a_link_that_goes_down_is_not_noticed_by_tar() {
     let log = folder.path().join("log");
     let Some(server) = Confirming::start(&root, "10.77.0.1", Some(&of_server), &log) else { return };
     let Some(mut mount) = Mount::prepare(patience()) else { return };
-    mount.move_to(&of_mount);
+    mount.move_to(of_mount.words());
     mount.mount();
     tar_survives(&mount, &server, &root, || of_mount.ip("link set cable down"));
 }

@@ -105,9 +105,9 @@ impl Mount {
         self.folder.path().join("mnt")
     }
 
-    /// From the next mount on the daemon, and the verbs, live in this network.
-    pub fn move_to(&mut self, network: &super::Network) {
-        self.place = network.words();
+    /// From the next mount on the daemon, and the verbs, live where these words run a program: in a network of their own.
+    pub fn move_to(&mut self, words: Vec<String>) {
+        self.place = words;
     }
 
     /// A path in the mount.
