@@ -101,7 +101,7 @@ impl Afs {
         let logins = Logins::new(own_uid, options.ccache.clone(), options.level);
         let news = Arc::new(News::new(EVENTS_MAX));
         let shared = Arc::new(Shared {
-            files: FileServers { rpc, servers, vldb, logins },
+            files: FileServers::new(rpc, servers, vldb, logins),
             promises: Promises::new(options.promises_max, news.clone()),
             directories: Directories::new(options.directory_bytes_max),
             turns: Turns::default(),

@@ -98,6 +98,7 @@ impl Shared {
         if reply.bytes.len() as u64 > length {
             return Err(RemoteError::Damaged { detail: format!("{}: more bytes than were asked for", shown(spot)) });
         }
+        self.files.servers.received(teller.server, reply.bytes.len());
         let lease = self.promises.enter(ticket, teller.clone(), spot, reply.end.promise);
         Ok((reply.bytes.into(), Seen { status: reply.end.status, lease, teller }))
     }

@@ -134,6 +134,7 @@ impl Directories {
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<HashMap<(CellName, Fid), Turn>>);
 
+/// Whoever fetches a directory holds it.
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Turns {

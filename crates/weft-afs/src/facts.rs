@@ -89,7 +89,7 @@ pub(crate) fn attributes(status: &Status, modes: Modes) -> Attributes {
             (FileKind::Directory, Modes::Exact) => bits & 0o7000 | DIRECTORY_MODE,
             (FileKind::Directory, Modes::Everybodys) => bits & 0o7000 | 0o777,
             (_, Modes::Exact) => bits,
-            (_, Modes::Everybodys) => bits & 0o7000 | (bits >> 6 & 7) * 0o111,
+            (_, Modes::Everybodys) => bits & 0o7000 | ((bits >> 6 & 7) * 0o111),
         }),
         links: Some(if status.is_mount_point() { 2 } else { status.links }),
         ..Attributes::of_kind(kind)

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod afs;
+mod apply;
 mod cache_file;
 mod content;
 mod directories;

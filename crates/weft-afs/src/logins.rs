@@ -237,3 +237,109 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 /// Users that are remembered.
 const USERS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+    use crate::ccache::tests::{Writer, alice, credential};
+    use crate::ccache::{Credential, Principal};
+
+    /// Users whose caches are in a folder.
+    fn logins(folder: &Path) -> Logins {
+        let others = format!("{}/cc_", folder.display());
+        Logins { others, ..Logins::new(rustix::process::geteuid().as_raw(), None, Level::Crypt) }
+    }
+
+    fn cell() -> CellName {
+        CellName::new(b"example.org").expect("a name")
+    }
+
+    fn own() -> Call {
+        Call::within(Caller { uid: rustix::process::geteuid().as_raw(), gid: 0, pid: 7 }, Duration::from_secs(60))
+    }
+
+    /// Puts a cache with this ticket in the place of the user's, and has the next call look.
+    fn login(logins: &Logins, ticket: &str) {
+        let path = format!("{}{}", logins.others, logins.own_uid);
+        let afs = credential(Principal::service(&["afs", "example.org"], b"EXAMPLE.ORG"), u32::MAX);
+        let bytes = Writer::new(4, &alice()).credential(&Credential { ticket: ticket.into(), ..afs }).bytes;
+        let fresh = format!("{path}.new");
+        std::fs::write(&fresh, bytes).expect("written");
+        std::fs::set_permissions(&fresh, PermissionsExt::from_mode(0o600)).expect("set");
+        std::fs::rename(&fresh, &path).expect("moved");
+        look_again(logins);
+    }
+
+    fn look_again(logins: &Logins) {
+        logins.users.lock().values().for_each(|user| user.state.lock().looked = None);
+    }
+
+    #[tokio::test]
+    async fn a_token_is_kept_while_its_ticket_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let logins = logins(folder.path());
+        assert!(logins.token(&own(), &cell()).await.is_none());
+        login(&logins, "one");
+        let first = logins.token(&own(), &cell()).await.expect("a token");
+        assert!(logins.shown(&cell()).starts_with("alice@EXAMPLE.ORG for user id"));
+        login(&logins, "one");
+        let again = logins.token(&own(), &cell()).await.expect("a token");
+        assert!(Arc::ptr_eq(&first, &again), "another cache with the same ticket");
+        let daemon = Call { caller: Caller::DAEMON, ..own() };
+        let daemons = logins.token(&daemon, &cell()).await.expect("a token");
+        assert!(Arc::ptr_eq(&first, &daemons), "the daemon is its user");
+        login(&logins, "another");
+        let second = logins.token(&own(), &cell()).await.expect("a token");
+        assert_ne!(second.id, first.id);
+        assert_eq!(Arc::strong_count(&first), 3, "nobody but this test has it any more");
+        std::fs::remove_file(format!("{}{}", logins.others, logins.own_uid)).expect("removed");
+        look_again(&logins);
+        assert!(logins.token(&own(), &cell()).await.is_none(), "logged out");
+    }
+
+    #[tokio::test]
+    async fn what_a_server_refuses_is_not_shown_again_before_the_cache_changes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let logins = logins(folder.path());
+        login(&logins, "one");
+        let token = logins.token(&own(), &cell()).await.expect("a token");
+        logins.refused(&token, "no");
+        logins.refused(&token, "no");
+        look_again(&logins);
+        assert!(logins.token(&own(), &cell()).await.is_none());
+        assert!(logins.shown(&cell()).contains("a server refuses the ticket for it: no"));
+        let told = logins.user(logins.own_uid).expect("known").state.lock().told.len();
+        assert_eq!(told, 1, "said once");
+        login(&logins, "another");
+        let renewed = logins.token(&own(), &cell()).await.expect("a token");
+        logins.refused(&token, "late");
+        assert!(logins.token(&own(), &cell()).await.is_some_and(|token| token.id == renewed.id), "that was the former");
+    }
+
+    #[tokio::test]
+    async fn only_roots_daemon_reads_what_is_another_users() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of_user = Logins { own_uid: 1000, ..logins(folder.path()) };
+        assert!(of_user.user(0).is_none() && of_user.user(1001).is_none() && of_user.user(1000).is_some());
+        let of_root = Logins { own_uid: ROOT, ..logins(folder.path()) };
+        for uid in 0..USERS_MAX as u32 + 10 {
+            assert!(of_root.user(uid).is_some());
+        }
+        assert_eq!(of_root.users.lock().len(), 10, "those who do nothing are forgotten when there are too many");
+    }
+
+    #[tokio::test]
+    async fn a_cache_that_is_no_file_is_told_once() {
+        let kcm = Logins::new(rustix::process::geteuid().as_raw(), Some("KCM:".to_owned()), Level::Crypt);
+        for _ in 0..3 {
+            assert!(kcm.token(&own(), &cell()).await.is_none());
+            look_again(&kcm);
+        }
+        let user = kcm.user(kcm.own_uid).expect("known");
+        let told = user.state.lock().told.clone();
+        assert!(told.len() == 1 && told.iter().all(|told| told.contains("not from KCM:")), "{told:?}");
+    }
+}

@@ -33,15 +33,15 @@ pub(crate) struct Promises {
 struct Table {
     held: HashMap<(CellName, Fid), Held>,
     /// The ways on which volumes were entered, and what lead there.
-    ways: HashMap<(CellName, VolumeId), Vec<Entered>>,
+    ways: HashMap<(CellName, VolumeId), Vec<Entrance>>,
     /// How many breaks there were.
     breaks: u64,
     /// The last of them, with their numbers.
     recent: VecDeque<(u64, Broken)>,
 }
 
-/// A way into a volume, and what leads there if that is known.
-type Entered = (Way, Option<Identity>);
+/// A way into a volume, and the cell or mount point that leads there where that is known.
+type Entrance = (Way, Option<Identity>);
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
@@ -103,7 +103,6 @@ impl Promises {
     }
 
     /// The lease that there is on a file, if any.
-    #[cfg(test)]
     pub fn lease(&self, cell: &CellName, fid: Fid) -> Option<Lease> {
         let table = self.table.lock();
         let held = table.held.get(&(cell.clone(), fid))?;

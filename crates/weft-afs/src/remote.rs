@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weft_remote::{
     Answer, Attributes, Audience, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, FileId,
-    FileKind, Found, Lease, Listing, Name, Origin, Page, Remote, RemoteError, Result, Source, Span, Version,
+    FileKind, Found, Lease, Listing, Mutation, Name, Origin, Outcome, Page, Remote, RemoteError, Result, Source, Span,
+    Version,
 };
 
 use crate::afs::{Afs, Shared};
@@ -20,7 +21,7 @@ use crate::look::{Worth, shown};
 impl Remote for Afs {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            writable: false,
+            writable: true,
             ranges: true,
             stable_ids: true,
             breakable_leases: true,
@@ -78,7 +79,7 @@ impl Remote for Afs {
         let dir = of(dir)?;
         let page = |entries| Page { entries, completeness: Completeness::Complete, next: None };
         if dir == Identity::Top {
-            // There are more names than are listed: those of the read-write sides, and aliases.
+            // There are more names than are listed: aliases.
             let page = Page { completeness: Completeness::Partial, ..page(self.shared.cell_entries()) };
             return Ok(Answer::new(Listing::Page(page, None), Version::None, Lease::lasting(TOP_LEASE)));
         }
@@ -106,6 +107,14 @@ impl Remote for Afs {
                 Err(RemoteError::Unsupported { detail: format!("{}: not a link", self.shared.words(&identity)) })
             }
         }
+    }
+
+    async fn apply(&self, call: &Call, mutation: &Mutation, expected: &Version) -> Result<Answer<Outcome>> {
+        self.shared.apply(call, mutation, expected).await
+    }
+
+    async fn sync(&self, call: &Call, file: &FileId) -> Result<()> {
+        self.shared.sync(call, file).await
     }
 
     fn events(&self) -> BoxStream<'static, Event> {
@@ -183,9 +192,8 @@ impl Shared {
     }
 
     fn cell_entries(&self) -> Vec<Entry> {
-        let cells = self.files.vldb.cells().into_iter();
-        let named = cells.filter_map(|cell| Some((Name::new(cell.as_str()).ok()?, cell.clone())));
-        named.map(|(name, cell)| door_entry(name, &Identity::Cell { cell, writable: false })).collect()
+        let names = self.files.vldb.cells().into_iter().flat_map(|cell| [cell.to_string(), format!(".{cell}")]);
+        names.filter_map(|name| self.cell_entry(&Name::new(name).ok()?)).collect()
     }
 
     /// Where a file is, for people.

@@ -6,13 +6,18 @@
 //! Each call is made with the token of whoever asks (`logins.rs`), or as nobody. A token that a server refuses is dropped, and
 //! a question is put again as nobody; a change is not, for it would be somebody else's.
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use weft_remote::{Call, RemoteError, Result};
 
-use crate::abort::{AbortCode, Next};
+use crate::abort::Next;
 use crate::cell::CellName;
 use crate::fid::VolumeId;
 use crate::logins::Logins;
@@ -29,6 +34,8 @@ pub(crate) struct FileServers {
     pub servers: Arc<Servers>,
     pub vldb: Vldb,
     pub logins: Logins,
+    /// Volumes that none of their servers had, and when. Held for one look or one change.
+    away: Mutex<HashMap<(CellName, VolumeId), Instant>>,
 }
 
 /// Who told something, and to whom.
@@ -45,29 +52,56 @@ impl From<Teller> for ServerId {
     }
 }
 
+/// Bytes that follow a request; asked for anew for each server.
+pub(crate) type More<'a> = dyn Fn() -> Box<dyn Iterator<Item = Bytes> + Send + 'a> + Sync + 'a;
+
+/// A question, for whom, and about what.
+struct Asked<'a, C> {
+    call: &'a Call,
+    what: &'a str,
+    question: &'a C,
+    more: &'a More<'a>,
+    repeat: Repeat,
+    /// The asker's, until a server refuses it. Held for one look or one change.
+    token: Mutex<Option<Arc<Token>>>,
+}
+
+/// What became of asking one server.
+struct Attempt<R> {
+    server: ServerId,
+    at: SocketAddr,
+    /// The reply, and the token that it is for.
+    outcome: std::result::Result<(R, Option<Arc<Token>>), Failure>,
+}
+
 /// Whether a call may be made twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeat {
+enum Repeat {
     /// It asks.
     Freely,
     /// It changes something.
     UnlessSilent,
 }
 
-/// What may still be done for one question.
-struct Budget {
-    hops: u32,
-    waits: u32,
-}
-
 /// What comes after a round of sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     AskVldb,
     Wait,
     GiveUp,
 }
 
+/// A round without an answer.
+struct Missed {
+    after: After,
+    last: Option<Failure>,
+}
+
 impl FileServers {
+    pub fn new(rpc: Arc<Rpc>, servers: Arc<Servers>, vldb: Vldb, logins: Logins) -> FileServers {
+        FileServers { rpc, servers, vldb, logins, away: Mutex::default() }
+    }
+
     /// Asks about a volume, of any server that has it. The answer, and whose it is and to whom.
     ///
     /// # Errors
@@ -75,85 +109,177 @@ impl FileServers {
     pub async fn ask<C: WireCall + Sync>(
         &self,
         call: &Call,
-        (cell, volume): (&CellName, VolumeId),
+        place: (&CellName, VolumeId),
         what: &str,
         question: &C,
     ) -> Result<(C::Reply, Teller)> {
-        self.make(call, (cell, volume), what, question, Repeat::Freely, &|| Box::new(std::iter::empty())).await
+        let token = Mutex::new(self.logins.token(call, place.0).await);
+        let more: &More<'_> = &|| Box::new(std::iter::empty());
+        self.make(place, &Asked { call, what, question, more, repeat: Repeat::Freely, token }).await
     }
 
-    /// The same, with bytes that follow the request; they are asked for anew for each server.
-    pub async fn make<C: WireCall + Sync>(
+    /// Has a change made; `more` gives bytes that follow the request, anew for each server.
+    ///
+    /// # Errors
+    /// As of [`FileServers::ask`]; after `Unreachable` and `TimedOut` it may have been made.
+    pub async fn change<'a, C: WireCall + Sync>(
         &self,
-        call: &Call,
-        (cell, volume): (&CellName, VolumeId),
-        what: &str,
-        question: &C,
-        repeat: Repeat,
-        more: &(dyn Fn() -> Box<dyn Iterator<Item = Bytes> + Send> + Sync),
+        call: &'a Call,
+        place: (&CellName, VolumeId),
+        what: &'a str,
+        question: &'a C,
+        more: &'a More<'a>,
     ) -> Result<(C::Reply, Teller)> {
-        let mut token = self.logins.token(call, cell).await;
+        let token = Mutex::new(self.logins.token(call, place.0).await);
+        self.make(place, &Asked { call, what, question, more, repeat: Repeat::UnlessSilent, token }).await
+    }
+
+    async fn make<C: WireCall + Sync>(
+        &self,
+        (cell, volume): (&CellName, VolumeId),
+        asked: &Asked<'_, C>,
+    ) -> Result<(C::Reply, Teller)> {
+        let Asked { call, what, .. } = asked;
         let mut known = self.vldb.by_id(call, cell, volume).await?;
-        let mut budget = Budget { hops: HOPS_MAX, waits: WAITS_MAX };
+        let was_away = self.is_away(cell, volume);
+        let (mut hops, mut waits) = (HOPS_MAX, if was_away { 0 } else { WAITS_MAX });
         loop {
-            let mut last = RemoteError::Unreachable { detail: format!("{what}: no server has volume {volume}") };
-            let mut after = After::AskVldb;
-            for (id, at) in self.servers.in_order(&servers_of(&known, volume)) {
-                let begun = std::time::Instant::now();
-                let mut outcome = self.rpc.send(call, (at, token.as_ref()), question, &mut *more()).await;
-                if let Err(failure) = &outcome
-                    && failure.is_about_token()
-                    && let Some(refused) = token.take()
-                {
-                    self.logins.refused(&refused, &failure.to_string());
-                    if repeat == Repeat::UnlessSilent {
-                        return Err(failure.clone().error(what));
+            let sites = self.servers.in_order(&servers_of(&known, volume));
+            let Missed { after, last } = match self.round(sites, asked).await {
+                Ok(answer) => {
+                    if was_away {
+                        self.away.lock().remove(&(cell.clone(), volume));
                     }
-                    outcome = self.rpc.send(call, (at, None), question, &mut *more()).await;
+                    return Ok(answer);
                 }
-                let failure = match outcome {
-                    Ok(reply) => {
-                        self.servers.answered(at, begun.elapsed(), 0);
-                        return Ok((reply, Teller { server: id, token }));
-                    }
-                    Err(failure) => failure,
-                };
-                tracing::debug!(server = %at, %failure, what, "a file server did not do it");
-                after = match &failure {
-                    Failure::Aborted(code) => {
-                        self.servers.answered(at, begun.elapsed(), 0);
-                        match next(*code) {
-                            Some(after) => after,
-                            None => return Err(failure.error(what)),
-                        }
-                    }
-                    Failure::Silent(_) | Failure::TimedOut => {
-                        self.servers.was_silent(at, &failure.to_string());
-                        if repeat == Repeat::UnlessSilent || call.remaining().is_zero() {
-                            return Err(failure.error(what));
-                        }
-                        After::AskVldb
-                    }
-                    Failure::Refused(_) | Failure::Damaged(_) | Failure::Unaskable(_) => {
-                        return Err(failure.error(what));
-                    }
-                };
-                last = failure.error(what);
-            }
+                Err(missed) => missed,
+            };
+            let error = || match &last {
+                Some(failure) => failure.clone().error(what),
+                None => RemoteError::Unreachable { detail: format!("{what}: no server has volume {volume}") },
+            };
             match after {
-                After::AskVldb if budget.hops > 0 => {
-                    budget.hops -= 1;
-                    let fresh = self.vldb.ask(call, cell, &volume.to_string()).await?;
-                    // Nothing else is known than before: whoever has it does not have it now.
-                    if same_sites(&fresh, &known, volume) && !wait(call, &mut budget).await {
-                        return Err(last);
-                    }
-                    known = fresh;
+                After::GiveUp => {
+                    // It may be elsewhere by the next time.
+                    self.vldb.doubt(cell, volume);
+                    return Err(error());
                 }
-                After::Wait if wait(call, &mut budget).await => {}
-                _ => return Err(last),
+                After::AskVldb if hops > 0 => {
+                    hops -= 1;
+                    let fresh = self.vldb.ask(call, cell, &volume.to_string()).await?;
+                    let is_elsewhere = servers_of(&fresh, volume) != servers_of(&known, volume);
+                    known = fresh;
+                    // Whoever should have it does not have it now: it may be under way.
+                    if !is_elsewhere && !wait(call, &mut waits).await {
+                        self.note_away(cell, volume);
+                        return Err(error());
+                    }
+                }
+                After::Wait if wait(call, &mut waits).await => {}
+                After::AskVldb | After::Wait => return Err(error()),
             }
         }
+    }
+
+    /// Asks some sites, in order. The next is asked when one refuses, and also, where the question may be put twice, when one
+    /// takes its time; the first answer counts.
+    async fn round<C: WireCall + Sync>(
+        &self,
+        sites: Vec<(ServerId, SocketAddr)>,
+        asked: &Asked<'_, C>,
+    ) -> std::result::Result<(C::Reply, Teller), Missed> {
+        let mut sites = sites.into_iter();
+        let mut running = FuturesUnordered::new();
+        let mut missed = Missed { after: After::AskVldb, last: None };
+        let mut waiting_for = Vec::new();
+        loop {
+            if running.is_empty() {
+                let Some((id, at)) = sites.next() else { return Err(missed) };
+                waiting_for.push(at);
+                running.push(self.attempt(id, at, asked));
+            }
+            let may_hedge = asked.repeat == Repeat::Freely && sites.len() > 0;
+            let slow = async {
+                match may_hedge {
+                    true => tokio::time::sleep(HEDGE_AFTER).await,
+                    false => std::future::pending().await,
+                }
+            };
+            let Attempt { server, at, outcome } = tokio::select! {
+                biased;
+                Some(ended) = running.next() => ended,
+                () = slow => {
+                    if let Some((id, at)) = sites.next() {
+                        waiting_for.push(at);
+                        running.push(self.attempt(id, at, asked));
+                    }
+                    continue;
+                }
+            };
+            waiting_for.retain(|waited| *waited != at);
+            match outcome {
+                Ok((reply, token)) => {
+                    // Who was asked before and has not answered is asked last from now on.
+                    waiting_for.iter().for_each(|at| self.servers.was_silent(*at, "another server was quicker"));
+                    return Ok((reply, Teller { server, token }));
+                }
+                Err(failure) => {
+                    tracing::debug!(server = %at, %failure, what = asked.what, "a file server did not do it");
+                    let after = after(&failure, asked.repeat, asked.call);
+                    missed = Missed { after: after.unwrap_or(After::GiveUp), last: Some(failure) };
+                    if after.is_none() {
+                        return Err(missed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks one server, as whoever asks; as nobody, if that may be, where it refuses the asker's token.
+    async fn attempt<C: WireCall + Sync>(
+        &self,
+        server: ServerId,
+        at: SocketAddr,
+        asked: &Asked<'_, C>,
+    ) -> Attempt<C::Reply> {
+        let begun = Instant::now();
+        let mut token = asked.token.lock().clone();
+        let send = async |token: Option<&Arc<Token>>| {
+            self.rpc.send(asked.call, (at, token), asked.question, &mut *(asked.more)()).await
+        };
+        let mut outcome = send(token.as_ref()).await;
+        if let Err(failure) = &outcome
+            && failure.is_about_token()
+            && let Some(refused) = token.take()
+        {
+            self.logins.refused(&refused, &failure.to_string());
+            *asked.token.lock() = None;
+            if asked.repeat == Repeat::Freely {
+                outcome = send(None).await;
+            }
+        }
+        match &outcome {
+            Ok(_) | Err(Failure::Aborted(_)) => self.servers.answered(at, begun.elapsed()),
+            Err(failure @ (Failure::Silent(_) | Failure::TimedOut)) => {
+                self.servers.was_silent(at, &failure.to_string());
+            }
+            Err(Failure::Refused(_) | Failure::Damaged(_) | Failure::Unaskable(_)) => {}
+        }
+        Attempt { server, at, outcome: outcome.map(|reply| (reply, token)) }
+    }
+
+    /// Whether a volume was lately with none of those that should have it: then nobody waits for it.
+    fn is_away(&self, cell: &CellName, volume: VolumeId) -> bool {
+        let since = self.away.lock().get(&(cell.clone(), volume)).copied();
+        since.is_some_and(|since| since.elapsed() < AWAY_TIME)
+    }
+
+    fn note_away(&self, cell: &CellName, volume: VolumeId) {
+        let mut away = self.away.lock();
+        if away.len() >= AWAY_MAX {
+            away.clear();
+        }
+        away.insert((cell.clone(), volume), Instant::now());
     }
 }
 
@@ -161,33 +287,41 @@ fn servers_of(known: &Volume, volume: VolumeId) -> Vec<ServerId> {
     known.servers_of(known.entry.kind_of(volume).unwrap_or(VolumeType::ReadWrite))
 }
 
-fn same_sites(one: &Arc<Volume>, other: &Arc<Volume>, volume: VolumeId) -> bool {
-    servers_of(one, volume) == servers_of(other, volume)
-}
-
-/// What an abort leads to; `None` when it is the answer.
-fn next(code: AbortCode) -> Option<After> {
-    match code.next() {
-        Next::AskVldb => Some(After::AskVldb),
-        Next::Wait => Some(After::Wait),
-        Next::NextAddress | Next::NextSite | Next::Reconnect => Some(After::GiveUp),
-        Next::GiveUp | Next::OlderCall | Next::DropToken | Next::DoubtToken => None,
+/// What follows from a failure; nothing when it is the answer.
+fn after(failure: &Failure, repeat: Repeat, call: &Call) -> Option<After> {
+    match failure {
+        Failure::Aborted(code) => match code.next() {
+            Next::AskVldb => Some(After::AskVldb),
+            Next::Wait => Some(After::Wait),
+            Next::NextAddress | Next::NextSite | Next::Reconnect => Some(After::GiveUp),
+            Next::GiveUp | Next::OlderCall | Next::DropToken | Next::DoubtToken => None,
+        },
+        Failure::Silent(_) | Failure::TimedOut => {
+            (repeat == Repeat::Freely && !call.remaining().is_zero()).then_some(After::GiveUp)
+        }
+        Failure::Refused(_) | Failure::Damaged(_) | Failure::Unaskable(_) => None,
     }
 }
 
 /// Waits before the same is asked again; false when that may not be any more.
-async fn wait(call: &Call, budget: &mut Budget) -> bool {
-    if budget.waits == 0 || call.remaining() <= PAUSE {
+async fn wait(call: &Call, left: &mut u32) -> bool {
+    if *left == 0 || call.remaining() <= PAUSE {
         return false;
     }
-    budget.waits -= 1;
+    *left -= 1;
     tokio::time::sleep(PAUSE).await;
     true
 }
 
 /// How often one question has the VLDB asked again.
 const HOPS_MAX: u32 = 4;
-/// How often one question waits for a volume that is busy.
-const WAITS_MAX: u32 = 60;
+/// How often one question waits for a volume that is busy or under way.
+const WAITS_MAX: u32 = 8;
 /// How long it waits each time.
-const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(400);
+/// How long a server may take before another one is asked as well.
+const HEDGE_AFTER: Duration = Duration::from_millis(700);
+/// How long nobody waits for a volume that was with none of its servers.
+const AWAY_TIME: Duration = Duration::from_secs(10);
+/// Volumes of which that is remembered.
+const AWAY_MAX: usize = 1000;

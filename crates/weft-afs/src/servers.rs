@@ -108,15 +108,21 @@ impl Servers {
     }
 
     /// A call was answered, with an abort or a reply.
-    pub fn answered(&self, at: SocketAddr, took: Duration, received_bytes: usize) {
+    pub fn answered(&self, at: SocketAddr, took: Duration) {
         self.note(at, |server, address| {
             let before = address.took.unwrap_or(took);
             address.took = Some((before * 7 + took) / 8);
             address.silent_since = None;
             server.requests += 1;
-            server.received_bytes += received_bytes as u64;
             server.last_contact = Some(SystemTime::now());
         });
+    }
+
+    /// Bytes of content came.
+    pub fn received(&self, id: ServerId, bytes: usize) {
+        if let Some(server) = self.known.lock().servers.get_mut(&id) {
+            server.facts.received_bytes += bytes as u64;
+        }
     }
 
     /// A call was not answered.
@@ -149,8 +155,7 @@ impl Servers {
         let mut known = self.known.lock();
         let of_cell = |server: &&mut Server| cell.is_none_or(|cell| server.cell == *cell);
         let addresses = known.servers.values_mut().filter(of_cell).flat_map(|server| &mut server.addresses);
-        let given_up = addresses.filter_map(|address| address.silent_since.take());
-        given_up.count() > 0
+        addresses.filter_map(|address| address.silent_since.take()).count() > 0
     }
 
     /// Each cell of which servers were asked, as the contract tells of sources.
@@ -209,8 +214,8 @@ mod tests {
         }
         let order = || servers.in_order(&ids).into_iter().map(|(_, at)| at).collect::<Vec<_>>();
         assert_eq!(order(), [at(1), at(2), at(3)], "as the VLDB has it");
-        servers.answered(at(3), Duration::from_millis(3), 1);
-        servers.answered(at(1), Duration::from_millis(300), 1);
+        servers.answered(at(3), Duration::from_millis(3));
+        servers.answered(at(1), Duration::from_millis(300));
         assert_eq!(order(), [at(3), at(2), at(1)]);
         servers.was_silent(at(3), "silent");
         assert_eq!(order(), [at(2), at(1), at(3)]);

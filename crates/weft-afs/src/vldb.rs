@@ -122,6 +122,15 @@ impl Vldb {
         Ok(volume)
     }
 
+    /// What is known of a volume did not help: the next question about it goes to the database, unless it was asked lately.
+    pub fn doubt(&self, cell: &CellName, volume: VolumeId) {
+        let Some(known) = self.cells.get(cell) else { return };
+        let (mut volumes, name) = (known.volumes.lock(), volume.to_string());
+        if volumes.get(&name).is_some_and(|held| held.asked.elapsed() >= DOUBT_PAUSE) {
+            volumes.remove(&name);
+        }
+    }
+
     /// The server of a site, with its addresses known.
     async fn server_of(&self, call: &Call, known: &Known, site: &Site) -> Result<ServerId> {
         let (uuid, unique) = match site.server {
@@ -186,5 +195,7 @@ fn goes_on(code: AbortCode) -> bool {
     matches!(code.next(), Next::NextSite | Next::NextAddress | Next::Reconnect | Next::Wait)
 }
 
+/// How often the database is asked about a volume that cannot be reached.
+const DOUBT_PAUSE: Duration = Duration::from_secs(30);
 /// Volumes of a cell that are remembered.
 const VOLUMES_MAX: usize = 10_000;

@@ -127,6 +127,8 @@ fn of_remote(error: &RemoteError) -> rustix::io::Errno {
         RemoteError::NotEmpty { .. } => E::NOTEMPTY,
         RemoteError::NoSpace { .. } => E::NOSPC,
         // Names of one file; of its length and its attributes the callers above tell.
+        RemoteError::OverQuota { .. } => E::DQUOT,
+        RemoteError::OtherTree { .. } => E::XDEV,
         RemoteError::TooMuch { .. } => E::MLINK,
         RemoteError::Invalid { .. } => E::INVAL,
         RemoteError::Unplaced { .. } => E::STALE,

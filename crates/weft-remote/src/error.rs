@@ -60,6 +60,18 @@ pub enum RemoteError {
         /// What, and which limit.
         detail: String,
     },
+    /// Whoever asks, or the part of the source that it is about, has used all that was granted.
+    #[error("{detail}: the quota is used up")]
+    OverQuota {
+        /// What, and whose quota.
+        detail: String,
+    },
+    /// The two places of a change are in parts of the source that do not go together: what is moved has to be copied.
+    #[error("{detail}: in another tree of the source")]
+    OtherTree {
+        /// What.
+        detail: String,
+    },
     /// A limit of the source is passed: of names of one file, of a file's length.
     #[error("{detail}: more than the source can have")]
     TooMuch {
@@ -139,6 +151,7 @@ impl RemoteError {
             | RemoteError::Busy { .. }
             | RemoteError::Damaged { .. }
             | RemoteError::NoSpace { .. }
+            | RemoteError::OverQuota { .. }
             | RemoteError::Failed { .. } => true,
             RemoteError::NotFound { .. }
             | RemoteError::Denied { .. }
@@ -148,6 +161,7 @@ impl RemoteError {
             | RemoteError::VersionChanged { .. }
             | RemoteError::Exists { .. }
             | RemoteError::NotEmpty { .. }
+            | RemoteError::OtherTree { .. }
             | RemoteError::TooMuch { .. }
             | RemoteError::Invalid { .. }
             | RemoteError::Unplaced { .. }

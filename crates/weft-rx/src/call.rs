@@ -17,6 +17,9 @@ use crate::wire::{Header, PacketType, flag};
 /// A ping goes after this part of the time after which a silent side is dead.
 const PINGS_BEFORE_DEAD: u32 = 6;
 
+/// A ping that is not answered is repeated after this time: on a way that loses much, few would say too little.
+const PING_AGAIN: Duration = Duration::from_secs(2);
+
 /// What late packets of a call are answered with that ended here for silence (RX_CALL_DEAD).
 const DEAD: i32 = -1;
 
@@ -48,6 +51,8 @@ pub(crate) struct Call {
     /// When the other side was asked last whether it is there, or was heard.
     asked: Instant,
     ping: bool,
+    /// The last ping has not been answered.
+    unanswered: bool,
     dead_after: Duration,
 }
 
@@ -102,6 +107,7 @@ impl Call {
             heard: now,
             asked: now,
             ping: false,
+            unanswered: false,
             dead_after,
         }
     }
@@ -167,6 +173,7 @@ impl Call {
         if alive {
             self.heard = now;
             self.asked = now;
+            self.unanswered = false;
             connection.heard = now;
         }
         if self.state == CallState::Holding && self.sending.is_done() {
@@ -195,10 +202,10 @@ impl Call {
         let Some(acked) = Acked::decode(payload) else {
             return false;
         };
-        if !self.sending.acknowledged(now, &acked, &mut connection.rtt) {
-            return false;
+        if self.sending.acknowledged(now, &acked, &mut connection.rtt) {
+            connection.datagram_bytes_max = acked.datagram_bytes_max;
         }
-        connection.datagram_bytes_max = acked.datagram_bytes_max;
+        // Also who says something old, or something of a request that was dropped for its reply, is there.
         true
     }
 
@@ -281,6 +288,7 @@ impl Call {
         if self.asked + self.ping_interval() <= now {
             self.asked = now;
             self.ping = true;
+            self.unanswered = true;
         }
     }
 
@@ -324,6 +332,7 @@ impl Call {
     }
 
     fn ping_interval(&self) -> Duration {
-        self.dead_after / PINGS_BEFORE_DEAD
+        let usual = self.dead_after / PINGS_BEFORE_DEAD;
+        if self.unanswered { usual.min(PING_AGAIN) } else { usual }
     }
 }

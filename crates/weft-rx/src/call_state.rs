@@ -12,8 +12,8 @@ use crate::security::SecurityError;
 /// Why a call did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The other side ended the call or its connection with this code. What it means is the service's to say; codes from
-    /// -1 to -100 are Rx's own, those from 19270400 to 19270412 rxkad's.
+    /// The other side ended the call or its connection with this code. What it means is the service's to say; codes
+    /// from -1 to -100 are Rx's own, those from 19270400 to 19270412 rxkad's.
     #[error("the other side ended the call with code {0}")]
     Aborted(i32),
     /// Nothing was heard for [`Config::dead_after`](crate::Config::dead_after).

@@ -30,7 +30,8 @@ pub struct Config {
     pub incoming_connections_max: usize,
     /// Clients' calls that run at once, at most; who comes then is told that the channel is busy.
     pub incoming_calls_max: usize,
-    /// How long the other side of a running call may be silent. It is asked for a sign of life six times in that time.
+    /// How long the other side of a running call may be silent. It is asked for a sign of life after a sixth of that
+    /// time, and then every two seconds.
     pub dead_after: Duration,
 }
 

@@ -28,27 +28,27 @@ const EPOCH_CLEAR: u32 = 1 << 30;
 pub struct Transmit {
     /// Where to.
     pub to: SocketAddr,
-    /// The whole datagram; at most 1440 bytes, but for the proof of who calls, which has up to 12,100 and may be sent in
-    /// fragments.
+    /// The whole datagram; at most 1440 bytes, but for the proof of who calls, which has up to 12,100 and may be sent
+    /// in fragments.
     pub payload: Vec<u8>,
 }
 
 /// The state of all calls of one UDP socket, in both roles; it does no I/O and knows no clock.
 ///
 /// Whoever drives it gives it what comes ([`handle_datagram`](Self::handle_datagram)), the time
-/// ([`handle_timeout`](Self::handle_timeout), when [`poll_timeout`](Self::poll_timeout) says) and the application's wishes,
-/// and after any of these asks, until there is nothing more, what to send ([`poll_transmit`](Self::poll_transmit)), what to
-/// tell the application ([`poll_event`](Self::poll_event)), and then for the time of the next timeout. Times never go
-/// back. Acknowledgements are made when they are polled for: to handle all datagrams that have come before polling saves
-/// packets.
+/// ([`handle_timeout`](Self::handle_timeout), when [`poll_timeout`](Self::poll_timeout) says) and the application's
+/// wishes, and after any of these asks, until there is nothing more, what to send
+/// ([`poll_transmit`](Self::poll_transmit)), what to tell the application ([`poll_event`](Self::poll_event)), and then
+/// for the time of the next timeout. Times never go back. Acknowledgements are made when they are polled for: to handle
+/// all datagrams that have come before polling saves packets.
 ///
 /// A packet of a connection that was opened here is known by the epoch and the connection's id, and by coming from the
 /// server's port: a server may answer from another of its addresses. A client's connection is known by its address too:
-/// what comes from elsewhere under its name is another one, so that nobody speaks in the name of a known address but who
-/// can send from there.
+/// what comes from elsewhere under its name is another one, so that nobody speaks in the name of a known address but
+/// who can send from there.
 ///
-/// Strangers can make an endpoint keep no more than [`Config`] says. Nothing that comes is answered with more bytes than
-/// it had, but by a running call.
+/// Strangers can make an endpoint keep no more than [`Config`] says. What concerns no running call is answered with 65
+/// bytes at most.
 #[derive(Debug)]
 pub struct Endpoint {
     pub(crate) config: Config,

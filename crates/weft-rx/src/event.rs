@@ -23,8 +23,8 @@ pub enum Event {
     Readable(CallId),
     /// More can be written, after a write that was not taken whole.
     Writable(CallId),
-    /// The call ended, and its id means nothing any more. A client's call ends well when the end of the reply was read, a
-    /// server's when the client has the whole reply. A call that the application aborted tells nothing.
+    /// The call ended, and its id means nothing any more. A client's call ends well when the end of the reply was read,
+    /// a server's when the client has the whole reply. A call that the application aborted tells nothing.
     Ended(CallId, Result<(), CallError>),
 }
 

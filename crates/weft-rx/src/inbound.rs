@@ -108,7 +108,7 @@ impl Endpoint {
         }
     }
 
-    /// Makes place for the call of a packet, if it is a new one. False if the packet is of no call that runs or may run.
+    /// Makes place for the call of a packet, if it is a new one. False if it is of no call that runs or may run.
     fn admit(&mut self, now: Instant, id: ConnectionId, from: SocketAddr, header: &Header) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else {
             return false;

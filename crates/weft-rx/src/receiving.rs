@@ -1,10 +1,11 @@
 //! One direction of a call as its receiver has it: what came, what is missing, and what to tell the sender.
 //!
-//! Packets lie in slots from the lowest number that the application does not have. What came is never dropped before the
-//! application has it, so that what was acknowledged is never taken back. An acknowledgement is owed at once for what is
-//! asked for, came twice, left a gap or lies beyond the window; else after every second packet, or a moment after the
-//! last; and when the application has taken packets, for only that lets the sender go on. Acknowledgements that are owed
-//! at one time are sent as one. Source: `rxi_ReceiveDataPacket` and `rxi_SendAck` in OpenAFS `src/rx/rx.c`.
+//! Packets lie in slots from the lowest number that the application does not have. What came is never dropped before
+//! the application has it, so that what was acknowledged is never taken back. An acknowledgement is owed at once for
+//! what is asked for, came twice, left a gap or lies beyond the window; else after every second packet, or a moment
+//! after the last; and when the application has taken packets, for only that lets the sender go on. Acknowledgements
+//! that are owed at one time are sent as one. Source: `rxi_ReceiveDataPacket` and `rxi_SendAck` in OpenAFS
+//! `src/rx/rx.c`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -3,8 +3,9 @@
 //! Bytes are cut into packets as they are written; the packet being filled goes when a byte follows it or the end is
 //! known, for the last packet has to say that it is the last. A packet is kept until the other side's application has
 //! it (*firstPacket* of an acknowledgement): what was only received may be taken back. A packet goes again when it is
-//! lost (`window.rs`) or when nothing was heard for the time of `rtt.rs`. When all that the receiver's window allows has
-//! arrived, nothing is under way and nobody has to speak; then the receiver is asked (*probe*) at the same intervals.
+//! lost (`window.rs`) or when nothing was heard for the time of `rtt.rs`. When all that the receiver's window allows
+//! has arrived, nothing is under way and nobody has to speak; then the receiver is asked (*probe*) at the same
+//! intervals.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -305,8 +306,8 @@ impl Sending {
 
     /// How many packets the acknowledgement says that the application has; `None` if it is not to be believed.
     ///
-    /// One of the same state that tells of less is an older one. Programs before OpenAFS 1.6.23 put a serial number into
-    /// its place, which is seen by its being beyond the window.
+    /// One of the same state that tells of less is an older one. Programs before OpenAFS 1.6.23 put a serial number
+    /// into its place, which is seen by its being beyond the window.
     fn plausible(&self, acked: &Acked<'_>) -> Option<usize> {
         let given = usize::try_from(distance(self.first, acked.first)).ok().filter(|given| *given <= self.sent)?;
         let older = given == 0 && distance(self.previous, acked.previous) < 0;

@@ -44,7 +44,14 @@ impl Endpoint {
                 }
                 self.release(now, id);
             }
-            _ => self.tell(id),
+            state => {
+                let route = call.route.filter(|_| state == CallState::Dallying);
+                self.tell(id);
+                if let Some(route) = route {
+                    // Another call may have the channel, which saves the acknowledgement.
+                    self.fill(now, route);
+                }
+            }
         }
     }
 

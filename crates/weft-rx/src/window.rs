@@ -1,8 +1,8 @@
 //! How many packets of a call may be under way at once: slow start, then one more for each window that arrives whole.
 //!
 //! Transmissions are counted (*order*). A packet is lost when one that was sent three or more transmissions later has
-//! arrived; what was lost of one window shrinks it once (*recovery*), and a wait in vain shrinks it to one packet. Where
-//! what was taken for lost had only been overtaken, the window is what it was, and more overtaking is borne.
+//! arrived; what was lost of one window shrinks it once (*recovery*), and a wait in vain shrinks it to one packet.
+//! Where what was taken for lost had only been overtaken, the window is what it was, and more overtaking is borne.
 //! Source: OpenAFS `rxi_ReceiveAckPacket` for the sizes; the rule of loss is that of RFC 9002, 6.1.1.
 
 /// Transmissions after which one that has not arrived is lost, on a way that is not known to do otherwise.

@@ -2,8 +2,8 @@
 //!
 //! Padding follows the length of the item, not the place in the message: after bulk data, which AFS does not pad, the
 //! next item begins wherever the data ended. An encoder keeps its first error until `finish`, so that a message is
-//! written in one chain and checked once. A decoder borrows what came; the only thing it allocates are the elements of an
-//! array, each of which took at least a word of what came.
+//! written in one chain and checked once. A decoder borrows what came; the only thing it allocates are the elements of
+//! an array, each of which took at least a word of what came.
 
 /// The size of the unit of XDR, in bytes.
 const WORD_BYTES: usize = 4;

@@ -2,6 +2,7 @@
 //!
 //! Method: one seed decides about everything; each call knows what has to come back. `WEFT_RX_SEEDS` says how many
 //! seeds are tried.
+#![allow(clippy::disallowed_methods, reason = "some time has to be the first, and the number of seeds is told")]
 
 mod world;
 
@@ -146,6 +147,19 @@ fn datagrams_that_are_changed_on_their_way_upset_nobody() {
             let load = host.endpoint.load();
             assert_eq!((load.calls, load.incoming_calls, load.incoming_connections), (0, 0, 0), "seed {seed}");
         }
+    }
+}
+
+#[test]
+fn a_server_may_think_for_longer_than_it_may_be_silent() {
+    for seed in seeds(10) {
+        let mut world = World::new(seed, Faults { lost_percent: 10, ..GOOD }, &Config::default());
+        world.hosts.iter_mut().for_each(|host| host.application.think = 4 * Config::default().dead_after);
+        let calls = populate(&mut world, 3, 0);
+        world.run(seed);
+        let outcomes: Vec<_> = world.hosts.iter().flat_map(|host| &host.application.outcomes).collect();
+        assert_eq!(outcomes.len(), calls, "seed {seed}");
+        assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "seed {seed}: {outcomes:?}");
     }
 }
 

@@ -1,4 +1,5 @@
 //! What anybody can send to an endpoint that runs: it must not break, nor keep more than it was told to.
+#![allow(clippy::disallowed_methods, reason = "some time has to be the first")]
 
 #[path = "world/chance.rs"]
 mod chance;
@@ -63,7 +64,8 @@ fn packet(chance: &mut Chance, ours: &[u8]) -> (SocketAddr, Vec<u8>) {
 
 #[test]
 fn packets_of_strangers_are_borne_without_being_polled_for() {
-    // Method: packets that look right come in a flood; nobody looks at what they cause, then somebody does, now and then.
+    // Method: packets that look right come in a flood; nobody looks at what they cause, then somebody does, now and
+    // then.
     for seed in 0..30 {
         let mut chance = Chance::new(seed);
         let (mut now, mut endpoint, sent) = busy();

@@ -24,7 +24,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-control", &[]),
     (
         "weft",
-        &["weft-remote", "weft-store", "weft-vfs", "weft-fuse", "weft-web", "weft-dir", "weft-control", "weft-log"],
+        &[
+            "weft-remote",
+            "weft-store",
+            "weft-vfs",
+            "weft-fuse",
+            "weft-web",
+            "weft-dir",
+            "weft-afs",
+            "weft-control",
+            "weft-log",
+        ],
     ),
     ("weft-log", &[]),
     // Drives the built program as a user would; of the rooms it knows only the ground whose speed it measures alone, the

@@ -3,7 +3,7 @@
 use super::{Means, Next};
 use Means::{
     BadName, Busy, Damaged, Denied, Exists, Failed, Invalid, IsADirectory, Loop, NoSpace, NotADirectory, NotEmpty,
-    NotFound, ReadOnly, TimedOut, TooMuch, Unreachable, Unsupported,
+    NotFound, OtherTree, OverQuota, ReadOnly, TimedOut, TooMuch, Unreachable, Unsupported,
 };
 use Next::{AskVldb, DoubtToken, DropToken, GiveUp, NextAddress, NextSite, OlderCall, Reconnect, Wait};
 
@@ -94,7 +94,7 @@ pub(super) const VOLUMES: &[Row] = &[
     row(106, "VOFFLINE", "the volume is offline", Unreachable, AskVldb),
     row(107, "VONLINE", "the volume is online already", Exists, GiveUp),
     row(108, "VDISKFULL", "the server's partition is full", NoSpace, GiveUp),
-    row(109, "VOVERQUOTA", "the volume has used its quota", NoSpace, GiveUp),
+    row(109, "VOVERQUOTA", "the volume has used its quota", OverQuota, GiveUp),
     row(110, "VBUSY", "the volume is busy", Busy, Wait),
     row(111, "VMOVED", "the volume has moved", Unreachable, AskVldb),
     row(112, "VIO", "the server cannot read the file", Failed, NextSite),
@@ -123,7 +123,7 @@ pub(super) const ERRNOS: &[Row] = &[
     row(15, "ENOTBLK", "", Failed, GiveUp),
     row(16, "EBUSY", "", Busy, GiveUp),
     row(17, "EEXIST", "", Exists, GiveUp),
-    row(18, "EXDEV", "", Unsupported, GiveUp),
+    row(18, "EXDEV", "", OtherTree, GiveUp),
     row(19, "ENODEV", "", Failed, GiveUp),
     row(20, "ENOTDIR", "", NotADirectory, GiveUp),
     row(21, "EISDIR", "", IsADirectory, GiveUp),
@@ -152,7 +152,7 @@ pub(super) const ERRNOS: &[Row] = &[
     row(116, "ESTALE", "", NotFound, GiveUp),
     row(117, "EUCLEAN", "", Failed, NextSite),
     row(121, "EREMOTEIO", "", Failed, NextSite),
-    row(122, "EDQUOT", "", NoSpace, GiveUp),
+    row(122, "EDQUOT", "", OverQuota, GiveUp),
 ];
 
 /// Tables whose first code is made of a name.
@@ -321,7 +321,7 @@ const UNIVERSAL: &[Row] = &[
     error("ENOTBLK", Failed, GiveUp),
     error("EBUSY", Busy, GiveUp),
     error("EEXIST", Exists, GiveUp),
-    error("EXDEV", Unsupported, GiveUp),
+    error("EXDEV", OtherTree, GiveUp),
     error("ENODEV", Failed, GiveUp),
     error("ENOTDIR", NotADirectory, GiveUp),
     error("EISDIR", IsADirectory, GiveUp),
@@ -424,7 +424,7 @@ const UNIVERSAL: &[Row] = &[
     error("ENAVAIL", Failed, GiveUp),
     error("EISNAM", Failed, GiveUp),
     error("EREMOTEIO", Failed, NextSite),
-    error("EDQUOT", NoSpace, GiveUp),
+    error("EDQUOT", OverQuota, GiveUp),
     error("ENOMEDIUM", Unreachable, NextSite),
     error("EMEDIUMTYPE", Failed, GiveUp),
     error("ECANCELED", Failed, GiveUp),

@@ -75,7 +75,7 @@ fn a_silent_server_is_asked_again_ever_more_rarely_and_is_dead_in_the_end() {
     }
     // 400 ms more for a last packet, whose acknowledgement may be delayed.
     assert_eq!(waits, [1400, 2400, 4400, 8400, 10_400, 10_400, 10_400]);
-    assert_eq!(pings, 6);
+    assert_eq!(pings, 21, "one after a sixth of the time, then one every two seconds");
     assert_eq!(dialogue.now - begin, Duration::from_secs(50));
     assert_eq!(dialogue.events(), [Event::Ended(call, Err(CallError::Dead))]);
     assert_eq!(dialogue.endpoint.read(dialogue.now, call, 1), Err(CallError::Closed));
@@ -177,6 +177,25 @@ fn a_reply_that_begins_before_the_end_of_the_request_stops_it() {
     dialogue.endpoint.finish(dialogue.now, call);
     assert!(dialogue.said().is_empty());
     assert_eq!(dialogue.read(call), (b"enough".to_vec(), Read::Blocked));
+}
+
+#[test]
+fn a_server_that_has_not_read_what_it_replies_to_is_not_dead_while_it_answers() {
+    let mut dialogue = Dialogue::new();
+    dialogue.call(Security::None, 3000);
+    let request = dialogue.said()[0].header;
+    dialogue.hear(reply(request, PacketType::Data, 1, 0), b"a beginning");
+    let begin = dialogue.now;
+    assert_eq!(dialogue.events().len(), 1);
+    while dialogue.now - begin < Duration::from_secs(200) {
+        dialogue.wait();
+        for packet in dialogue.said() {
+            if packet.has(flag::REQUEST_ACK) {
+                dialogue.hear_ack(request, 0, &ack(1, 3, Reason::PingResponse, &[true; 3]));
+            }
+        }
+        assert!(dialogue.events().is_empty(), "it answers");
+    }
 }
 
 #[test]

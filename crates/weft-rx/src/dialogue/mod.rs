@@ -1,6 +1,8 @@
 //! Tests of what an endpoint says to single packets: the other side is played by the test, packet by packet.
+#![allow(clippy::disallowed_methods, reason = "some time has to be the first")]
 
 mod client;
+mod routes;
 mod secured;
 mod server;
 

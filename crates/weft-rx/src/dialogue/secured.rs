@@ -82,3 +82,66 @@ fn a_call_without_security_that_is_asked_for_a_proof_ends() {
     let unexpected = CallError::Security(SecurityError::Unexpected);
     assert_eq!(dialogue.events(), [Event::Ended(call, Err(unexpected))]);
 }
+
+/// Whether a packet arrives, nine times in ten.
+fn arrives(state: &mut u64) -> bool {
+    *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+    !(*state >> 33).is_multiple_of(10)
+}
+
+#[test]
+fn what_is_sealed_comes_through_a_network_that_loses_a_tenth() {
+    // Method: a server without security, before which somebody opens what comes and seals what goes.
+    for (seed, level) in [(1, Level::Clear), (2, Level::Auth), (3, Level::Crypt)] {
+        let (mut dialogue, mut server, mut state) = (Dialogue::new(), Dialogue::new().endpoint, seed);
+        let call = dialogue.call(token(level), 80_000);
+        let (mut guard, mut request, mut got) = (None, Vec::new(), Vec::new());
+        while dialogue.endpoint.load().calls > 0 {
+            let mut busy = true;
+            while std::mem::take(&mut busy) {
+                for Said { header, payload } in dialogue.said() {
+                    busy = true;
+                    let guard = guard.get_or_insert_with(|| Guard::new(&token(level), header.epoch, header.cid & !3));
+                    let data = if header.kind == PacketType::Data { guard.open(&header, &payload) } else { None };
+                    let plain = Header { security: 0, checksum: 0, ..header }.packet(&data.unwrap_or(payload.into()));
+                    if arrives(&mut state) {
+                        server.handle_datagram(dialogue.now, THERE.into(), &plain);
+                    }
+                }
+                while let Some(transmit) = server.poll_transmit(dialogue.now) {
+                    busy = true;
+                    let (header, payload) = Header::decode(&transmit.payload).expect("a packet");
+                    let header = Header { security: 2, ..header };
+                    let sealed = match (header.kind, &guard) {
+                        (PacketType::Data, Some(guard)) => guard.seal(header, payload),
+                        _ => header.packet(payload),
+                    };
+                    if arrives(&mut state) {
+                        dialogue.endpoint.handle_datagram(dialogue.now, THERE.into(), &sealed);
+                    }
+                }
+                while let Some(event) = server.poll_event() {
+                    let Event::Readable(call) = event else { continue };
+                    while let Ok(Read::Bytes(bytes)) = server.read(dialogue.now, call, 5000) {
+                        request.extend_from_slice(&bytes);
+                    }
+                    if request.len() == 80_000 {
+                        assert_eq!(server.write(dialogue.now, call, &[9; 50_000]), Ok(50_000));
+                        server.finish(dialogue.now, call);
+                    }
+                }
+                for event in dialogue.events() {
+                    match event {
+                        Event::Readable(_) => got.extend(dialogue.read(call).0),
+                        event => assert_eq!(event, Event::Ended(call, Ok(())), "{level:?}"),
+                    }
+                }
+            }
+            let next = [dialogue.endpoint.poll_timeout(), server.poll_timeout()].into_iter().flatten().min();
+            dialogue.now = next.expect("the call goes on");
+            dialogue.endpoint.handle_timeout(dialogue.now);
+            server.handle_timeout(dialogue.now);
+        }
+        assert!(request == [7; 80_000] && got == [9; 50_000], "{level:?}: {} and {}", request.len(), got.len());
+    }
+}

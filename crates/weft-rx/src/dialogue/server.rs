@@ -173,3 +173,32 @@ fn a_client_that_falls_silent_is_dead_and_its_idle_connection_is_forgotten() {
     assert_eq!(ended, [Event::Ended(call, Err(CallError::Dead))]);
     assert_eq!(dialogue.endpoint.load(), crate::Load::default());
 }
+
+#[test]
+fn what_is_too_much_to_keep_is_refused_but_for_what_can_be_read() {
+    let mut dialogue = Dialogue::new();
+    let large = vec![1; 16_000];
+    for seq in 2..=4 {
+        dialogue.hear(request(1, 0, seq, 0), &large);
+    }
+    assert_eq!(dialogue.says().ack(), (1, Reason::NoSpace as u8, vec![false, true, true]));
+    assert_eq!(
+        dialogue.endpoint.load().received_bytes,
+        32_000,
+        "32 packets of the usual size are more, 48,000 are not"
+    );
+    dialogue.hear(request(1, 0, 1, 0), &large);
+    let Some(Event::Readable(call)) = dialogue.events().pop() else { panic!("there is something to read") };
+    assert_eq!(dialogue.read(call), (vec![1; 48_000], Read::Blocked));
+}
+
+#[test]
+fn no_more_answers_to_strangers_wait_than_there_may() {
+    let mut dialogue = Dialogue::new();
+    for call in 1..=300 {
+        dialogue.hear(Header { service: 9, ..request(call, 0, 1, 0) }, b"");
+    }
+    assert_eq!(dialogue.endpoint.load().control_packets, 256);
+    assert_eq!(dialogue.endpoint.counts().control_dropped, 44);
+    assert_eq!(dialogue.said().len(), 256);
+}

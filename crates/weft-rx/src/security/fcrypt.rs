@@ -1,8 +1,8 @@
 //! fcrypt: the block cipher of rxkad, and its mode of chaining.
 //!
-//! Sixteen Feistel rounds over blocks of eight bytes with a key of 56 bits: the parity bit of each of the key's bytes is
-//! left out, a round's key is the low word of what remains, which is then rotated by eleven bits. It keeps nobody out who
-//! has a little money: it is here because AFS servers speak it. Source: OpenAFS `src/rxkad/fcrypt.c` and Linux
+//! Sixteen Feistel rounds over blocks of eight bytes with a key of 56 bits: the parity bit of each of the key's bytes
+//! is left out, a round's key is the low word of what remains, which is then rotated by eleven bits. It keeps nobody
+//! out who has a little money: it is here because AFS servers speak it. Source: OpenAFS `src/rxkad/fcrypt.c` and Linux
 //! `crypto/fcrypt.c`, of which the tables of substitution are the algorithm's own.
 
 /// The length of a block and of a key, in bytes.

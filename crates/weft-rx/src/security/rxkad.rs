@@ -1,10 +1,10 @@
 //! rxkad, the client's half: a Kerberos ticket proves who calls, fcrypt protects as much as the level says.
 //!
 //! The server asks (CHALLENGE) while the first requests are under way already; the answer (RESPONSE) carries the ticket
-//! and, sealed with the session key, the names of the connection and the numbers of its calls. Every packet of DATA has a
-//! checksum of its place; on the levels auth and crypt its data begins with a tag of that place and the data's length.
-//! The old form of the challenge, which names no version, is refused: a server sends it only to clients that send no
-//! checksums. Source: OpenAFS `src/rxkad/rxkad_client.c`, `rxkad_common.c`, `crypt_conn.c` and `ticket5.c`
+//! and, sealed with the session key, the names of the connection and the numbers of its calls. Every packet of DATA has
+//! a checksum of its place; on the levels auth and crypt its data begins with a tag of that place and the data's
+//! length. The old form of the challenge, which names no version, is refused: a server sends it only to clients that
+//! send no checksums. Source: OpenAFS `src/rxkad/rxkad_client.c`, `rxkad_common.c`, `crypt_conn.c` and `ticket5.c`
 //! (`tkt_DeriveDesKey`); draft-kaduk-afs3-rxkad-k5-kdf-00.
 
 use std::sync::Arc;
@@ -65,8 +65,8 @@ pub struct Rxkad {
 }
 
 impl Rxkad {
-    /// What Kerberos gave: the session key with its encryption type (the numbers of RFC 3961 and its successors), and the
-    /// ticket as DER.
+    /// What Kerberos gave: the session key with its encryption type (the numbers of RFC 3961 and its successors), and
+    /// the ticket as DER.
     ///
     /// # Errors
     /// `WeakKey` for any kind of DES, and for a key of less than 16 bytes; `TicketTooLong` for more than 12,000 bytes.

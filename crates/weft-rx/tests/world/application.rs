@@ -41,6 +41,10 @@ pub struct Application {
     /// When somebody who put off reading reads.
     reads: BTreeSet<(Instant, CallId)>,
     gives_up: BTreeSet<(Instant, CallId)>,
+    /// When the server has its answer.
+    answers: BTreeSet<(Instant, CallId)>,
+    /// How long that takes.
+    pub think: Duration,
     /// How calls from here ended.
     pub outcomes: Vec<(CallId, Outcome)>,
     pub given_up: usize,
@@ -69,6 +73,8 @@ impl Application {
             calls: BTreeMap::new(),
             reads: BTreeSet::new(),
             gives_up: BTreeSet::new(),
+            answers: BTreeSet::new(),
+            think: Duration::ZERO,
             outcomes: Vec::new(),
             given_up: 0,
             served: Vec::new(),
@@ -95,7 +101,7 @@ impl Application {
 
     /// When there is something to do without an event.
     pub fn wake(&self) -> Option<Instant> {
-        [self.reads.first(), self.gives_up.first()].into_iter().flatten().map(|(at, _)| *at).min()
+        [self.reads.first(), self.gives_up.first(), self.answers.first()].into_iter().flatten().map(|(at, _)| *at).min()
     }
 
     /// Calls from here that have not ended.
@@ -114,6 +120,10 @@ impl Application {
         while let Some((_, call)) = self.reads.first().copied().filter(|(at, _)| *at <= now) {
             self.reads.pop_first();
             self.read(now, endpoint, call);
+        }
+        while let Some((_, call)) = self.answers.first().copied().filter(|(at, _)| *at <= now) {
+            self.answers.pop_first();
+            self.answer(now, endpoint, call);
         }
         while let Some(event) = endpoint.poll_event() {
             self.hear(now, endpoint, event);
@@ -193,7 +203,10 @@ impl Application {
                 }
                 Ok(Read::Blocked) | Err(_) => return,
                 Ok(Read::End) if talk.caller => return,
-                Ok(Read::End) => return self.answer(now, endpoint, call),
+                Ok(Read::End) => {
+                    self.answers.insert((now + self.think, call));
+                    return;
+                }
             }
         }
     }

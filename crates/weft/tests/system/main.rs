@@ -1,7 +1,9 @@
 //! The program as a whole: real mounts, real servers, real clients, made and used as a user would.
 
+mod afs;
 mod afs_cell;
 mod afs_users;
+mod afs_writing;
 mod cache_check;
 mod directories;
 mod ends;

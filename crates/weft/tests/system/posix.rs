@@ -135,7 +135,7 @@ impl Outcome {
 }
 
 /// A suite that `scripts/install-posix-tests.sh` has built. `None`, with a line that says so, where it has not.
-fn suite(name: &str) -> Option<PathBuf> {
+pub fn suite(name: &str) -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/posix/bin").join(name);
     if !program.is_file() {
         without(&format!("{name} is missing; scripts/install-posix-tests.sh builds it"));
@@ -183,7 +183,7 @@ const SKIPPED: &[(&str, &str)] = &[
 /// With some others fsx allocates no bytes at the end of the file, which POSIX has fail, and gives up.
 const SEEDS: [&str; 3] = ["1", "2", "3"];
 
-const FSX: &str = "
+pub const FSX: &str = "
 [weights]
 close_open = 2
 read = 10

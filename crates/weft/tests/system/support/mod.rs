@@ -1,6 +1,7 @@
 //! What the system tests stand on: real mounts, real servers, lying servers, trees on disk.
 
 mod afs_cell;
+mod afsd;
 mod certificate;
 mod damage;
 mod liar;
@@ -14,6 +15,7 @@ mod server;
 mod tree;
 
 pub use afs_cell::AfsCell;
+pub use afsd::Afsd;
 pub use certificate::Certificate;
 pub use damage::damage_small;
 pub use liar::{Asked, Liar, answer, page};

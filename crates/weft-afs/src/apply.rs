@@ -1,0 +1,433 @@
+//! Changes, each one call or a few, made before they are answered.
+//!
+//! AFS-3 has no store that compares: what is to be written over is looked at right before, and the data version after each
+//! store has to be the next one. Whoever writes in between is found out, and told of, but not kept from it.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use weft_remote::{
+    Answer, Audience, Call, Change, Content, Entry, Extent, FileId, FileKind, Lease, Mutation, Name, NewAttributes,
+    Outcome, RemoteError, RenameTarget, Result, Version,
+};
+
+use crate::afs::Shared;
+use crate::directory::Directory;
+use crate::facts::{self, Told};
+use crate::fid::Fid;
+use crate::identity::{Identity, Spot};
+use crate::look::{Seen, damaged, shorter, shown};
+use crate::rotate::Teller;
+use crate::wire::fileserver::{
+    CreateFile, Link, MakeDir, RemoveDir, RemoveFile, Rename, StoreData64, StoreStatus, Symlink,
+};
+use crate::wire::status::{FileName, Status, StatusChange, Sync};
+use crate::wire::{Call as WireCall, Text};
+
+/// A directory that is to change, and a name in it.
+struct Place {
+    dir: Spot,
+    name: Name,
+}
+
+impl Place {
+    fn shown(&self) -> String {
+        format!("{}: {}", shown(&self.dir), self.name)
+    }
+
+    fn file_name(&self) -> FileName {
+        Text(self.name.as_bytes().to_vec())
+    }
+}
+
+impl Shared {
+    /// Makes a change and tells what is there now.
+    ///
+    /// # Errors
+    /// `VersionChanged` when it is not the expected version that would change, or when somebody else changed it meanwhile;
+    /// what the server says.
+    pub async fn apply(
+        self: &Arc<Self>,
+        call: &Call,
+        mutation: &Mutation,
+        expected: &Version,
+    ) -> Result<Answer<Outcome>> {
+        let made = mutation.made;
+        match &mutation.change {
+            Change::Create { dir, name, kind, mode, .. } => {
+                let place = self.place(call, dir, name).await?;
+                self.create(call, &place, *kind, *mode, made).await
+            }
+            Change::Symlink { dir, name, target } => {
+                let place = self.place(call, dir, name).await?;
+                self.symlink(call, &place, target, made).await
+            }
+            Change::Link { file, dir, name } => {
+                let place = self.place(call, dir, name).await?;
+                self.link(call, &file_spot(file)?, &place).await
+            }
+            Change::Remove { dir, name } => {
+                let place = self.place(call, dir, name).await?;
+                self.remove(call, &place).await?;
+                Ok(Answer::new(Outcome { entry: None }, Version::None, self.lease_of(&place.dir)))
+            }
+            Change::Rename { from, name, to, new_name, target } => {
+                let (from, to) = (self.place(call, from, name).await?, self.place(call, to, new_name).await?);
+                self.rename(call, &from, &to, *target).await
+            }
+            Change::Write { file, extents, length, content } => {
+                let spot = file_spot(file)?;
+                self.write(call, &spot, expected, (extents, *length), content.as_ref(), made).await
+            }
+            Change::SetAttributes { file, new } => self.set_attributes(call, &self.spot(call, file).await?, new).await,
+            Change::SetExtended { .. } => {
+                Err(RemoteError::Unsupported { detail: "AFS: extended attributes".to_owned() })
+            }
+        }
+    }
+
+    /// Has a file on its server's disk.
+    pub async fn sync(&self, call: &Call, file: &FileId) -> Result<()> {
+        let spot = self.spot(call, file).await?;
+        if spot.fid.is_directory() {
+            // A server has changes of names on its disk before it answers.
+            return Ok(());
+        }
+        let change = StatusChange { sync: Sync::Now, ..StatusChange::default() };
+        self.tell(call, &spot, &shown(&spot), &StoreStatus { fid: spot.fid, change }).await.map(drop)
+    }
+
+    async fn place(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Place> {
+        Ok(Place { dir: self.spot(call, dir).await?, name: name.clone() })
+    }
+
+    /// What an identity stands for in a volume.
+    async fn spot(&self, call: &Call, file: &FileId) -> Result<Spot> {
+        match Identity::of(file) {
+            Some(Identity::File(spot)) => Ok(spot),
+            Some(Identity::Top) => Err(RemoteError::ReadOnly { detail: "the directory of cells".to_owned() }),
+            Some(door) => self.inside(call, &door).await,
+            None => Err(RemoteError::NotFound { detail: format!("{file:?}: no identity of AFS") }),
+        }
+    }
+
+    /// Has a change made in the volume of something. What is told of it, and to whom.
+    async fn tell<C: WireCall + std::marker::Sync>(
+        &self,
+        call: &Call,
+        spot: &Spot,
+        what: &str,
+        question: &C,
+    ) -> Result<(C::Reply, Teller)> {
+        let place = (&spot.cell, spot.fid.volume);
+        self.files.change(call, place, what, question, &|| Box::new(std::iter::empty())).await
+    }
+
+    fn lease_of(&self, spot: &Spot) -> Lease {
+        self.promises.lease(&spot.cell, spot.fid).unwrap_or(Lease::Spent)
+    }
+
+    /// The content of a directory is another now.
+    fn changed(&self, dir: &Spot, status: &Status) {
+        self.directories.keep_only(&dir.cell, dir.fid, status.data_version);
+    }
+
+    async fn create(
+        &self,
+        call: &Call,
+        place: &Place,
+        kind: FileKind,
+        mode: u16,
+        made: SystemTime,
+    ) -> Result<Answer<Outcome>> {
+        let (dir, name, what) = (place.dir.fid, place.file_name(), place.shown());
+        let status = StatusChange { modified_s: Some(seconds(made)), mode: Some(mode.into()), ..Default::default() };
+        let ticket = self.promises.ticket();
+        let where_to = (&place.dir.cell, dir.volume);
+        let none = || -> Box<dyn Iterator<Item = Bytes> + Send> { Box::new(std::iter::empty()) };
+        let (reply, teller) = match kind {
+            FileKind::File => {
+                self.files.change(call, where_to, &what, &CreateFile { dir, name, status }, &none).await?
+            }
+            FileKind::Directory => {
+                self.files.change(call, where_to, &what, &MakeDir { dir, name, status }, &none).await?
+            }
+            kind => return Err(RemoteError::Unsupported { detail: format!("{what}: {kind:?} in AFS") }),
+        };
+        self.changed(&place.dir, &reply.dir);
+        let spot = place.dir.beside(reply.fid);
+        let lease = self.promises.enter(ticket, teller.clone(), &spot, reply.promise);
+        Ok(self.outcome(place, spot, &reply.status, &teller, lease))
+    }
+
+    async fn symlink(&self, call: &Call, place: &Place, target: &[u8], made: SystemTime) -> Result<Answer<Outcome>> {
+        // With a bit to execute it is no mount point.
+        let status = StatusChange { modified_s: Some(seconds(made)), mode: Some(LINK_MODE), ..Default::default() };
+        let (dir, name) = (place.dir.fid, place.file_name());
+        let question = Symlink { dir, name, content: Text(target.to_vec()), status };
+        let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
+        self.changed(&place.dir, &reply.dir);
+        Ok(self.outcome(place, place.dir.beside(reply.fid), &reply.status, &teller, Lease::Spent))
+    }
+
+    async fn link(&self, call: &Call, file: &Spot, place: &Place) -> Result<Answer<Outcome>> {
+        if (&file.cell, file.fid.volume) != (&place.dir.cell, place.dir.fid.volume) {
+            return Err(RemoteError::OtherTree { detail: place.shown() });
+        }
+        let question = Link { dir: place.dir.fid, name: place.file_name(), fid: file.fid };
+        let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
+        self.changed(&place.dir, &reply.dir);
+        let lease = self.lease_of(file);
+        Ok(self.outcome(place, place.dir.beside(file.fid), &reply.status, &teller, lease))
+    }
+
+    async fn remove(&self, call: &Call, place: &Place) -> Result<()> {
+        let (dir, name) = (place.dir.fid, place.file_name());
+        let is_directory = self.entry(call, place).await?.is_some_and(Fid::is_directory);
+        let reply = match is_directory {
+            true => {
+                let removed = self.tell(call, &place.dir, &place.shown(), &RemoveDir { dir, name }).await;
+                removed.map_err(full)?.0
+            }
+            false => self.tell(call, &place.dir, &place.shown(), &RemoveFile { dir, name }).await?.0,
+        };
+        self.changed(&place.dir, &reply.status);
+        Ok(())
+    }
+
+    /// What a name stands for, as far as its directory tells.
+    async fn entry(&self, call: &Call, place: &Place) -> Result<Option<Fid>> {
+        let (content, _) = self.directory(call, &place.dir).await?;
+        let directory = Directory::new(&content.bytes).map_err(|error| damaged(&place.dir, &error))?;
+        let found = directory.find(place.name.as_bytes()).map_err(|error| damaged(&place.dir, &error))?;
+        Ok(found.map(|entry| Fid { volume: place.dir.fid.volume, vnode: entry.vnode, unique: entry.unique }))
+    }
+
+    async fn rename(&self, call: &Call, from: &Place, to: &Place, target: RenameTarget) -> Result<Answer<Outcome>> {
+        let what = format!("{} to {}", from.shown(), to.name);
+        if (&from.dir.cell, from.dir.fid.volume) != (&to.dir.cell, to.dir.fid.volume) {
+            return Err(RemoteError::OtherTree { detail: what });
+        }
+        match target {
+            RenameTarget::Replaced => {}
+            // The server would replace it: somebody else may make it in between.
+            RenameTarget::Absent if self.entry(call, to).await?.is_some() => {
+                return Err(RemoteError::Exists { detail: to.shown() });
+            }
+            RenameTarget::Absent => {}
+            RenameTarget::Exchanged => {
+                return Err(RemoteError::Unsupported { detail: format!("{what}: exchanging two names in AFS") });
+            }
+        }
+        let question =
+            Rename { from_dir: from.dir.fid, from_name: from.file_name(), to_dir: to.dir.fid, to_name: to.file_name() };
+        let (reply, _) = self.tell(call, &from.dir, &what, &question).await.map_err(full)?;
+        self.changed(&from.dir, &reply.from_dir);
+        self.changed(&to.dir, &reply.to_dir);
+        let (found, worth) = self.find(call, &to.dir, &to.name).await?;
+        let Some((spot, seen)) = found else { return Err(RemoteError::NotFound { detail: to.shown() }) };
+        Ok(self.outcome(to, spot, &seen.status, &seen.teller, worth.lease))
+    }
+
+    async fn write(
+        self: &Arc<Self>,
+        call: &Call,
+        spot: &Spot,
+        expected: &Version,
+        (extents, length): (&[Extent], u64),
+        content: &dyn Content,
+        made: SystemTime,
+    ) -> Result<Answer<Outcome>> {
+        let Seen { mut status, mut teller, .. } = self.status(call, spot).await?;
+        if *expected != Version::None && !facts::is_version(expected, &status) {
+            return Err(RemoteError::VersionChanged { detail: shown(spot) });
+        }
+        let modified_s = Some(seconds(made));
+        for part in parts(extents) {
+            let change = StatusChange { modified_s, ..StatusChange::default() };
+            (status, teller) = self.store(call, spot, &status, (part, length), change, content).await?;
+        }
+        if status.length != length || extents.is_empty() {
+            let change = StatusChange { modified_s, ..StatusChange::default() };
+            let end = Extent { offset: length, length: 0 };
+            (status, teller) = self.store(call, spot, &status, (end, length), change, content).await?;
+        }
+        Ok(self.outcome_of(spot, &status, &teller))
+    }
+
+    /// One store. The data version after it has to be the next one.
+    async fn store(
+        &self,
+        call: &Call,
+        spot: &Spot,
+        before: &Status,
+        (part, file_length): (Extent, u64),
+        change: StatusChange,
+        content: &dyn Content,
+    ) -> Result<(Status, Teller)> {
+        let Extent { offset: position, length } = part;
+        let question = StoreData64 { fid: spot.fid, change, position, length, file_length };
+        let failed = Mutex::new(None);
+        let more = || -> Box<dyn Iterator<Item = Bytes> + Send + '_> {
+            Box::new(Pieces { content, at: position, end: position + length, failed: &failed })
+        };
+        let place = (&spot.cell, spot.fid.volume);
+        let outcome = self.files.change(call, place, &shown(spot), &question, &more).await;
+        if let Some(error) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(RemoteError::Failed { detail: format!("{}: what is to be written: {error}", shown(spot)) });
+        }
+        let (reply, teller) = outcome?;
+        let status = reply.status;
+        if status.data_version != before.data_version + 1 {
+            return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
+        }
+        Ok((status, teller))
+    }
+
+    async fn set_attributes(&self, call: &Call, spot: &Spot, new: &NewAttributes) -> Result<Answer<Outcome>> {
+        // Owners are numbers of the cell and not of this machine: every file is shown as that of whoever mounted, and may
+        // be given to no one else.
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        if new.uid.is_some_and(|new| new != uid) || new.gid.is_some_and(|new| new != gid) {
+            let detail =
+                format!("{}: owners of AFS are not users of this machine; `fs` and `pts` set them", shown(spot));
+            return Err(RemoteError::Denied { detail });
+        }
+        let change = StatusChange {
+            mode: new.mode.map(u32::from),
+            modified_s: new.modified.map(seconds),
+            ..StatusChange::default()
+        };
+        if change == StatusChange::default() {
+            let seen = self.status(call, spot).await?;
+            return Ok(self.outcome_of(spot, &seen.status, &seen.teller));
+        }
+        let question = StoreStatus { fid: spot.fid, change };
+        let (reply, teller) = self.tell(call, spot, &shown(spot), &question).await?;
+        Ok(self.outcome_of(spot, &reply.status, &teller))
+    }
+
+    fn outcome(&self, place: &Place, spot: Spot, status: &Status, teller: &Teller, lease: Lease) -> Answer<Outcome> {
+        let lease = shorter(lease, self.lease_of(&place.dir));
+        let entry = facts::entry(place.name.clone(), spot, status, self.options.modes);
+        answer_of(entry, lease, facts::audience(Told::Content, status, teller))
+    }
+
+    fn outcome_of(&self, spot: &Spot, status: &Status, teller: &Teller) -> Answer<Outcome> {
+        let entry = facts::entry(facts::nameless(spot), spot.clone(), status, self.options.modes);
+        answer_of(entry, self.lease_of(spot), facts::audience(Told::Content, status, teller))
+    }
+}
+
+/// What was written is shown from here to whom the server would give it.
+fn answer_of(entry: Entry, lease: Lease, audience: Audience) -> Answer<Outcome> {
+    let version = entry.version.clone();
+    Answer { audience, ..Answer::new(Outcome { entry: Some(entry) }, version, lease) }
+}
+
+/// What servers say of a directory that is to go and has names in it, EEXIST, in the usual words.
+fn full(error: RemoteError) -> RemoteError {
+    match error {
+        RemoteError::Exists { detail } => RemoteError::NotEmpty { detail },
+        error => error,
+    }
+}
+
+fn file_spot(file: &FileId) -> Result<Spot> {
+    match Identity::of(file) {
+        Some(Identity::File(spot)) if !spot.fid.is_directory() => Ok(spot),
+        _ => Err(RemoteError::IsADirectory { detail: format!("{file:?}") }),
+    }
+}
+
+/// The parts that are stored one by one.
+fn parts(extents: &[Extent]) -> impl Iterator<Item = Extent> {
+    extents.iter().flat_map(|extent| {
+        let end = extent.offset + extent.length;
+        let starts = (extent.offset..end).step_by(STORE_BYTES as usize);
+        starts.map(move |offset| Extent { offset, length: STORE_BYTES.min(end - offset) })
+    })
+}
+
+/// The bytes of a range, piece by piece. Where they cannot be read it ends too soon, and says why.
+struct Pieces<'a> {
+    content: &'a dyn Content,
+    at: u64,
+    end: u64,
+    failed: &'a Mutex<Option<io::Error>>,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let size = (self.end - self.at).min(PIECE_BYTES) as usize;
+        if size == 0 {
+            return None;
+        }
+        let read = match self.content.read(self.at, size) {
+            Ok(bytes) if bytes.len() == size => bytes,
+            Ok(_) => return self.fail(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => return self.fail(error),
+        };
+        self.at += size as u64;
+        Some(read)
+    }
+}
+
+impl Pieces<'_> {
+    fn fail(&mut self, error: io::Error) -> Option<Bytes> {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        self.end = self.at;
+        None
+    }
+}
+
+/// A time as AFS has it: whole seconds, from 1970 to 2106.
+fn seconds(time: SystemTime) -> u32 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// Mode bits of symbolic links.
+const LINK_MODE: u32 = 0o755;
+/// Bytes of one store.
+const STORE_BYTES: u64 = 16 << 20;
+/// Bytes read at once of what is stored.
+const PIECE_BYTES: u64 = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_extents_are_stored_in_parts() {
+        let extents = [Extent { offset: 5, length: 3 }, Extent { offset: 100, length: STORE_BYTES * 2 + 1 }];
+        let stored: Vec<(u64, u64)> = parts(&extents).map(|part| (part.offset, part.length)).collect();
+        let wanted = [(5, 3), (100, STORE_BYTES), (100 + STORE_BYTES, STORE_BYTES), (100 + 2 * STORE_BYTES, 1)];
+        assert_eq!(stored, wanted);
+    }
+
+    #[test]
+    fn content_that_cannot_be_read_ends_the_store_with_its_reason() {
+        struct Short;
+        impl Content for Short {
+            fn read(&self, offset: u64, length: usize) -> io::Result<Bytes> {
+                Ok(vec![1; length.min(300_000_usize.saturating_sub(offset as usize))].into())
+            }
+        }
+        let failed = Mutex::new(None);
+        let pieces = Pieces { content: &Short, at: 0, end: 400_000, failed: &failed };
+        assert_eq!(pieces.map(|piece| piece.len()).sum::<usize>(), PIECE_BYTES as usize);
+        assert!(failed.lock().expect("held").is_some());
+    }
+
+    #[test]
+    fn times_outside_of_afs_are_the_nearest() {
+        assert_eq!(seconds(UNIX_EPOCH - Duration::from_secs(1)), 0);
+        assert_eq!(seconds(UNIX_EPOCH + Duration::from_millis(1999)), 1);
+        assert_eq!(seconds(UNIX_EPOCH + Duration::from_secs(1 << 40)), u32::MAX);
+    }
+}

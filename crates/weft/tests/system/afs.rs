@@ -1,0 +1,207 @@
+//! AFS cells, mounted: real file servers, and OpenAFS's own client as somebody else.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::support::{AfsCell, Afsd, Mount, Setup, compare, fails_with, names_in, run};
+
+/// Mounts AFS on the node `c1` of a cell.
+pub fn mounted(cell: &AfsCell, source: &'static str, options: &[&str]) -> Option<Mount> {
+    let config = format!("[afs]\nconfig_dir = \"{}\"\n", cell.client_config().display());
+    let options = options.iter().map(|option| (*option).to_owned()).collect();
+    let mut mount = Mount::prepare(Setup { source, config, options, ..Setup::default() })?;
+    mount.move_to(cell.words("c1"));
+    mount.mount();
+    Some(mount)
+}
+
+pub fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Has a file written by another client, and at its server: its close(2) returns before that.
+pub fn write_there(path: &Path, bytes: &[u8]) {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path).expect("made");
+    file.write_all(bytes).expect("written");
+    file.sync_all().expect("synced");
+}
+
+/// Goal: what is shown is what the volumes were made of: names, kinds, bytes, links. Method: find and diff, cold, warm, and
+/// after a remount; a directory of 3,000 names and files of several pieces are in it.
+#[test]
+fn volumes_are_shown_as_they_are() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(mount) = mounted(cell, "afs", &[]) else { return };
+    for turn in ["cold", "warm", "after a remount"] {
+        if turn == "after a remount" {
+            mount.remount();
+        }
+        for volume in ["pub", "replicated"] {
+            let at = mount.at("weft.test").join(volume);
+            compare(&cell.content(volume), &at);
+            run("diff", ["-r".as_ref(), "--no-dereference".as_ref(), cell.content(volume).as_os_str(), at.as_os_str()]);
+        }
+    }
+    assert_eq!(names_in(&mount.at("weft.test/pub/many")).len(), 3000);
+    assert_eq!(read(&mount.at("weft.test/home/notes.txt")), "notes of alice\n");
+    assert!(names_in(&mount.at(".weft.test")).contains(&"pub".to_owned()), "the read-write side");
+    assert_eq!(names_in(&mount.dir()), [".weft.test", "weft.test"], "the directory of cells");
+}
+
+/// Goal: attributes are the server's.
+#[test]
+fn attributes_are_the_servers() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(mount) = mounted(cell, "afs:weft.test", &[]) else { return };
+    for name in ["large.bin", "empty", "program", "link", "d00/a/f000.txt"] {
+        let (there, here) = (cell.content("pub").join(name), mount.at("pub").join(name));
+        let told = |path: &Path| {
+            let stat = std::fs::symlink_metadata(path).expect("stat");
+            (stat.len(), stat.permissions().mode() & 0o777, stat.modified().expect("a time"))
+        };
+        let ((length, mode, time), (length_here, mode_here, time_here)) = (told(&there), told(&here));
+        assert_eq!((length, time), (length_here, time_here), "{name}");
+        // The system gives every link all bits, AFS those without which it would be a mount point.
+        assert!(mode == mode_here || name == "link", "{name}: {mode:o} {mode_here:o}");
+    }
+    let told = mount.why(&mount.at("pub/large.bin"), "fid");
+    assert_eq!(told.split('.').count(), 3, "{told}");
+}
+
+/// Goal: what another client does is seen by the next look, whatever the kernel and the cache hold. Method: OpenAFS's own
+/// client makes, writes, moves, changes and removes files; after each the mount is looked at once, without waiting.
+#[test]
+fn what_others_do_is_seen_at_once() {
+    let Some(cell) = AfsCell::up() else { return };
+    let (Some(mount), Some(other)) = (mounted(cell, "afs", &[]), Afsd::mount(cell, "c2")) else { return };
+    let (there, here) = (other.dir().join("weft.test/scratch/seen"), mount.at("weft.test/scratch/seen"));
+    std::fs::create_dir(&there).expect("made");
+    for turn in 0..40 {
+        let (old, new) = (format!("old{turn}"), format!("new{turn}"));
+        assert!(!here.join(&old).exists());
+        write_there(&there.join(&old), b"first");
+        assert_eq!(read(&here.join(&old)), "first");
+        std::fs::rename(there.join(&old), there.join(&new)).expect("moved");
+        assert!(!here.join(&old).exists(), "turn {turn}: the old name");
+        assert_eq!(read(&here.join(&new)), "first");
+        write_there(&there.join(&new), b"the second");
+        assert_eq!(read(&here.join(&new)), "the second", "turn {turn}");
+        std::fs::set_permissions(there.join(&new), std::fs::Permissions::from_mode(0o600)).expect("set");
+        let mode = here.join(&new).metadata().expect("stat").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "turn {turn}");
+        std::fs::remove_file(there.join(&new)).expect("removed");
+        assert!(names_in(&here).is_empty(), "turn {turn}");
+    }
+    std::fs::remove_dir(&there).expect("removed");
+    assert!(!here.exists());
+}
+
+/// Goal: a file that is open is one version: what another client writes meanwhile is not mixed in.
+#[test]
+fn an_open_file_is_one_version() {
+    use std::os::unix::fs::FileExt;
+    const LENGTH: usize = 5 << 20;
+    let Some(cell) = AfsCell::up() else { return };
+    let (Some(mount), Some(other)) = (mounted(cell, "afs", &[]), Afsd::mount(cell, "c2")) else { return };
+    let (there, here) = (other.dir().join("weft.test/scratch/long"), mount.at("weft.test/scratch/long"));
+    write_there(&there, &vec![b'a'; LENGTH]);
+    let file = std::fs::File::open(&here).expect("opened");
+    let mut first = vec![0; 4096];
+    file.read_exact_at(&mut first, 0).expect("read");
+    write_there(&there, &vec![b'b'; LENGTH]);
+    let mut last = vec![0; 4096];
+    match file.read_exact_at(&mut last, (LENGTH - 4096) as u64) {
+        Ok(()) => assert!(last.iter().all(|byte| *byte == b'a'), "bytes of two versions"),
+        Err(error) => assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error())),
+    }
+    assert!(std::fs::read(&here).expect("read").iter().all(|byte| *byte == b'b'));
+    std::fs::remove_file(&there).expect("removed");
+}
+
+/// Goal: what nobody may see is refused, what is not there is not there, and a cell that is not known says so.
+#[test]
+fn refusals_are_errors_of_their_own() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(mount) = mounted(cell, "afs", &[]) else { return };
+    let top = mount.at("weft.test");
+    fails_with(std::fs::read_dir(top.join("user/alice/private")), Errno::ACCESS);
+    fails_with(std::fs::read(top.join("user/alice/private/diary.txt")), Errno::ACCESS);
+    fails_with(std::fs::read(top.join("nothing")), Errno::NOENT);
+    fails_with(std::fs::read(top.join("pub/nothing")), Errno::NOENT);
+    fails_with(std::fs::read(top.join("pub/empty/below")), Errno::NOTDIR);
+    fails_with(std::fs::read_dir(mount.at("no.such.cell")), Errno::NOENT);
+    fails_with(std::fs::read_dir(mount.at("not a cell")), Errno::NOENT);
+    fails_with(std::fs::read_link(top.join("pub/empty")), Errno::INVAL);
+    assert_eq!(std::fs::read_link(top.join("pub/dangling")).expect("a link"), PathBuf::from("not/there"));
+    fails_with(std::fs::read(top.join("pub/dangling")), Errno::NOENT);
+
+    let config = format!("[afs]\nconfig_dir = \"{}\"\n", cell.client_config().display());
+    let refused = |source: &'static str, config: &str, wanted: &str| {
+        let setup = Setup { source, config: config.to_owned(), ..Setup::default() };
+        let Some(mount) = Mount::prepare(setup) else { return };
+        let outcome = mount.try_mount();
+        assert!(outcome.code != Some(0) && outcome.err.contains(wanted), "{source}: {outcome:?}");
+    };
+    refused("afs:no.such.cell", &config, "no cell of this name is known");
+    refused("afs:not/a/cell", &config, "letters, digits");
+    refused("afs", "[afs]\nconfig_dir = \"/nonexistent\"\n", "no cell is written down there");
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("CellServDB"), ">weft.test\n10.77.0.300 #fs1\n").expect("written");
+    let bad = format!("[afs]\nconfig_dir = \"{}\"\n", folder.path().display());
+    refused("afs", &bad, "line 2");
+}
+
+/// Goal: a server that is killed is missed only by those who need it: what is held under a promise is read on, a volume that
+/// is elsewhere as well is read there, the rest fails in time; and all of it is well when the server is back.
+#[test]
+fn a_server_that_is_gone_is_missed_only_where_it_is_needed() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(mount) = mounted(&cell, "afs", &["deadline=4s"]) else { return };
+    let top = mount.at("weft.test");
+    let held = read(&top.join("pub/d00/a/f000.txt"));
+    assert!(!held.is_empty());
+    names_in(&top.join("replicated"));
+    names_in(&top.join("user/bob"));
+    cell.kill("fs1", "dafileserver");
+    assert_eq!(read(&top.join("pub/d00/a/f000.txt")), held, "under its promise");
+    compare(&cell.content("replicated"), &top.join("replicated"));
+    assert_eq!(read(&top.join("user/bob/notes.txt")), "notes of bob\n", "on the other server");
+    let begun = std::time::Instant::now();
+    let error = std::fs::read(top.join("pub/d01/b/f001.txt")).expect_err("nobody has it");
+    let errno = Errno::from_io_error(&error).expect("an errno");
+    assert!([Errno::TIMEDOUT, Errno::HOSTUNREACH, Errno::IO].contains(&errno), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    cell.restart("fs1", "dafileserver");
+    let again = || std::fs::read(top.join("pub/d01/b/f001.txt"));
+    let there = std::fs::read(cell.content("pub").join("d01/b/f001.txt")).expect("read");
+    crate::interrupts::wait_until("the server is back", || again().is_ok_and(|here| here == there));
+}
+
+/// Goal: a volume that moves to another server is followed, one that is busy is waited for, one that is offline is an error
+/// and not an absence.
+#[test]
+fn a_volume_is_followed_where_it_goes() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(mount) = mounted(&cell, "afs", &["deadline=10s"]) else { return };
+    let (at, other) = (mount.at("weft.test/pub/d00/a/f000.txt"), mount.at("weft.test/pub/d00/a/f006.txt"));
+    let text = read(&at);
+    let vos = |words: &str| cell.on("fs1", ["vos"].into_iter().chain(words.split(' ')).chain(["-localauth"])).good();
+    vos("move pub fs1 a fs2 a");
+    assert_eq!(read(&at), text);
+    mount.remount();
+    assert_eq!(read(&at), text);
+    vos("offline fs2 a pub");
+    mount.remount();
+    assert_eq!(read(&at), text, "what is held serves while the volume is away");
+    let error = std::fs::read(&other).expect_err("it is offline");
+    assert_ne!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    vos("online fs2 a pub");
+    let there = read(&cell.content("pub").join("d00/a/f006.txt"));
+    crate::interrupts::wait_until("the volume is online", || {
+        std::fs::read_to_string(&other).is_ok_and(|now| now == there)
+    });
+}

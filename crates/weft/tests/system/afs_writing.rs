@@ -1,0 +1,225 @@
+//! AFS cells that are written through the mount. What the servers have then, OpenAFS's own client says.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+
+use crate::afs::{mounted, read, write_there};
+use crate::posix::{FSX, suite};
+use crate::support::{AfsCell, Afsd, Mount, Program, compare, fails_with, names_in, noise, run};
+
+/// A folder of one test in the volume that anybody may write, as the mount shows it and as another client does.
+struct Folder {
+    mount: Mount,
+    other: Afsd,
+    name: &'static str,
+}
+
+impl Folder {
+    fn new(cell: &AfsCell, name: &'static str) -> Option<Folder> {
+        let folder = Folder { mount: mounted(cell, "afs", &[])?, other: Afsd::mount(cell, "c2")?, name };
+        std::fs::create_dir(folder.at("")).expect("made");
+        Some(folder)
+    }
+
+    fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.mount.at("weft.test/scratch").join(self.name).join(path)
+    }
+
+    fn there(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.other.dir().join("weft.test/scratch").join(self.name).join(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.at(""));
+    }
+}
+
+/// Goal: names, content and attributes that are changed through the mount are so at the servers.
+#[test]
+fn what_is_changed_here_is_so_at_the_servers() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "changes") else { return };
+    std::fs::write(folder.at("file"), "first").expect("written");
+    assert_eq!(read(&folder.there("file")), "first");
+    std::fs::write(folder.at("file"), "another, longer").expect("written");
+    std::fs::rename(folder.at("file"), folder.at("moved")).expect("moved");
+    std::fs::create_dir_all(folder.at("dir/deep")).expect("made");
+    std::fs::rename(folder.at("dir/deep"), folder.at("deep")).expect("moved to another directory");
+    std::fs::hard_link(folder.at("moved"), folder.at("second")).expect("linked");
+    symlink("moved", folder.at("link")).expect("made");
+    let long = noise((5 << 20) + 17);
+    std::fs::write(folder.at("deep/long"), &long).expect("written");
+    let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1 << 30));
+    std::fs::File::options().write(true).open(folder.at("deep/long")).expect("opened").set_times(times).expect("set");
+    std::fs::set_permissions(folder.at("moved"), std::fs::Permissions::from_mode(0o640)).expect("set");
+    assert_eq!(folder.at("moved").metadata().expect("stat").nlink(), 2);
+
+    let Some(fresh) = Afsd::mount(cell, "c2") else { return };
+    let there = |name: &str| fresh.dir().join("weft.test/scratch/changes").join(name);
+    assert_eq!(names_in(&there("")), ["deep", "dir", "link", "moved", "second"]);
+    assert_eq!(
+        (read(&there("moved")), read(&there("second"))),
+        (read(&folder.at("moved")), "another, longer".to_owned())
+    );
+    assert!(std::fs::read(there("deep/long")).expect("read") == long);
+    assert_eq!(std::fs::read_link(there("link")).expect("a link"), PathBuf::from("moved"));
+    let stat = there("deep/long").metadata().expect("stat");
+    assert_eq!(stat.mtime(), 1 << 30);
+    assert_eq!(there("moved").metadata().expect("stat").permissions().mode() & 0o777, 0o640);
+
+    let file = std::fs::File::options().write(true).open(folder.at("deep/long")).expect("opened");
+    file.set_len(1000).expect("cut");
+    file.set_len(3000).expect("longer");
+    file.sync_all().expect("synced");
+    let mut wanted = long[..1000].to_vec();
+    wanted.resize(3000, 0);
+    assert!(std::fs::read(folder.at("deep/long")).expect("read") == wanted);
+    let Some(fresh) = Afsd::mount(cell, "c2") else { return };
+    assert!(std::fs::read(fresh.dir().join("weft.test/scratch/changes/deep/long")).expect("read") == wanted);
+}
+
+/// Goal: what AFS does not have is refused with an error of its own, and leaves things as they are.
+#[test]
+fn what_afs_does_not_have_is_refused() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "refused") else { return };
+    let top = folder.mount.at("weft.test");
+    for name in ["a", "b"] {
+        std::fs::write(folder.at(name), name).expect("written");
+    }
+    std::fs::create_dir(folder.at("dir")).expect("made");
+    std::fs::write(folder.at("dir/in"), "in").expect("written");
+    let exchanged = rustix::fs::renameat_with(CWD, folder.at("a"), CWD, folder.at("b"), RenameFlags::EXCHANGE);
+    assert_eq!(exchanged, Err(Errno::OPNOTSUPP));
+    let kept = rustix::fs::renameat_with(CWD, folder.at("a"), CWD, folder.at("b"), RenameFlags::NOREPLACE);
+    assert_eq!(kept, Err(Errno::EXIST));
+    fails_with(std::fs::hard_link(folder.at("a"), folder.at("dir/a")), Errno::XDEV);
+    fails_with(std::fs::remove_dir(folder.at("dir")), Errno::NOTEMPTY);
+    fails_with(std::fs::rename(folder.at("a"), top.join("user/alice/a")), Errno::XDEV);
+    fails_with(std::fs::write(top.join("pub/new"), "x"), Errno::ACCESS);
+    fails_with(std::fs::remove_file(top.join("pub/empty")), Errno::ACCESS);
+    fails_with(std::fs::write(folder.mount.at("new"), "x"), Errno::ROFS);
+    fails_with(std::fs::write(top.join("replicated/new"), "x"), Errno::ROFS);
+    fails_with(std::os::unix::fs::chown(folder.at("a"), Some(12345), None), Errno::ACCESS);
+    let fifo = rustix::fs::mknodat(CWD, folder.at("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0);
+    assert_eq!(fifo, Err(Errno::OPNOTSUPP));
+    assert_eq!(names_in(&folder.at("")), ["a", "b", "dir"]);
+    assert_eq!((read(&folder.at("a")), read(&folder.at("b"))), ("a".to_owned(), "b".to_owned()));
+}
+
+/// Goal: after any row of writes, cuts, maps and holes the bytes are those of a file of a local disk, here and at the server.
+#[test]
+fn fsx_finds_nothing_on_afs() {
+    let Some(suite) = suite("fsx") else { return };
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "fsx") else { return };
+    let config = folder.mount.beside("fsx.toml");
+    // To allocate room ahead is for local disks.
+    std::fs::write(&config, FSX.replace("posix_fallocate = 3\n", "")).expect("written");
+    let file = folder.at("file");
+    let outcome = Program::new(&suite).args(["-q", "-N", "4000", "-S", "7"]).arg("-f").arg(&config);
+    let outcome = outcome.arg("-P").arg(folder.mount.beside("")).arg(&file).run();
+    let last: Vec<&str> = outcome.err.lines().rev().take(20).collect();
+    assert_eq!(outcome.code, Some(0), "the last first: {last:#?}");
+    assert!(std::fs::read(folder.there("file")).expect("read") == std::fs::read(&file).expect("read"));
+}
+
+/// Goal: programs that people use work on it, and the server has what they wrote. Method: tar, rsync, git and cp.
+#[test]
+fn programs_work_on_a_cell() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "programs") else { return };
+    let source = cell.content("pub").join("d00");
+    let quoted = |path: &Path| format!("'{}'", path.display());
+    let sh = |script: String| run("sh", ["-ec", &script]);
+    sh(format!(
+        "tar -C {} -cf - . | (mkdir {to} && tar -C {to} -xf -)",
+        quoted(&source),
+        to = quoted(&folder.at("tar"))
+    ));
+    sh(format!("rsync -rlt {}/ {}", quoted(&source), quoted(&folder.at("rsync"))));
+    let again = sh(format!("rsync -rlt --itemize-changes {}/ {}", quoted(&source), quoted(&folder.at("rsync"))));
+    assert!(!again.lines().any(|line| line.starts_with(">f")), "{again}");
+    sh(format!("cp -r {} {}", quoted(&source), quoted(&folder.at("cp"))));
+    sh(format!(
+        "cp -r {} {at} && cd {at} && git init -q && git add . && git -c user.name=n -c user.email=e commit -qm one && \
+         git fsck --strict 2>&1 && git gc -q && git status --porcelain && git clone -q . ../clone",
+        quoted(&source),
+        at = quoted(&folder.at("git"))
+    ));
+    let Some(fresh) = Afsd::mount(cell, "c2") else { return };
+    for name in ["tar", "rsync", "cp"] {
+        compare(&source, &folder.at(name));
+        compare(&source, &fresh.dir().join("weft.test/scratch/programs").join(name));
+    }
+}
+
+/// Goal: what somebody else has written meanwhile is not written over: the close fails, what was written here is kept, and
+/// somebody decides.
+#[test]
+fn what_changed_meanwhile_is_not_written_over() {
+    use std::io::Write;
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "meanwhile") else { return };
+    std::fs::write(folder.at("file"), "as it was").expect("written");
+    let mut file = std::fs::File::options().write(true).open(folder.at("file")).expect("opened");
+    file.write_all(b"ours").expect("taken");
+    write_there(&folder.there("file"), b"theirs");
+    fails_with(file.sync_all(), Errno::IO);
+    drop(file);
+    assert_eq!(read(&folder.there("file")), "theirs");
+    let told = folder.mount.json("unsent", [folder.mount.dir()]);
+    assert_eq!(told["unsent"].as_array().map(Vec::len), Some(1), "{told}");
+    let discarded = folder.mount.verb("unsent --discard", [folder.at("file")]);
+    assert_eq!(discarded.code, Some(0), "{discarded:?}");
+    assert_eq!(read(&folder.at("file")), "theirs");
+}
+
+/// Goal: a volume that is full says so at the close, what was written is kept, and it is sent when there is room.
+#[test]
+fn what_finds_no_room_is_kept() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(folder) = Folder::new(&cell, "full") else { return };
+    let quota = |kib: &str| cell.on("fs1", ["vos", "setfields", "scratch", "-maxquota", kib, "-localauth"]).good();
+    quota("200");
+    // A little over its quota a server lets a volume go.
+    let long = noise(8 << 20);
+    let copied = std::fs::write(folder.at("file"), &long);
+    let file = std::fs::File::open(folder.at("file")).expect("opened");
+    // write(2) was taken; fs::write does not look at what close(2) says.
+    fails_with(copied.and_then(|()| file.sync_all()), Errno::DQUOT);
+    drop(file);
+    let told = folder.mount.json("unsent", [folder.mount.dir()]);
+    assert_eq!(told["unsent"][0]["bytes"], 8 << 20, "{told}");
+    quota("0");
+    let sent = folder.mount.verb("unsent --send", [folder.at("file")]);
+    assert_eq!(sent.code, Some(0), "{sent:?}");
+    let Some(fresh) = Afsd::mount(&cell, "c2") else { return };
+    assert!(std::fs::read(fresh.dir().join("weft.test/scratch/full/file")).expect("read") == long);
+}
+
+/// Goal: a daemon that is killed while a cell is written loses nothing, and nobody notices.
+#[test]
+fn a_daemon_that_is_killed_loses_nothing() {
+    use std::io::Write;
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "killed") else { return };
+    let mut file = std::fs::File::create(folder.at("file")).expect("made");
+    let mut wanted = Vec::new();
+    for turn in 0..3 {
+        let bytes = noise(100_000 + turn);
+        file.write_all(&bytes).expect("taken");
+        wanted.extend_from_slice(&bytes);
+        folder.mount.kill_daemon();
+    }
+    std::fs::write(folder.at("after"), "after").expect("written");
+    file.sync_all().expect("sent");
+    drop(file);
+    assert!(std::fs::read(folder.there("file")).expect("read") == wanted);
+    assert_eq!(read(&folder.there("after")), "after");
+}
