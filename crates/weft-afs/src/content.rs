@@ -89,9 +89,14 @@ impl Shared {
 
     /// One call: some bytes, and the status that they were read under.
     async fn piece(&self, call: &Call, spot: &Spot, start: u64, length: u64) -> Result<(Bytes, Status, Lease)> {
+        let Ok(position) = i64::try_from(start) else {
+            // No file of AFS reaches so far.
+            let seen = self.status(call, spot).await?;
+            return Ok((Bytes::new(), seen.status, seen.lease));
+        };
+        // Servers add the two.
+        let length = length.min(i64::MAX.abs_diff(position));
         let ticket = self.promises.ticket();
-        let beyond = || RemoteError::TooMuch { detail: format!("{}: an offset of {start}", shown(spot)) };
-        let position = i64::try_from(start).map_err(|_| beyond())?;
         let question = FetchData64 { fid: spot.fid, position, length: length.cast_signed() };
         let place = (&spot.cell, spot.fid.volume);
         let (reply, server) = self.files.ask(call, place, &shown(spot), &question).await?;
