@@ -89,9 +89,13 @@ impl Shared {
 
     /// One call: some bytes, and the status that they were read under.
     async fn piece(&self, call: &Call, spot: &Spot, start: u64, length: u64) -> Result<(Bytes, Seen)> {
+        let Ok(position) = i64::try_from(start) else {
+            // No file of AFS reaches so far.
+            return Ok((Bytes::new(), self.status(call, spot).await?));
+        };
+        // Servers add the two.
+        let length = length.min(i64::MAX.abs_diff(position));
         let ticket = self.promises.ticket();
-        let beyond = || RemoteError::TooMuch { detail: format!("{}: an offset of {start}", shown(spot)) };
-        let position = i64::try_from(start).map_err(|_| beyond())?;
         let question = FetchData64 { fid: spot.fid, position, length: length.cast_signed() };
         let place = (&spot.cell, spot.fid.volume);
         let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;

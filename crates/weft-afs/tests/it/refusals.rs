@@ -1,0 +1,69 @@
+//! What AFS cannot hold is refused in the contract's words, and nothing of it is left.
+
+use weft_remote::{Change, FileKind, Remote, RemoteError, RenameTarget, Version};
+
+use crate::cell::AfsCell;
+use crate::client::{Client, Tree, call, is_unsupported, name};
+
+/// Goal: what the capabilities deny is refused as `Unsupported`, so that it is told from what failed.
+#[tokio::test]
+async fn what_afs_does_not_have_is_unsupported() {
+    let Some(cell) = AfsCell::up() else { return };
+    let client = Client::on(cell, "c1", Tree::Cell).await;
+    let folder = client.folder("unsupported").await;
+    let dir = client.id(&folder).await;
+    let file = client.create(format!("{folder}/file").as_bytes(), FileKind::File).await;
+    let capabilities = client.afs.capabilities();
+    assert!(!capabilities.special_files && !capabilities.extended && !capabilities.locks);
+    for kind in [FileKind::Fifo, FileKind::Socket, FileKind::CharDevice, FileKind::BlockDevice] {
+        let special = Change::Create { dir: dir.clone(), name: name("special"), kind, mode: 0o644, device: 0 };
+        assert!(is_unsupported(&client.apply(special).await), "{kind:?}");
+    }
+    let (attribute, value) = (b"user.note".to_vec(), Some(b"text".to_vec()));
+    let extended = Change::SetExtended { file: file.clone(), name: attribute.clone(), value, must_exist: None };
+    assert!(is_unsupported(&client.apply(extended).await));
+    assert!(is_unsupported(&client.afs.extended(&call(), &file, &attribute).await));
+    client.create(format!("{folder}/other").as_bytes(), FileKind::File).await;
+    let (from, to, target) = (dir.clone(), dir.clone(), RenameTarget::Exchanged);
+    let exchange = Change::Rename { from, name: name("file"), to, new_name: name("other"), target };
+    assert!(is_unsupported(&client.apply(exchange).await));
+    assert_eq!(client.names(&dir).await, ["file", "other"], "nothing was made");
+}
+
+/// Goal: links of files, as far as AFS has them: within one directory (OpenAFS `src/viced/afsfileprocs.c`, `SAFSS_Link`).
+#[tokio::test]
+async fn a_second_name_is_of_the_same_directory() {
+    let Some(cell) = AfsCell::up() else { return };
+    let client = Client::on(cell, "c1", Tree::Cell).await;
+    let folder = client.folder("links").await;
+    let dir = client.id(&folder).await;
+    let file = client.create(format!("{folder}/file").as_bytes(), FileKind::File).await;
+    let below = client.create(format!("{folder}/below").as_bytes(), FileKind::Directory).await;
+    let link = |dir| Change::Link { file: file.clone(), dir, name: name("second") };
+    let made = client.apply(link(dir.clone())).await.expect("linked").entry.expect("it is new");
+    assert_eq!((made.id, made.attributes.links), (file.clone(), Some(2)));
+    let refused = client.apply(link(below)).await;
+    assert!(matches!(refused, Err(RemoteError::OtherTree { .. })), "{refused:?}");
+    let again = client.apply(link(dir)).await;
+    assert!(matches!(again, Err(RemoteError::Exists { .. })), "{again:?}");
+    let symlink = Change::Link { file: client.id(&folder).await, dir: client.id("scratch").await, name: name("dir") };
+    let refused = client.apply(symlink).await;
+    assert!(matches!(refused, Err(RemoteError::IsADirectory { .. })), "{refused:?}");
+}
+
+/// Goal: where nobody may write, and in volumes that are read-only copies, a change says so.
+#[tokio::test]
+async fn where_nobody_may_write_that_is_said() {
+    let Some(cell) = AfsCell::up() else { return };
+    let client = Client::on(cell, "c1", Tree::Cell).await;
+    let create = |dir| Change::Create { dir, name: name("new"), kind: FileKind::File, mode: 0o644, device: 0 };
+    let denied = client.apply(create(client.id("pub").await)).await;
+    assert!(matches!(denied, Err(RemoteError::Denied { .. })), "{denied:?}");
+    for dir in [client.afs.root(), client.id("replicated").await] {
+        let refused = client.apply(create(dir)).await;
+        assert!(matches!(refused, Err(RemoteError::ReadOnly { .. })), "{refused:?}");
+    }
+    let private = client.id("user/alice/private").await;
+    let unread = client.afs.entries(&call(), &private, &Version::None, None).await;
+    assert!(matches!(unread, Err(RemoteError::Denied { .. })), "{unread:?}");
+}
