@@ -20,6 +20,7 @@ use crate::promises::Promises;
 use crate::rotate::FileServers;
 use crate::rpc::Rpc;
 use crate::servers::Servers;
+use crate::told::LastTold;
 use crate::transport::Transport;
 use crate::uuid::Uuid;
 use crate::vldb::Vldb;
@@ -60,6 +61,7 @@ pub(crate) struct Shared {
     /// Where cells and mount points lead. Held for one look or one change.
     pub doors: Mutex<HashMap<Identity, Led>>,
     pub news: Arc<News>,
+    pub told: LastTold,
     aliases: HashMap<CellName, CellName>,
     client: Client,
 }
@@ -107,6 +109,7 @@ impl Afs {
             turns: Turns::default(),
             doors: Mutex::default(),
             news,
+            told: LastTold::default(),
             aliases: options.aliases.iter().map(|alias| (alias.alias.clone(), alias.cell.clone())).collect(),
             client,
             options,
@@ -148,7 +151,9 @@ impl Shared {
             _ => None,
         };
         if let Some(told) = told {
-            let _ = tokio::time::timeout(TOLD_PATIENCE, self.news.heard(told)).await;
+            if tokio::time::timeout(TOLD_PATIENCE, self.news.heard(told)).await.is_err() {
+                tracing::debug!(%from, "the end of promises is not told in time");
+            }
         }
         match request.answer(&self.client) {
             Answer::Results(bytes) => Ok(bytes),

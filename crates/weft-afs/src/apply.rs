@@ -321,12 +321,12 @@ impl Shared {
 
     fn outcome(&self, place: &Place, spot: Spot, status: &Status, teller: &Teller, lease: Lease) -> Answer<Outcome> {
         let lease = shorter(lease, self.lease_of(&place.dir));
-        let entry = facts::entry(place.name.clone(), spot, status, self.options.modes);
+        let entry = self.entry_told(place.name.clone(), spot, status);
         answer_of(entry, lease, facts::audience(Told::Content, status, teller))
     }
 
     fn outcome_of(&self, spot: &Spot, status: &Status, teller: &Teller) -> Answer<Outcome> {
-        let entry = facts::entry(facts::nameless(spot), spot.clone(), status, self.options.modes);
+        let entry = self.entry_told(facts::nameless(spot), spot.clone(), status);
         answer_of(entry, self.lease_of(spot), facts::audience(Told::Content, status, teller))
     }
 }

@@ -38,6 +38,7 @@ mod routes;
 mod rpc;
 mod servers;
 mod tokens;
+mod told;
 mod transport;
 mod vldb;
 

@@ -68,6 +68,13 @@ pub(crate) struct Listed {
 }
 
 impl Shared {
+    /// A name with what it stands for, for whoever asked.
+    pub fn entry_told(&self, name: Name, spot: Spot, status: &Status) -> Entry {
+        let entry = facts::entry(name, spot, status, self.options.modes);
+        self.told.is_again(&entry.id, &entry.attributes);
+        entry
+    }
+
     /// The status of something, now.
     pub async fn status(&self, call: &Call, spot: &Spot) -> Result<Seen> {
         let ticket = self.promises.ticket();
@@ -218,10 +225,7 @@ impl Shared {
                 Ok(status) => {
                     let lease = self.promises.enter(ticket, teller.clone(), &spot, promise);
                     self.directories.keep_only(&spot.cell, fid, status.data_version);
-                    (
-                        facts::entry(name, spot, &status, self.options.modes),
-                        Some(Seen { status, lease, teller: teller.clone() }),
-                    )
+                    (self.entry_told(name, spot, &status), Some(Seen { status, lease, teller: teller.clone() }))
                 }
                 Err(code) => {
                     tracing::debug!(code, %fid, "the status of a name in a listing is not told");

@@ -53,7 +53,7 @@ impl Remote for Afs {
             return Ok(Answer { audience, ..Answer::new(None, Version::None, lease) });
         };
         let origin = Some(shared.origin(&spot));
-        let entry = facts::entry(name.clone(), spot, &seen.status, shared.options.modes);
+        let entry = shared.entry_told(name.clone(), spot, &seen.status);
         let version = entry.version.clone();
         Ok(Answer { audience, origin, ..Answer::new(Some(Found { entry, along: None }), version, lease) })
     }
@@ -62,7 +62,8 @@ impl Remote for Afs {
         let identity = of(file)?;
         let (entry, Worth { lease, audience }) = self.shared.look(call, &identity).await?;
         let version = entry.version.clone();
-        let checked = match known.still_holds(&version) {
+        let again = self.shared.told.is_again(&entry.id, &entry.attributes);
+        let checked = match again && known.still_holds(&version) {
             true => Checked::Unchanged,
             false => Checked::Is(Box::new(Found { entry, along: None })),
         };

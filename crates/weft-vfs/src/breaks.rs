@@ -124,7 +124,9 @@ impl Vfs {
                     }
                     // A source may wait for that, before it lets others see the change; not for long, for what the
                     // kernel is told may wait for a request, and that for the source.
-                    let _ = tokio::time::timeout(TOLD_PATIENCE, vfs.notices.all_told()).await;
+                    if tokio::time::timeout(TOLD_PATIENCE, vfs.notices.all_told()).await.is_err() {
+                        tracing::debug!("the kernel is not told in time of the end of a lease");
+                    }
                 }
             });
         }

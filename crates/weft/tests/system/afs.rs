@@ -10,24 +10,20 @@ use crate::support::{AfsCell, Afsd, Mount, Setup, compare, fails_with, names_in,
 
 /// Mounts AFS on the node `c1` of a cell.
 pub fn mounted(cell: &AfsCell, source: &'static str, options: &[&str]) -> Option<Mount> {
+    mounted_on(cell, "c1", source, options)
+}
+
+pub fn mounted_on(cell: &AfsCell, node: &str, source: &'static str, options: &[&str]) -> Option<Mount> {
     let config = format!("[afs]\nconfig_dir = \"{}\"\n", cell.client_config().display());
     let options = options.iter().map(|option| (*option).to_owned()).collect();
     let mut mount = Mount::prepare(Setup { source, config, options, ..Setup::default() })?;
-    mount.move_to(cell.words("c1"));
+    mount.move_to(cell.words(node));
     mount.mount();
     Some(mount)
 }
 
 pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Has a file written by another client, and at its server: its close(2) returns before that.
-pub fn write_there(path: &Path, bytes: &[u8]) {
-    use std::io::Write;
-    let mut file = std::fs::File::create(path).expect("made");
-    file.write_all(bytes).expect("written");
-    file.sync_all().expect("synced");
 }
 
 /// Goal: what is shown is what the volumes were made of: names, kinds, bytes, links. Method: find and diff, cold, warm, and
@@ -72,23 +68,23 @@ fn attributes_are_the_servers() {
     assert_eq!(told.split('.').count(), 3, "{told}");
 }
 
-/// Goal: what another client does is seen by the next look, whatever the kernel and the cache hold. Method: OpenAFS's own
-/// client makes, writes, moves, changes and removes files; after each the mount is looked at once, without waiting.
+/// Goal: what another client does is seen by the next look, whatever the kernel and the cache hold. Method: another mount of
+/// weft makes, writes, moves, changes and removes files; after each the first is looked at once, without waiting.
 #[test]
 fn what_others_do_is_seen_at_once() {
     let Some(cell) = AfsCell::up() else { return };
-    let (Some(mount), Some(other)) = (mounted(cell, "afs", &[]), Afsd::mount(cell, "c2")) else { return };
-    let (there, here) = (other.dir().join("weft.test/scratch/seen"), mount.at("weft.test/scratch/seen"));
+    let (Some(mount), Some(other)) = (mounted(cell, "afs", &[]), mounted_on(cell, "c2", "afs", &[])) else { return };
+    let (there, here) = (other.at("weft.test/scratch/seen"), mount.at("weft.test/scratch/seen"));
     std::fs::create_dir(&there).expect("made");
     for turn in 0..40 {
         let (old, new) = (format!("old{turn}"), format!("new{turn}"));
         assert!(!here.join(&old).exists());
-        write_there(&there.join(&old), b"first");
+        std::fs::write(there.join(&old), "first").expect("written");
         assert_eq!(read(&here.join(&old)), "first");
         std::fs::rename(there.join(&old), there.join(&new)).expect("moved");
         assert!(!here.join(&old).exists(), "turn {turn}: the old name");
         assert_eq!(read(&here.join(&new)), "first");
-        write_there(&there.join(&new), b"the second");
+        std::fs::write(there.join(&new), "the second").expect("written");
         assert_eq!(read(&here.join(&new)), "the second", "turn {turn}");
         std::fs::set_permissions(there.join(&new), std::fs::Permissions::from_mode(0o600)).expect("set");
         let mode = here.join(&new).metadata().expect("stat").permissions().mode();
@@ -100,19 +96,46 @@ fn what_others_do_is_seen_at_once() {
     assert!(!here.exists());
 }
 
+/// Goal: the same of OpenAFS's own client, and the other way round. What it writes it sends some time after close(2).
+#[test]
+fn the_other_client_and_we_see_each_other() {
+    let Some(cell) = AfsCell::up() else { return };
+    let (Some(mount), Some(other)) = (mounted(cell, "afs", &[]), Afsd::mount(cell, "c2")) else { return };
+    let (there, here) = (other.dir().join("weft.test/scratch/both"), mount.at("weft.test/scratch/both"));
+    std::fs::create_dir(&there).expect("made");
+    let comes = |path: &Path, text: &str| {
+        let is_so = || std::fs::read_to_string(path).is_ok_and(|now| now == text);
+        crate::interrupts::wait_until("what was written has come", is_so);
+    };
+    for turn in 0..5 {
+        std::fs::write(there.join("file"), format!("theirs {turn}")).expect("written");
+        comes(&here.join("file"), &format!("theirs {turn}"));
+        std::fs::rename(there.join("file"), there.join("moved")).expect("moved");
+        assert!(!here.join("file").exists(), "turn {turn}");
+        std::fs::set_permissions(there.join("moved"), std::fs::Permissions::from_mode(0o600)).expect("set");
+        let mode = here.join("moved").metadata().expect("stat").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "turn {turn}");
+        std::fs::write(here.join("moved"), format!("ours {turn}")).expect("written");
+        comes(&there.join("moved"), &format!("ours {turn}"));
+        std::fs::remove_file(here.join("moved")).expect("removed");
+        assert!(names_in(&there).is_empty(), "turn {turn}");
+    }
+    std::fs::remove_dir(&here).expect("removed");
+}
+
 /// Goal: a file that is open is one version: what another client writes meanwhile is not mixed in.
 #[test]
 fn an_open_file_is_one_version() {
     use std::os::unix::fs::FileExt;
     const LENGTH: usize = 5 << 20;
     let Some(cell) = AfsCell::up() else { return };
-    let (Some(mount), Some(other)) = (mounted(cell, "afs", &[]), Afsd::mount(cell, "c2")) else { return };
-    let (there, here) = (other.dir().join("weft.test/scratch/long"), mount.at("weft.test/scratch/long"));
-    write_there(&there, &vec![b'a'; LENGTH]);
+    let (Some(mount), Some(other)) = (mounted(cell, "afs", &[]), mounted_on(cell, "c2", "afs", &[])) else { return };
+    let (there, here) = (other.at("weft.test/scratch/long"), mount.at("weft.test/scratch/long"));
+    std::fs::write(&there, vec![b'a'; LENGTH]).expect("written");
     let file = std::fs::File::open(&here).expect("opened");
     let mut first = vec![0; 4096];
     file.read_exact_at(&mut first, 0).expect("read");
-    write_there(&there, &vec![b'b'; LENGTH]);
+    std::fs::write(&there, vec![b'b'; LENGTH]).expect("written");
     let mut last = vec![0; 4096];
     match file.read_exact_at(&mut last, (LENGTH - 4096) as u64) {
         Ok(()) => assert!(last.iter().all(|byte| *byte == b'a'), "bytes of two versions"),

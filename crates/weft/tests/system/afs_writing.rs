@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
-use crate::afs::{mounted, read, write_there};
+use crate::afs::{mounted, mounted_on, read};
 use crate::posix::{FSX, suite};
 use crate::support::{AfsCell, Afsd, Mount, Program, compare, fails_with, names_in, noise, run};
 
@@ -167,12 +167,14 @@ fn what_changed_meanwhile_is_not_written_over() {
     let Some(cell) = AfsCell::up() else { return };
     let Some(folder) = Folder::new(cell, "meanwhile") else { return };
     std::fs::write(folder.at("file"), "as it was").expect("written");
+    let Some(other) = mounted_on(cell, "c2", "afs", &[]) else { return };
+    let there = other.at("weft.test/scratch/meanwhile/file");
     let mut file = std::fs::File::options().write(true).open(folder.at("file")).expect("opened");
     file.write_all(b"ours").expect("taken");
-    write_there(&folder.there("file"), b"theirs");
+    std::fs::write(&there, "theirs").expect("written");
     fails_with(file.sync_all(), Errno::IO);
     drop(file);
-    assert_eq!(read(&folder.there("file")), "theirs");
+    assert_eq!(read(&there), "theirs");
     let told = folder.mount.json("unsent", [folder.mount.dir()]);
     assert_eq!(told["unsent"].as_array().map(Vec::len), Some(1), "{told}");
     let discarded = folder.mount.verb("unsent --discard", [folder.at("file")]);
