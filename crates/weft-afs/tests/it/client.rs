@@ -192,4 +192,4 @@ fn ports() -> BTreeSet<u16> {
 }
 
 /// Longer than anything here takes; it ends tests that fail.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
