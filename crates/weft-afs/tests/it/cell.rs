@@ -52,7 +52,8 @@ impl AfsCell {
         drop(keeper.stdin.take());
         let _ = keeper.wait();
         Err(match said.ends_with("status 3\n") {
-            true => Refusal::Cannot(said.lines().next().unwrap_or_default().to_owned()),
+            // The script's own word comes last, after what the programs said that it tried.
+            true => Refusal::Cannot(said.lines().rev().nth(1).unwrap_or_default().to_owned()),
             false => Refusal::Failed(said),
         })
     }
