@@ -140,12 +140,12 @@ fn errors_are_told_in_the_contracts_words() {
     let told = |code| AbortCode(code).error("/afs/example.org/x");
     assert!(matches!(told(102), RemoteError::NotFound { .. }));
     assert!(matches!(told(363_524), RemoteError::NotFound { .. }));
-    assert!(matches!(told(109), RemoteError::NoSpace { .. }));
+    assert!(matches!(told(109), RemoteError::OverQuota { .. }));
     assert!(matches!(told(110), RemoteError::Busy { .. }));
     assert!(matches!(told(30), RemoteError::ReadOnly { .. }));
     assert!(matches!(told(0x2f6_df0c), RemoteError::Denied { .. }));
     assert!(matches!(told(0x2f6_df10), RemoteError::Exists { .. }));
-    assert!(matches!(told(0x2f6_df11), RemoteError::Unsupported { .. }));
+    assert!(matches!(told(0x2f6_df11), RemoteError::OtherTree { .. }));
     assert!(matches!(told(0x2f6_df26), RemoteError::NotEmpty { .. }));
     assert!(matches!(told(19_270_409), RemoteError::Denied { .. }));
     assert!(matches!(told(-455), RemoteError::Unsupported { .. }));

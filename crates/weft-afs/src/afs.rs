@@ -14,6 +14,7 @@ use crate::cell::CellName;
 use crate::directories::{Directories, Turns};
 use crate::doors::Led;
 use crate::identity::Identity;
+use crate::logins::Logins;
 use crate::options::AfsOptions;
 use crate::promises::Promises;
 use crate::rotate::FileServers;
@@ -96,9 +97,11 @@ impl Afs {
         let rpc = Arc::new(Rpc::new(transport));
         let servers = Arc::new(Servers::new(options.down_time));
         let vldb = Vldb::new(rpc.clone(), servers.clone(), cells, options.volume_time);
+        let own_uid = rustix::process::geteuid().as_raw();
+        let logins = Logins::new(own_uid, options.ccache.clone(), options.level);
         let news = Arc::new(News::new(EVENTS_MAX));
         let shared = Arc::new(Shared {
-            files: FileServers::new(rpc, servers, vldb),
+            files: FileServers::new(rpc, servers, vldb, logins),
             promises: Promises::new(options.promises_max, news.clone()),
             directories: Directories::new(options.directory_bytes_max),
             turns: Turns::default(),

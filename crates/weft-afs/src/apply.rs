@@ -9,16 +9,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use weft_remote::{
-    Answer, Call, Change, Content, Entry, Extent, FileId, FileKind, Lease, Mutation, Name, NewAttributes, Outcome,
-    RemoteError, RenameTarget, Result, Version,
+    Answer, Audience, Call, Change, Content, Entry, Extent, FileId, FileKind, Lease, Mutation, Name, NewAttributes,
+    Outcome, RemoteError, RenameTarget, Result, Version,
 };
 
 use crate::afs::Shared;
 use crate::directory::Directory;
-use crate::facts;
+use crate::facts::{self, Told};
 use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
-use crate::look::{damaged, shorter, shown};
+use crate::look::{Seen, damaged, shorter, shown};
+use crate::rotate::Teller;
 use crate::wire::fileserver::{
     CreateFile, Link, MakeDir, RemoveDir, RemoveFile, Rename, StoreData64, StoreStatus, Symlink,
 };
@@ -112,17 +113,16 @@ impl Shared {
         }
     }
 
-    /// Has a change made in the volume of something.
+    /// Has a change made in the volume of something. What is told of it, and to whom.
     async fn tell<C: WireCall + std::marker::Sync>(
         &self,
         call: &Call,
         spot: &Spot,
         what: &str,
         question: &C,
-    ) -> Result<C::Reply> {
+    ) -> Result<(C::Reply, Teller)> {
         let place = (&spot.cell, spot.fid.volume);
-        let answer = self.files.change(call, place, what, question, &|| Box::new(std::iter::empty())).await?;
-        Ok(answer.0)
+        self.files.change(call, place, what, question, &|| Box::new(std::iter::empty())).await
     }
 
     fn lease_of(&self, spot: &Spot) -> Lease {
@@ -147,7 +147,7 @@ impl Shared {
         let ticket = self.promises.ticket();
         let where_to = (&place.dir.cell, dir.volume);
         let none = || -> Box<dyn Iterator<Item = Bytes> + Send> { Box::new(std::iter::empty()) };
-        let (reply, server) = match kind {
+        let (reply, teller) = match kind {
             FileKind::File => {
                 self.files.change(call, where_to, &what, &CreateFile { dir, name, status }, &none).await?
             }
@@ -158,8 +158,8 @@ impl Shared {
         };
         self.changed(&place.dir, &reply.dir);
         let spot = place.dir.beside(reply.fid);
-        let lease = self.promises.enter(ticket, server, &spot, reply.promise);
-        Ok(self.outcome(place, spot, &reply.status, lease))
+        let lease = self.promises.enter(ticket, teller.clone(), &spot, reply.promise);
+        Ok(self.outcome(place, spot, &reply.status, &teller, lease))
     }
 
     async fn symlink(&self, call: &Call, place: &Place, target: &[u8], made: SystemTime) -> Result<Answer<Outcome>> {
@@ -167,9 +167,9 @@ impl Shared {
         let status = StatusChange { modified_s: Some(seconds(made)), mode: Some(LINK_MODE), ..Default::default() };
         let (dir, name) = (place.dir.fid, place.file_name());
         let question = Symlink { dir, name, content: Text(target.to_vec()), status };
-        let reply = self.tell(call, &place.dir, &place.shown(), &question).await?;
+        let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
         self.changed(&place.dir, &reply.dir);
-        Ok(self.outcome(place, place.dir.beside(reply.fid), &reply.status, Lease::Spent))
+        Ok(self.outcome(place, place.dir.beside(reply.fid), &reply.status, &teller, Lease::Spent))
     }
 
     async fn link(&self, call: &Call, file: &Spot, place: &Place) -> Result<Answer<Outcome>> {
@@ -177,10 +177,10 @@ impl Shared {
             return Err(RemoteError::OtherTree { detail: place.shown() });
         }
         let question = Link { dir: place.dir.fid, name: place.file_name(), fid: file.fid };
-        let reply = self.tell(call, &place.dir, &place.shown(), &question).await?;
+        let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
         self.changed(&place.dir, &reply.dir);
         let lease = self.lease_of(file);
-        Ok(self.outcome(place, place.dir.beside(file.fid), &reply.status, lease))
+        Ok(self.outcome(place, place.dir.beside(file.fid), &reply.status, &teller, lease))
     }
 
     async fn remove(&self, call: &Call, place: &Place) -> Result<()> {
@@ -189,9 +189,9 @@ impl Shared {
         let reply = match is_directory {
             true => {
                 let removed = self.tell(call, &place.dir, &place.shown(), &RemoveDir { dir, name }).await;
-                removed.map_err(full)?
+                removed.map_err(full)?.0
             }
-            false => self.tell(call, &place.dir, &place.shown(), &RemoveFile { dir, name }).await?,
+            false => self.tell(call, &place.dir, &place.shown(), &RemoveFile { dir, name }).await?.0,
         };
         self.changed(&place.dir, &reply.status);
         Ok(())
@@ -223,12 +223,12 @@ impl Shared {
         }
         let question =
             Rename { from_dir: from.dir.fid, from_name: from.file_name(), to_dir: to.dir.fid, to_name: to.file_name() };
-        let reply = self.tell(call, &from.dir, &what, &question).await.map_err(full)?;
+        let (reply, _) = self.tell(call, &from.dir, &what, &question).await.map_err(full)?;
         self.changed(&from.dir, &reply.from_dir);
         self.changed(&to.dir, &reply.to_dir);
-        let (found, lease) = self.find(call, &to.dir, &to.name).await?;
+        let (found, worth) = self.find(call, &to.dir, &to.name).await?;
         let Some((spot, seen)) = found else { return Err(RemoteError::NotFound { detail: to.shown() }) };
-        Ok(self.outcome(to, spot, &seen.status, lease))
+        Ok(self.outcome(to, spot, &seen.status, &seen.teller, worth.lease))
     }
 
     async fn write(
@@ -240,21 +240,21 @@ impl Shared {
         content: &dyn Content,
         made: SystemTime,
     ) -> Result<Answer<Outcome>> {
-        let mut status = self.status(call, spot).await?.status;
-        if *expected != Version::None && !expected.still_holds(&facts::version(&status)) {
+        let Seen { mut status, mut teller, .. } = self.status(call, spot).await?;
+        if *expected != Version::None && !facts::is_version(expected, &status) {
             return Err(RemoteError::VersionChanged { detail: shown(spot) });
         }
         let modified_s = Some(seconds(made));
         for part in parts(extents) {
             let change = StatusChange { modified_s, ..StatusChange::default() };
-            status = self.store(call, spot, &status, (part, length), change, content).await?;
+            (status, teller) = self.store(call, spot, &status, (part, length), change, content).await?;
         }
         if status.length != length || extents.is_empty() {
             let change = StatusChange { modified_s, ..StatusChange::default() };
             let end = Extent { offset: length, length: 0 };
-            status = self.store(call, spot, &status, (end, length), change, content).await?;
+            (status, teller) = self.store(call, spot, &status, (end, length), change, content).await?;
         }
-        Ok(self.outcome_of(spot, &status))
+        Ok(self.outcome_of(spot, &status, &teller))
     }
 
     /// One store. The data version after it has to be the next one.
@@ -266,7 +266,7 @@ impl Shared {
         (part, file_length): (Extent, u64),
         change: StatusChange,
         content: &dyn Content,
-    ) -> Result<Status> {
+    ) -> Result<(Status, Teller)> {
         let Extent { offset: position, length } = part;
         let question = StoreData64 { fid: spot.fid, change, position, length, file_length };
         let failed = Mutex::new(None);
@@ -278,11 +278,12 @@ impl Shared {
         if let Some(error) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(RemoteError::Failed { detail: format!("{}: what is to be written: {error}", shown(spot)) });
         }
-        let status = outcome?.0.status;
+        let (reply, teller) = outcome?;
+        let status = reply.status;
         if status.data_version != before.data_version + 1 {
             return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
         }
-        Ok(status)
+        Ok((status, teller))
     }
 
     async fn set_attributes(&self, call: &Call, spot: &Spot, new: &NewAttributes) -> Result<Answer<Outcome>> {
@@ -301,28 +302,29 @@ impl Shared {
         };
         if change == StatusChange::default() {
             let seen = self.status(call, spot).await?;
-            return Ok(self.outcome_of(spot, &seen.status));
+            return Ok(self.outcome_of(spot, &seen.status, &seen.teller));
         }
         let question = StoreStatus { fid: spot.fid, change };
-        let reply = self.tell(call, spot, &shown(spot), &question).await?;
-        Ok(self.outcome_of(spot, &reply.status))
+        let (reply, teller) = self.tell(call, spot, &shown(spot), &question).await?;
+        Ok(self.outcome_of(spot, &reply.status, &teller))
     }
 
-    fn outcome(&self, place: &Place, spot: Spot, status: &Status, lease: Lease) -> Answer<Outcome> {
+    fn outcome(&self, place: &Place, spot: Spot, status: &Status, teller: &Teller, lease: Lease) -> Answer<Outcome> {
         let lease = shorter(lease, self.lease_of(&place.dir));
-        let entry = facts::entry(place.name.clone(), spot, status);
-        self.answer_of(entry, lease)
+        let entry = facts::entry(place.name.clone(), spot, status, self.options.modes);
+        answer_of(entry, lease, facts::audience(Told::Content, status, teller))
     }
 
-    fn outcome_of(&self, spot: &Spot, status: &Status) -> Answer<Outcome> {
-        let entry = facts::entry(facts::nameless(spot), spot.clone(), status);
-        self.answer_of(entry, self.lease_of(spot))
+    fn outcome_of(&self, spot: &Spot, status: &Status, teller: &Teller) -> Answer<Outcome> {
+        let entry = facts::entry(facts::nameless(spot), spot.clone(), status, self.options.modes);
+        answer_of(entry, self.lease_of(spot), facts::audience(Told::Content, status, teller))
     }
+}
 
-    fn answer_of(&self, entry: Entry, lease: Lease) -> Answer<Outcome> {
-        let version = entry.version.clone();
-        Answer::new(Outcome { entry: Some(entry) }, version, lease)
-    }
+/// What was written is shown from here to whom the server would give it.
+fn answer_of(entry: Entry, lease: Lease, audience: Audience) -> Answer<Outcome> {
+    let version = entry.version.clone();
+    Answer { audience, ..Answer::new(Outcome { entry: Some(entry) }, version, lease) }
 }
 
 /// What servers say of a directory that is to go and has names in it, EEXIST, in the usual words.

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
-use weft_remote::{Answer, Body, Call, Fetched, Lease, Piece, RemoteError, Result, Span, Version};
+use weft_remote::{Answer, Body, Call, Fetched, Piece, RemoteError, Result, Span, Version};
 
 use crate::afs::Shared;
-use crate::facts;
+use crate::facts::{self, Told};
 use crate::identity::{Identity, Spot};
-use crate::look::shown;
+use crate::look::{Seen, shown};
 use crate::wire::fileserver::FetchData64;
-use crate::wire::status::Status;
 
 impl Shared {
     /// Bytes of a file, as the contract has it.
@@ -24,9 +23,10 @@ impl Shared {
         span: Span,
     ) -> Result<Answer<Fetched>> {
         let (start, asked) = (span.start, span.length.unwrap_or(u64::MAX));
-        let (bytes, status, lease) = self.piece(call, spot, start, asked.min(PIECE_BYTES)).await?;
-        let version = facts::version(&status);
-        if *expected != Version::None && !expected.still_holds(&version) {
+        let (bytes, seen) = self.piece(call, spot, start, asked.min(PIECE_BYTES)).await?;
+        let (status, worth) = (&seen.status, seen.worth(Told::Content));
+        let version = facts::version(status);
+        if *expected != Version::None && !facts::is_version(expected, status) {
             return Err(RemoteError::VersionChanged { detail: shown(spot) });
         }
         let end = status.length.min(start.saturating_add(asked));
@@ -42,8 +42,8 @@ impl Shared {
             resumable: true,
             stream: Box::pin(stream::iter(first).chain(rest)),
         };
-        let fetched = Fetched { attributes: facts::attributes(&status), body };
-        Ok(Answer::new(fetched, version, lease))
+        let fetched = Fetched { attributes: facts::attributes(status, self.options.modes), body };
+        Ok(Answer { audience: worth.audience, ..Answer::new(fetched, version, worth.lease) })
     }
 
     /// The pieces of a range, several under way at once, in order. A piece of another version ends it with an error.
@@ -68,7 +68,7 @@ impl Shared {
         let call = Call { deadline: std::time::Instant::now() + self.options.piece_time, ..call };
         let (mut whole, mut at) = (Vec::new(), start);
         loop {
-            let (bytes, status, _) = self.piece(&call, spot, at, length - (at - start)).await?;
+            let (bytes, Seen { status, .. }) = self.piece(&call, spot, at, length - (at - start)).await?;
             if !version.still_holds(&facts::version(&status)) {
                 return Err(RemoteError::VersionChanged { detail: shown(spot) });
             }
@@ -88,30 +88,31 @@ impl Shared {
     }
 
     /// One call: some bytes, and the status that they were read under.
-    async fn piece(&self, call: &Call, spot: &Spot, start: u64, length: u64) -> Result<(Bytes, Status, Lease)> {
+    async fn piece(&self, call: &Call, spot: &Spot, start: u64, length: u64) -> Result<(Bytes, Seen)> {
         let Ok(position) = i64::try_from(start) else {
             // No file of AFS reaches so far.
-            let seen = self.status(call, spot).await?;
-            return Ok((Bytes::new(), seen.status, seen.lease));
+            return Ok((Bytes::new(), self.status(call, spot).await?));
         };
         // Servers add the two.
         let length = length.min(i64::MAX.abs_diff(position));
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position, length: length.cast_signed() };
         let place = (&spot.cell, spot.fid.volume);
-        let (reply, server) = self.files.ask(call, place, &shown(spot), &question).await?;
+        let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;
         if reply.bytes.len() as u64 > length {
             return Err(RemoteError::Damaged { detail: format!("{}: more bytes than were asked for", shown(spot)) });
         }
-        self.files.servers.received(server, reply.bytes.len());
-        let lease = self.promises.enter(ticket, server, spot, reply.end.promise);
-        Ok((reply.bytes.into(), reply.end.status, lease))
+        self.files.servers.received(teller.server, reply.bytes.len());
+        let lease = self.promises.enter(ticket, teller.clone(), spot, reply.end.promise);
+        Ok((reply.bytes.into(), Seen { status: reply.end.status, lease, teller }))
     }
 
     /// What a symbolic link says.
     pub async fn read_link(&self, call: &Call, spot: &Spot) -> Result<Answer<Vec<u8>>> {
-        let (bytes, status, lease) = self.piece(call, spot, 0, LINK_BYTES_MAX).await?;
-        Ok(Answer::new(bytes.to_vec(), facts::version(&status), lease))
+        let (bytes, seen) = self.piece(call, spot, 0, LINK_BYTES_MAX).await?;
+        let worth = seen.worth(Told::Content);
+        let answer = Answer::new(bytes.to_vec(), facts::version(&seen.status), worth.lease);
+        Ok(Answer { audience: worth.audience, ..answer })
     }
 }
 

@@ -1,13 +1,19 @@
 //! Directories that were fetched of late, in memory: a name is found without asking while the directory's promise holds.
+//!
+//! What is held is shown to those whom its server has let in: with their tokens, or as anybody. Who else asks, asks the
+//! server first. That somebody was let in counts as long as the promise that came with that word: whoever changes an access
+//! list breaks the promises of its directory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::cell::CellName;
 use crate::fid::Fid;
+use crate::promises::Ticket;
 
 /// The content of one directory, checked.
 #[derive(Clone, Debug)]
@@ -16,6 +22,24 @@ pub(crate) struct Content {
     pub data_version: u64,
     /// As it was fetched.
     pub bytes: Bytes,
+}
+
+/// Whom a server lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Anybody,
+    /// Whoever has the token of this number.
+    Token(u64),
+}
+
+/// A server's word that somebody may have a directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admission {
+    pub who: Who,
+    /// Taken before the question; the word ends with the first break since.
+    pub ticket: Ticket,
+    /// When the promise ends that came with it.
+    pub until: SystemTime,
 }
 
 /// As many of them as there is room for.
@@ -37,6 +61,7 @@ struct Held {
 struct Kept {
     content: Content,
     used: u64,
+    admissions: Vec<Admission>,
 }
 
 impl Directories {
@@ -52,6 +77,25 @@ impl Directories {
         let kept = held.by_fid.get_mut(&(cell.clone(), fid))?;
         kept.used = now;
         Some(kept.content.clone())
+    }
+
+    /// Who was let in, of anybody and whoever has this token; whether the word still counts is not looked at.
+    pub fn admissions(&self, cell: &CellName, fid: Fid, token: Option<u64>) -> Vec<Admission> {
+        let held = self.held.lock();
+        let all = held.by_fid.get(&(cell.clone(), fid)).into_iter().flat_map(|kept| &kept.admissions);
+        let concerns = |who| who == Who::Anybody || token.map(Who::Token) == Some(who);
+        all.filter(|admission| concerns(admission.who)).copied().collect()
+    }
+
+    /// Somebody is let in to a directory, if it is held.
+    pub fn admit(&self, cell: &CellName, fid: Fid, admission: Admission) {
+        let mut held = self.held.lock();
+        let Some(kept) = held.by_fid.get_mut(&(cell.clone(), fid)) else { return };
+        kept.admissions.retain(|other| other.who != admission.who);
+        if kept.admissions.len() >= ADMISSIONS_MAX {
+            kept.admissions.remove(0);
+        }
+        kept.admissions.push(admission);
     }
 
     /// What is held of a directory is of use only if it is of this data version.
@@ -73,7 +117,10 @@ impl Directories {
         let mut held = self.held.lock();
         held.clock += 1;
         let (used, length) = (held.clock, content.bytes.len());
-        let former = held.by_fid.insert((cell.clone(), fid), Kept { content, used });
+        let key = (cell.clone(), fid);
+        let same = |kept: &&Kept| kept.content.data_version == content.data_version;
+        let admissions = held.by_fid.get(&key).filter(same).map(|kept| kept.admissions.clone()).unwrap_or_default();
+        let former = held.by_fid.insert(key, Kept { content, used, admissions });
         held.bytes = held.bytes + length - former.map_or(0, |former| former.content.bytes.len());
         while held.bytes > self.bytes_max {
             let oldest = held.by_fid.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
@@ -101,6 +148,8 @@ impl Turns {
     }
 }
 
+/// Those who were let in to one directory that are remembered.
+const ADMISSIONS_MAX: usize = 64;
 /// Turns that are kept though nobody waits.
 const TURNS_KEPT: usize = 256;
 
@@ -131,5 +180,30 @@ mod tests {
         assert!(held(7));
         directories.keep_only(&cell, fid(7), 2);
         assert!(!held(7), "another version");
+    }
+
+    #[test]
+    fn a_word_is_for_whom_it_was_given() {
+        let cell = CellName::new(b"example.org").expect("a name");
+        let fid = Fid { volume: VolumeId(1), vnode: 1, unique: 1 };
+        let promises = crate::promises::Promises::new(10, Arc::new(weft_remote::News::new(10)));
+        let admission = |who| Admission { who, ticket: promises.ticket(), until: SystemTime::now() };
+        let directories = Directories::new(100);
+        let who = |token| directories.admissions(&cell, fid, token).iter().map(|one| one.who).collect::<Vec<_>>();
+        directories.admit(&cell, fid, admission(Who::Anybody));
+        assert_eq!(who(None), [], "nothing is held");
+        let content = |data_version| Content { data_version, bytes: vec![0; 10].into() };
+        directories.put(&cell, fid, content(1));
+        directories.admit(&cell, fid, admission(Who::Token(1)));
+        assert_eq!((who(Some(1)), who(Some(2)), who(None)), (vec![Who::Token(1)], vec![], vec![]));
+        directories.admit(&cell, fid, admission(Who::Anybody));
+        directories.put(&cell, fid, content(1));
+        assert_eq!((who(Some(1)).len(), who(Some(2)), who(None)), (2, vec![Who::Anybody], vec![Who::Anybody]));
+        for token in 0..=ADMISSIONS_MAX as u64 {
+            directories.admit(&cell, fid, admission(Who::Token(token)));
+        }
+        assert_eq!((who(Some(0)), who(Some(ADMISSIONS_MAX as u64)).len()), (vec![], 1), "the oldest are forgotten");
+        directories.put(&cell, fid, content(2));
+        assert_eq!(who(Some(1)), [], "another version");
     }
 }

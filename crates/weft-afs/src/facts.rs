@@ -2,9 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Attributes, Entry, Figure, FileKind, Name, Version};
+use weft_remote::{Attributes, Audience, Entry, Figure, FileKind, Name, Version};
 
+use crate::access::{Operation, Rights, Subject};
 use crate::identity::{Identity, Spot};
+use crate::options::Modes;
+use crate::rotate::Teller;
 use crate::wire::status::{Kind, Status};
 
 /// Which content a file has: its data version, and the time that its last writer gave it. A volume that was restored may
@@ -15,6 +18,52 @@ pub(crate) fn version(status: &Status) -> Version {
     Version::strong(token)
 }
 
+/// The version as it is told with a status: to who may read the file, that of its content. Who may only look at it gets one
+/// that no content has, for whoever is told the version of what is held is shown it.
+pub(crate) fn shown_version(status: &Status) -> Version {
+    if may(status, Operation::Read, status.caller_access) { version(status) } else { outside_version(status) }
+}
+
+fn outside_version(status: &Status) -> Version {
+    let version = version(status);
+    Version::strong([version.token().unwrap_or_default(), LOOKED_AT].concat())
+}
+
+/// Whether a version that was told is this one, of whatever form.
+pub(crate) fn is_version(told: &Version, status: &Status) -> bool {
+    told.still_holds(&version(status)) || told.still_holds(&outside_version(status))
+}
+
+/// What of a file an answer tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Its name and its status.
+    Status,
+    /// Its content, or that what is held of that is the same.
+    Content,
+}
+
+/// Who may be told what a server told with a status: everybody, if it tells nobody's token or anybody.
+pub(crate) fn audience(told: Told, status: &Status, teller: &Teller) -> Audience {
+    let Some(token) = &teller.token else { return Audience::Everyone };
+    let to_anybody = |operation| may(status, operation, status.anonymous_access);
+    let is_open = match told {
+        Told::Status => to_anybody(Operation::Lookup),
+        Told::Content => to_anybody(Operation::Lookup) && to_anybody(Operation::Read),
+    };
+    if is_open { Audience::Everyone } else { Audience::Only { uid: token.uid } }
+}
+
+/// Those who may be told both. Two users' words in one answer are for the caller, whose token is another by now.
+pub(crate) fn stricter(one: Audience, other: Audience) -> Audience {
+    if one == Audience::Everyone { other } else { one }
+}
+
+/// Whether a status says that whoever has these rights may do something.
+pub(crate) fn may(status: &Status, operation: Operation, rights: Rights) -> bool {
+    operation.is_allowed(Subject { kind: status.kind, rights, mode: status.mode })
+}
+
 /// The identity of something with a status.
 pub(crate) fn identity(spot: Spot, status: &Status) -> Identity {
     if status.is_mount_point() { Identity::Mount(spot) } else { Identity::File(spot) }
@@ -22,7 +71,7 @@ pub(crate) fn identity(spot: Spot, status: &Status) -> Identity {
 
 /// Attributes of a file, link or directory; a mount point is a directory of which no more is told, so that whoever lists
 /// names contacts no further server.
-pub(crate) fn attributes(status: &Status) -> Attributes {
+pub(crate) fn attributes(status: &Status, modes: Modes) -> Attributes {
     let time = |seconds: u32| Figure::Exact(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into()));
     let kind = match status.kind {
         Kind::Directory => FileKind::Directory,
@@ -35,16 +84,26 @@ pub(crate) fn attributes(status: &Status) -> Attributes {
         size: if kind == FileKind::Directory { Figure::Unknown } else { Figure::Exact(status.length) },
         modified: time(status.modified_s),
         changed: time(status.changed_s),
-        // Bits of directories mean nothing in AFS: the access list decides, which the server knows.
-        mode: Some(if kind == FileKind::Directory { bits & 0o7000 | DIRECTORY_MODE } else { bits }),
+        mode: Some(match (kind, modes) {
+            // Bits of directories mean nothing in AFS: the access list decides, which the server knows.
+            (FileKind::Directory, Modes::Exact) => bits & 0o7000 | DIRECTORY_MODE,
+            (FileKind::Directory, Modes::Everybodys) => bits & 0o7000 | 0o777,
+            (_, Modes::Exact) => bits,
+            (_, Modes::Everybodys) => bits & 0o7000 | ((bits >> 6 & 7) * 0o111),
+        }),
         links: Some(if status.is_mount_point() { 2 } else { status.links }),
         ..Attributes::of_kind(kind)
     }
 }
 
 /// A name with what it stands for.
-pub(crate) fn entry(name: Name, spot: Spot, status: &Status) -> Entry {
-    Entry { name, id: identity(spot, status).file_id(), attributes: attributes(status), version: version(status) }
+pub(crate) fn entry(name: Name, spot: Spot, status: &Status, modes: Modes) -> Entry {
+    Entry {
+        name,
+        id: identity(spot, status).file_id(),
+        attributes: attributes(status, modes),
+        version: shown_version(status),
+    }
 }
 
 /// A name for what was asked about without one.
@@ -52,6 +111,8 @@ pub(crate) fn nameless(spot: &Spot) -> Name {
     Name::new(spot.fid.to_string()).expect("digits and dots are a name")
 }
 
+/// What ends the version of a file that its asker may not read.
+const LOOKED_AT: &[u8] = b"l";
 /// Permission bits of directories.
 const DIRECTORY_MODE: u16 = 0o755;
 
@@ -63,9 +124,59 @@ mod tests {
     #[test]
     fn a_link_that_nobody_may_execute_is_a_directory() {
         let link = Status { kind: Kind::Symlink, mode: 0o755, ..status() };
+        let attributes = |status: &Status| attributes(status, Modes::Exact);
         assert_eq!(attributes(&link).kind, FileKind::Symlink);
         let mount = Status { mode: 0o644, ..link };
         assert_eq!((attributes(&mount).kind, attributes(&mount).mode), (FileKind::Directory, Some(0o755)));
+    }
+
+    #[test]
+    fn linux_leaves_the_files_of_several_users_to_the_server() {
+        let shown = |kind, mode, modes| attributes(&Status { kind, mode, ..status() }, modes).mode;
+        for (kind, mode, exact, everybodys) in [
+            (Kind::File, 0o600, 0o600, 0o666),
+            (Kind::File, 0o4750, 0o4750, 0o4777),
+            (Kind::File, 0o444, 0o444, 0o444),
+            (Kind::Directory, 0o1700, 0o1755, 0o1777),
+        ] {
+            assert_eq!(shown(kind, mode, Modes::Exact), Some(exact));
+            assert_eq!(shown(kind, mode, Modes::Everybodys), Some(everybodys));
+        }
+    }
+
+    /// Goal: what a token brought is everybody's only where anybody may have it, and who may only look is not told which
+    /// version a reader has.
+    #[test]
+    fn what_anybody_may_have_is_everybodys() {
+        let file = |anonymous: Rights, caller: Rights, mode| Status {
+            kind: Kind::File,
+            mode,
+            anonymous_access: anonymous,
+            caller_access: caller,
+            ..status()
+        };
+        let server = crate::servers::ServerId::Address([192, 0, 2, 1].into());
+        let alice = Teller { server, token: Some(std::sync::Arc::new(crate::tokens::tests::token(1))) };
+        let only = Audience::Only { uid: 1000 };
+        for (status, of_status, of_content) in [
+            (file(Rights::READING, Rights::ALL, 0o644), Audience::Everyone, Audience::Everyone),
+            (file(Rights::LOOKUP, Rights::ALL, 0o644), Audience::Everyone, only),
+            (file(Rights::READ, Rights::ALL, 0o644), only, only),
+            (file(Rights::READING, Rights::ALL, 0o044), Audience::Everyone, only),
+            (file(Rights(0), Rights::ALL, 0o644), only, only),
+        ] {
+            let audiences =
+                |teller| (audience(Told::Status, &status, teller), audience(Told::Content, &status, teller));
+            assert_eq!(audiences(&alice), (of_status, of_content), "{status:?}");
+            let nobody = Teller { server, token: None };
+            assert_eq!(audiences(&nobody), (Audience::Everyone, Audience::Everyone));
+        }
+        assert_eq!(stricter(only, Audience::Everyone), only);
+        assert_eq!(stricter(Audience::Everyone, only), only);
+        let (reader, looker) = (file(Rights(0), Rights::READING, 0o644), file(Rights(0), Rights::LOOKUP, 0o644));
+        assert_eq!(shown_version(&reader), version(&reader));
+        assert!(!version(&looker).still_holds(&shown_version(&looker)));
+        assert!(is_version(&shown_version(&looker), &reader) && is_version(&version(&looker), &looker));
     }
 
     #[test]

@@ -9,32 +9,40 @@
 //!   the version that the body is of (`content.rs`).
 //! * **Listing contacts no further server.** A cell and a mount point are directories of their own; they lead to the root of
 //!   a volume when somebody goes in (`doors.rs`). An identity says on which way its volume was entered (`identity.rs`).
+//! * **Each user is asked for as that user.** A call is made with the token of whoever asks, as the user's credential cache
+//!   has it (`logins.rs`), else as anybody. What was told for a token is for its user alone, unless its status says that
+//!   anybody may have it (`facts.rs`); whether somebody else may have it as well, the server is asked as that user.
 //! * **Any server that has a volume will do.** Which one, and what follows from its refusal, is decided in one place
 //!   (`rotate.rs`); a change is not made twice by itself.
 //!
 //! What is said on the wire is in `wire/`, a type for each call; the files that neither wait nor read a clock nor open a
-//! socket are beside it (`directory.rs`, `mount_point.rs`, `abort.rs` and others). Everybody is anonymous so far.
+//! socket are beside it (`directory.rs`, `mount_point.rs`, `abort.rs` and others).
 #![forbid(unsafe_code)]
 
 mod afs;
 mod apply;
+mod cache_file;
 mod content;
 mod directories;
 mod doors;
 mod facts;
 mod identity;
+mod logins;
 mod look;
 mod options;
 mod promises;
 mod remote;
 mod rotate;
+mod routes;
 mod rpc;
 mod servers;
+mod tokens;
 mod transport;
 mod vldb;
 
 pub mod abort;
 pub mod access;
+pub mod ccache;
 pub mod cell;
 pub mod cell_server_db;
 pub mod directory;
@@ -48,4 +56,6 @@ pub mod wire;
 mod directory_builder;
 
 pub use afs::{Afs, AfsError};
-pub use options::AfsOptions;
+pub use cache_file::{BadCacheName, CacheName};
+pub use options::{AfsOptions, Modes};
+pub use weft_rx::Level;

@@ -1,26 +1,61 @@
 //! What is where: status of files, content of directories, and what their promises make of it.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use weft_remote::{Call, Entry, FileKind, Lease, Name, RemoteError, Result, Version};
+use weft_remote::{Audience, Call, Entry, FileKind, Lease, Name, RemoteError, Result, Version};
 
+use crate::access::Operation;
 use crate::afs::Shared;
-use crate::directories::Content;
+use crate::directories::{Admission, Content, Who};
 use crate::directory::{Directory, PAGE_BYTES, PAGES_MAX};
-use crate::facts;
+use crate::facts::{self, Told};
 use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
+use crate::promises::Ticket;
+use crate::rotate::Teller;
+use crate::tokens::Token;
 use crate::wire::List;
 use crate::wire::fileserver::{FetchData64, FetchStatus, InlineBulkStatus};
-use crate::wire::status::{FIDS_MAX, Status};
+use crate::wire::status::{FIDS_MAX, Kind, Status};
 
 /// A file as its server has it, and how long that is so.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub status: Status,
     pub lease: Lease,
+    pub teller: Teller,
+}
+
+impl Seen {
+    /// Whether it is a directory whose names its asker may have.
+    fn may_list(&self) -> bool {
+        self.status.kind == Kind::Directory && facts::may(&self.status, Operation::Lookup, self.status.caller_access)
+    }
+}
+
+/// How long something is so, and who may be told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Worth {
+    pub lease: Lease,
+    pub audience: Audience,
+}
+
+impl Worth {
+    /// What both are worth together.
+    pub fn and(self, other: Worth) -> Worth {
+        let audience = facts::stricter(self.audience, other.audience);
+        Worth { lease: shorter(self.lease, other.lease), audience }
+    }
+}
+
+impl Seen {
+    /// What it is worth, as far as it tells this.
+    pub fn worth(&self, told: Told) -> Worth {
+        Worth { lease: self.lease, audience: facts::audience(told, &self.status, &self.teller) }
+    }
 }
 
 /// A directory's names with what they stand for.
@@ -28,7 +63,7 @@ pub(crate) struct Listed {
     pub entries: Vec<Entry>,
     /// Of all that the entries tell.
     pub version: Version,
-    pub lease: Lease,
+    pub worth: Worth,
 }
 
 impl Shared {
@@ -37,55 +72,92 @@ impl Shared {
         let ticket = self.promises.ticket();
         let question = FetchStatus { fid: spot.fid };
         let place = (&spot.cell, spot.fid.volume);
-        let (reply, server) = self.files.ask(call, place, &shown(spot), &question).await?;
+        let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;
         self.directories.keep_only(&spot.cell, spot.fid, reply.status.data_version);
-        let lease = self.promises.enter(ticket, server, spot, reply.promise);
-        Ok(Seen { status: reply.status, lease })
+        let lease = self.promises.enter(ticket, teller.clone(), spot, reply.promise);
+        let seen = Seen { status: reply.status, lease, teller };
+        if seen.may_list() {
+            self.admit(ticket, spot, &seen);
+        }
+        Ok(seen)
     }
 
-    /// The content of a directory, from memory where its promise says that it is the same.
+    /// The content of a directory, from memory where its promise says that it is the same and the caller may have it.
     ///
     /// # Errors
     /// `NotADirectory`; whatever keeps its server from answering.
-    pub async fn directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Lease)> {
+    pub async fn directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Worth)> {
         let Spot { cell, fid, .. } = spot;
         if !fid.is_directory() {
             return Err(RemoteError::NotADirectory { detail: shown(spot) });
         }
-        let at_hand = || Some((self.directories.get(cell, *fid)?, self.promises.lease(cell, *fid)?));
-        if let Some(held) = at_hand() {
+        let token = self.files.logins.token(call, cell).await;
+        if let Some(held) = self.directory_at_hand(spot, token.as_deref()) {
             return Ok(held);
         }
         let turn = self.turns.of(cell, *fid);
         let _turn = turn.lock().await;
-        if let Some(held) = at_hand() {
+        if let Some(held) = self.directory_at_hand(spot, token.as_deref()) {
             return Ok(held);
         }
         if self.directories.get(cell, *fid).is_some() {
-            // Its promise has ended; its content may be the same.
+            // Its promise has ended, or was made to others; its content may be the same, and this caller's as well.
             let seen = self.status(call, spot).await?;
-            if let Some(content) = self.directories.get(cell, *fid) {
-                return Ok((content, seen.lease));
+            if seen.may_list()
+                && let Some(content) = self.directories.get(cell, *fid)
+            {
+                return Ok((content, seen.worth(Told::Content)));
             }
         }
         self.fetch_directory(call, spot).await
     }
 
-    async fn fetch_directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Lease)> {
+    /// What is held of a directory, if whoever has this token was let in.
+    fn directory_at_hand(&self, spot: &Spot, token: Option<&Token>) -> Option<(Content, Worth)> {
+        let Spot { cell, fid, .. } = spot;
+        let content = self.directories.get(cell, *fid)?;
+        let admissions = self.directories.admissions(cell, *fid, token.map(|token| token.id));
+        let counting = admissions.iter().filter(|admission| admission.until > SystemTime::now());
+        let worth = counting.filter_map(|admission| {
+            let lease = self.promises.lease_since(admission.ticket, cell, *fid)?;
+            let audience = match (admission.who, token) {
+                (Who::Token(_), Some(token)) => Audience::Only { uid: token.uid },
+                _ => Audience::Everyone,
+            };
+            Some(Worth { lease, audience })
+        });
+        // Best as anybody, for then it is everybody's.
+        Some((content, worth.min_by_key(|worth| worth.audience != Audience::Everyone)?))
+    }
+
+    /// Remembers whom a server has let in to a directory.
+    fn admit(&self, ticket: Ticket, spot: &Spot, seen: &Seen) {
+        let Lease::UntilBroken(until) = seen.lease else { return };
+        let who = match (seen.worth(Told::Content).audience, &seen.teller.token) {
+            (Audience::Only { .. }, Some(token)) => Who::Token(token.id),
+            _ => Who::Anybody,
+        };
+        self.directories.admit(&spot.cell, spot.fid, Admission { who, ticket, until });
+    }
+
+    async fn fetch_directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Worth)> {
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: 0, length: DIRECTORY_BYTES_MAX };
         let place = (&spot.cell, spot.fid.volume);
-        let (reply, server) = self.files.ask(call, place, &shown(spot), &question).await?;
+        let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;
         let bytes = Bytes::from(reply.bytes);
         Directory::new(&bytes).map_err(|error| damaged(spot, &error))?;
         let content = Content { data_version: reply.end.status.data_version, bytes };
         self.directories.put(&spot.cell, spot.fid, content.clone());
-        Ok((content, self.promises.enter(ticket, server, spot, reply.end.promise)))
+        let lease = self.promises.enter(ticket, teller.clone(), spot, reply.end.promise);
+        let seen = Seen { status: reply.end.status, lease, teller };
+        self.admit(ticket, spot, &seen);
+        Ok((content, seen.worth(Told::Content)))
     }
 
-    /// What a name in a directory stands for, with the lease that the name and its file have in common; no file when there
+    /// What a name in a directory stands for, with the worth that the name and its file have in common; no file when there
     /// is no such name.
-    pub async fn find(&self, call: &Call, dir: &Spot, name: &Name) -> Result<(Option<(Spot, Seen)>, Lease)> {
+    pub async fn find(&self, call: &Call, dir: &Spot, name: &Name) -> Result<(Option<(Spot, Seen)>, Worth)> {
         for is_last in [false, true] {
             let (content, of_names) = self.directory(call, dir).await?;
             let parsed = Directory::new(&content.bytes).map_err(|error| damaged(dir, &error))?;
@@ -94,8 +166,8 @@ impl Shared {
             let spot = dir.beside(Fid { volume: dir.fid.volume, vnode: found.vnode, unique: found.unique });
             match self.status(call, &spot).await {
                 Ok(seen) => {
-                    let lease = shorter(of_names, seen.lease);
-                    return Ok((Some((spot, seen)), lease));
+                    let worth = of_names.and(seen.worth(Told::Status));
+                    return Ok((Some((spot, seen)), worth));
                 }
                 // It has gone since the directory was read.
                 Err(RemoteError::NotFound { .. }) if !is_last => {
@@ -104,7 +176,7 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        Ok((None, Lease::Spent))
+        Ok((None, Worth { lease: Lease::Spent, audience: Audience::Only { uid: call.caller.uid } }))
     }
 
     /// All names of a directory with what they stand for.
@@ -129,11 +201,11 @@ impl Shared {
         let rows: Vec<Vec<(Entry, Option<Seen>)>> = rows.try_collect().await?;
         let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
         hasher.update(&content.data_version.to_be_bytes());
-        let (mut lease, mut entries) = (of_names, Vec::with_capacity(names.len()));
+        let (mut worth, mut entries) = (of_names, Vec::with_capacity(names.len()));
         for (entry, seen) in rows.into_iter().flatten() {
             match seen {
                 Some(seen) => {
-                    lease = shorter(lease, seen.lease);
+                    worth = worth.and(seen.worth(Told::Status));
                     digest(&mut hasher, &seen.status);
                 }
                 None => hasher.update(b"?"),
@@ -141,7 +213,7 @@ impl Shared {
             entries.push(entry);
         }
         let version = Version::strong(hasher.digest().to_be_bytes());
-        Ok(Listed { entries, version, lease })
+        Ok(Listed { entries, version, worth })
     }
 
     /// Some names of a directory with their status, where the server tells it.
@@ -150,15 +222,18 @@ impl Shared {
         let fids: Vec<Fid> = names.iter().map(|(_, fid)| *fid).collect();
         let question = InlineBulkStatus { fids: List(fids.clone()) };
         let place = (&dir.cell, dir.fid.volume);
-        let (reply, server) = self.files.ask(call, place, &shown(dir), &question).await?;
+        let (reply, teller) = self.files.ask(call, place, &shown(dir), &question).await?;
         let answers = reply.answers(&fids).map_err(|error| damaged(dir, &error))?;
         let rows = names.into_iter().zip(answers).map(|((name, fid), (_, row, promise))| {
             let spot = dir.beside(fid);
             match row.0 {
                 Ok(status) => {
-                    let lease = self.promises.enter(ticket, server, &spot, promise);
+                    let lease = self.promises.enter(ticket, teller.clone(), &spot, promise);
                     self.directories.keep_only(&spot.cell, fid, status.data_version);
-                    (facts::entry(name, spot, &status), Some(Seen { status, lease }))
+                    (
+                        facts::entry(name, spot, &status, self.options.modes),
+                        Some(Seen { status, lease, teller: teller.clone() }),
+                    )
                 }
                 Err(code) => {
                     tracing::debug!(code, %fid, "the status of a name in a listing is not told");

@@ -2,8 +2,22 @@
 
 use std::time::Duration;
 
+use weft_rx::Level;
+
 use crate::cell::{Cell, CellName};
 use crate::cell_server_db::CellAlias;
+
+/// Which mode bits are shown. In AFS those of a file's owner count for everybody, those of directories and all others for
+/// nobody; the access lists decide, which the server knows. Linux has its own idea of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Modes {
+    /// As they are told: for a mount whose user owns all that is shown.
+    #[default]
+    Exact,
+    /// Those of the owner for everybody, and all for directories, so that Linux leaves it to the server: for a mount that
+    /// has several users.
+    Everybodys,
+}
 
 /// Settings of [`Afs`](crate::Afs).
 #[derive(Clone, Debug)]
@@ -14,6 +28,13 @@ pub struct AfsOptions {
     pub aliases: Vec<CellAlias>,
     /// The cell that the tree is of; `None` for the directory of all cells.
     pub tree: Option<CellName>,
+    /// Which mode bits are shown.
+    pub modes: Modes,
+    /// How what is said with a user's token is protected.
+    pub level: Level,
+    /// The name of the credential cache of the daemon's own user, as `$KRB5CCNAME` has it; that of any other user is
+    /// `/tmp/krb5cc_UID`, and without a name this one as well.
+    pub ccache: Option<String>,
     /// How long what the VLDB says is used without asking again; a server that says otherwise ends it at once.
     pub volume_time: Duration,
     /// How long a server may be silent in a call before it is held to be down.
@@ -34,6 +55,9 @@ impl Default for AfsOptions {
             cells: Vec::new(),
             aliases: Vec::new(),
             tree: None,
+            modes: Modes::default(),
+            level: Level::Crypt,
+            ccache: None,
             volume_time: Duration::from_secs(3600),
             dead_after: Duration::from_secs(12),
             down_time: Duration::from_secs(20),

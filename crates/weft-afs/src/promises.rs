@@ -75,7 +75,8 @@ impl Promises {
     }
 
     /// Enters what a server has promised of a file with its answer; the lease that this makes.
-    pub fn enter(&self, ticket: Ticket, server: ServerId, spot: &Spot, promise: Promise) -> Lease {
+    pub fn enter(&self, ticket: Ticket, server: impl Into<ServerId>, spot: &Spot, promise: Promise) -> Lease {
+        let server = server.into();
         let mut table = self.table.lock();
         if !promise.is_promise() || table.broken_since(ticket, server, &spot.cell, spot.fid) {
             return Lease::Spent;
@@ -106,6 +107,14 @@ impl Promises {
         let table = self.table.lock();
         let held = table.held.get(&(cell.clone(), fid))?;
         (held.ends > SystemTime::now()).then_some(Lease::UntilBroken(held.ends))
+    }
+
+    /// The same, if nothing that was said since the ticket was taken is about the file.
+    pub fn lease_since(&self, ticket: Ticket, cell: &CellName, fid: Fid) -> Option<Lease> {
+        let table = self.table.lock();
+        let held = table.held.get(&(cell.clone(), fid))?;
+        let holds = held.ends > SystemTime::now() && !table.broken_since(ticket, held.server, cell, fid);
+        holds.then_some(Lease::UntilBroken(held.ends))
     }
 
     /// A server says that something changed.

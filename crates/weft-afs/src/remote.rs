@@ -6,15 +6,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weft_remote::{
-    Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, FileId, FileKind,
-    Found, Lease, Listing, Mutation, Name, Origin, Outcome, Page, Remote, RemoteError, Result, Source, Span, Version,
+    Answer, Attributes, Audience, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, FileId,
+    FileKind, Found, Lease, Listing, Mutation, Name, Origin, Outcome, Page, Remote, RemoteError, Result, Source, Span,
+    Version,
 };
 
 use crate::afs::{Afs, Shared};
 use crate::cell::CellName;
-use crate::facts;
+use crate::facts::{self, Told};
 use crate::identity::{Identity, Spot};
-use crate::look::{Seen, shown};
+use crate::look::{Worth, shown};
 
 #[async_trait]
 impl Remote for Afs {
@@ -47,24 +48,25 @@ impl Remote for Afs {
             return Ok(Answer::new(found, Version::None, Lease::lasting(TOP_LEASE)));
         }
         let dir = shared.inside(call, &dir).await?;
-        let (found, lease) = shared.find(call, &dir, name).await?;
-        let Some((spot, seen)) = found else { return Ok(Answer::new(None, Version::None, lease)) };
-        let (version, origin) = (facts::version(&seen.status), shared.origin(&spot));
-        let entry = facts::entry(name.clone(), spot, &seen.status);
-        let mut answer = Answer::new(Some(Found { entry, along: None }), version, lease);
-        answer.origin = Some(origin);
-        Ok(answer)
+        let (found, Worth { lease, audience }) = shared.find(call, &dir, name).await?;
+        let Some((spot, seen)) = found else {
+            return Ok(Answer { audience, ..Answer::new(None, Version::None, lease) });
+        };
+        let origin = Some(shared.origin(&spot));
+        let entry = facts::entry(name.clone(), spot, &seen.status, shared.options.modes);
+        let version = entry.version.clone();
+        Ok(Answer { audience, origin, ..Answer::new(Some(Found { entry, along: None }), version, lease) })
     }
 
     async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
         let identity = of(file)?;
-        let (entry, lease) = self.shared.look(call, &identity).await?;
+        let (entry, Worth { lease, audience }) = self.shared.look(call, &identity).await?;
         let version = entry.version.clone();
         let checked = match known.still_holds(&version) {
             true => Checked::Unchanged,
             false => Checked::Is(Box::new(Found { entry, along: None })),
         };
-        Ok(Answer::new(checked, version, lease))
+        Ok(Answer { audience, ..Answer::new(checked, version, lease) })
     }
 
     async fn entries(
@@ -87,7 +89,8 @@ impl Remote for Afs {
             true => Listing::Unchanged,
             false => Listing::Page(page(listed.entries), None),
         };
-        Ok(Answer::new(listing, listed.version, listed.lease))
+        let Worth { lease, audience } = listed.worth;
+        Ok(Answer { audience, ..Answer::new(listing, listed.version, lease) })
     }
 
     async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
@@ -134,6 +137,9 @@ impl Remote for Afs {
             tell("mount point", led.words);
             tell("volume root", led.root.fid.to_string());
         }
+        if let Some(cell) = cell_of(&identity) {
+            tell("asked as", self.shared.files.logins.shown(&cell));
+        }
         told
     }
 
@@ -152,24 +158,25 @@ impl Remote for Afs {
 }
 
 impl Shared {
-    /// What something is, and how long that is so.
-    async fn look(self: &Arc<Self>, call: &Call, identity: &Identity) -> Result<(Entry, Lease)> {
+    /// What something is, and what that is worth where it confirms what is held of its content.
+    async fn look(self: &Arc<Self>, call: &Call, identity: &Identity) -> Result<(Entry, Worth)> {
         match identity {
             Identity::Top => {
                 let name = Name::new(TOP_NAME).expect("a fixed name");
                 let attributes = Attributes::of_kind(FileKind::Directory);
                 let entry = Entry { name, id: identity.file_id(), attributes, version: Version::None };
-                Ok((entry, Lease::lasting(TOP_LEASE)))
+                Ok((entry, Worth { lease: Lease::lasting(TOP_LEASE), audience: Audience::Everyone }))
             }
             Identity::Cell { .. } | Identity::Mount(_) => {
                 let root = self.inside(call, identity).await?;
-                let Seen { status, lease } = self.status(call, &root).await?;
-                let entry = facts::entry(facts::nameless(&root), root, &status);
-                Ok((Entry { id: identity.file_id(), ..entry }, lease))
+                let seen = self.status(call, &root).await?;
+                let entry = facts::entry(facts::nameless(&root), root, &seen.status, self.options.modes);
+                Ok((Entry { id: identity.file_id(), ..entry }, seen.worth(Told::Content)))
             }
             Identity::File(spot) => {
-                let Seen { status, lease } = self.status(call, spot).await?;
-                Ok((facts::entry(facts::nameless(spot), spot.clone(), &status), lease))
+                let seen = self.status(call, spot).await?;
+                let entry = facts::entry(facts::nameless(spot), spot.clone(), &seen.status, self.options.modes);
+                Ok((entry, seen.worth(Told::Content)))
             }
         }
     }

@@ -2,6 +2,9 @@
 //!
 //! What an abort asks for is a table's (`abort.rs`). Here is what is done about it, and how often. A change whose server falls
 //! silent is not made again by itself, for it may have been made.
+//!
+//! Each call is made with the token of whoever asks (`logins.rs`), or as nobody. A token that a server refuses is dropped, and
+//! a question is put again as nobody; a change is not, for it would be somebody else's.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,8 +20,10 @@ use weft_remote::{Call, RemoteError, Result};
 use crate::abort::Next;
 use crate::cell::CellName;
 use crate::fid::VolumeId;
+use crate::logins::Logins;
 use crate::rpc::{Failure, Rpc};
 use crate::servers::{ServerId, Servers};
+use crate::tokens::Token;
 use crate::vldb::{Vldb, Volume};
 use crate::volume_name::VolumeType;
 use crate::wire::Call as WireCall;
@@ -28,8 +33,23 @@ pub(crate) struct FileServers {
     pub rpc: Arc<Rpc>,
     pub servers: Arc<Servers>,
     pub vldb: Vldb,
+    pub logins: Logins,
     /// Volumes that none of their servers had, and when. Held for one look or one change.
     away: Mutex<HashMap<(CellName, VolumeId), Instant>>,
+}
+
+/// Who told something, and to whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Teller {
+    pub server: ServerId,
+    /// The token that it was told for; nobody's is none.
+    pub token: Option<Arc<Token>>,
+}
+
+impl From<Teller> for ServerId {
+    fn from(teller: Teller) -> ServerId {
+        teller.server
+    }
 }
 
 /// Bytes that follow a request; asked for anew for each server.
@@ -41,6 +61,17 @@ struct Asked<'a, C> {
     what: &'a str,
     question: &'a C,
     more: &'a More<'a>,
+    repeat: Repeat,
+    /// The asker's, until a server refuses it. Held for one look or one change.
+    token: Mutex<Option<Arc<Token>>>,
+}
+
+/// What became of asking one server.
+struct Attempt<R> {
+    server: ServerId,
+    at: SocketAddr,
+    /// The reply, and the token that it is for.
+    outcome: std::result::Result<(R, Option<Arc<Token>>), Failure>,
 }
 
 /// Whether a call may be made twice.
@@ -67,11 +98,11 @@ struct Missed {
 }
 
 impl FileServers {
-    pub fn new(rpc: Arc<Rpc>, servers: Arc<Servers>, vldb: Vldb) -> FileServers {
-        FileServers { rpc, servers, vldb, away: Mutex::default() }
+    pub fn new(rpc: Arc<Rpc>, servers: Arc<Servers>, vldb: Vldb, logins: Logins) -> FileServers {
+        FileServers { rpc, servers, vldb, logins, away: Mutex::default() }
     }
 
-    /// Asks about a volume, of any server that has it. The answer, and whose it is.
+    /// Asks about a volume, of any server that has it. The answer, and whose it is and to whom.
     ///
     /// # Errors
     /// What the servers say; `Unreachable` and `TimedOut` when they say nothing.
@@ -81,9 +112,10 @@ impl FileServers {
         place: (&CellName, VolumeId),
         what: &str,
         question: &C,
-    ) -> Result<(C::Reply, ServerId)> {
-        let asked = Asked { call, what, question, more: &|| Box::new(std::iter::empty()) };
-        self.make(place, &asked, Repeat::Freely).await
+    ) -> Result<(C::Reply, Teller)> {
+        let token = Mutex::new(self.logins.token(call, place.0).await);
+        let more: &More<'_> = &|| Box::new(std::iter::empty());
+        self.make(place, &Asked { call, what, question, more, repeat: Repeat::Freely, token }).await
     }
 
     /// Has a change made; `more` gives bytes that follow the request, anew for each server.
@@ -97,23 +129,23 @@ impl FileServers {
         what: &'a str,
         question: &'a C,
         more: &'a More<'a>,
-    ) -> Result<(C::Reply, ServerId)> {
-        self.make(place, &Asked { call, what, question, more }, Repeat::UnlessSilent).await
+    ) -> Result<(C::Reply, Teller)> {
+        let token = Mutex::new(self.logins.token(call, place.0).await);
+        self.make(place, &Asked { call, what, question, more, repeat: Repeat::UnlessSilent, token }).await
     }
 
     async fn make<C: WireCall + Sync>(
         &self,
         (cell, volume): (&CellName, VolumeId),
         asked: &Asked<'_, C>,
-        repeat: Repeat,
-    ) -> Result<(C::Reply, ServerId)> {
+    ) -> Result<(C::Reply, Teller)> {
         let Asked { call, what, .. } = asked;
         let mut known = self.vldb.by_id(call, cell, volume).await?;
         let was_away = self.is_away(cell, volume);
         let (mut hops, mut waits) = (HOPS_MAX, if was_away { 0 } else { WAITS_MAX });
         loop {
             let sites = self.servers.in_order(&servers_of(&known, volume));
-            let Missed { after, last } = match self.round(sites, asked, repeat).await {
+            let Missed { after, last } = match self.round(sites, asked).await {
                 Ok(answer) => {
                     if was_away {
                         self.away.lock().remove(&(cell.clone(), volume));
@@ -155,8 +187,7 @@ impl FileServers {
         &self,
         sites: Vec<(ServerId, SocketAddr)>,
         asked: &Asked<'_, C>,
-        repeat: Repeat,
-    ) -> std::result::Result<(C::Reply, ServerId), Missed> {
+    ) -> std::result::Result<(C::Reply, Teller), Missed> {
         let mut sites = sites.into_iter();
         let mut running = FuturesUnordered::new();
         let mut missed = Missed { after: After::AskVldb, last: None };
@@ -167,14 +198,14 @@ impl FileServers {
                 waiting_for.push(at);
                 running.push(self.attempt(id, at, asked));
             }
-            let may_hedge = repeat == Repeat::Freely && sites.len() > 0;
+            let may_hedge = asked.repeat == Repeat::Freely && sites.len() > 0;
             let slow = async {
                 match may_hedge {
                     true => tokio::time::sleep(HEDGE_AFTER).await,
                     false => std::future::pending().await,
                 }
             };
-            let (id, at, outcome) = tokio::select! {
+            let Attempt { server, at, outcome } = tokio::select! {
                 biased;
                 Some(ended) = running.next() => ended,
                 () = slow => {
@@ -187,14 +218,14 @@ impl FileServers {
             };
             waiting_for.retain(|waited| *waited != at);
             match outcome {
-                Ok(reply) => {
+                Ok((reply, token)) => {
                     // Who was asked before and has not answered is asked last from now on.
                     waiting_for.iter().for_each(|at| self.servers.was_silent(*at, "another server was quicker"));
-                    return Ok((reply, id));
+                    return Ok((reply, Teller { server, token }));
                 }
                 Err(failure) => {
                     tracing::debug!(server = %at, %failure, what = asked.what, "a file server did not do it");
-                    let after = after(&failure, repeat, asked.call);
+                    let after = after(&failure, asked.repeat, asked.call);
                     missed = Missed { after: after.unwrap_or(After::GiveUp), last: Some(failure) };
                     if after.is_none() {
                         return Err(missed);
@@ -204,23 +235,37 @@ impl FileServers {
         }
     }
 
-    /// Asks one server.
+    /// Asks one server, as whoever asks; as nobody, if that may be, where it refuses the asker's token.
     async fn attempt<C: WireCall + Sync>(
         &self,
-        id: ServerId,
+        server: ServerId,
         at: SocketAddr,
         asked: &Asked<'_, C>,
-    ) -> (ServerId, SocketAddr, std::result::Result<C::Reply, Failure>) {
+    ) -> Attempt<C::Reply> {
         let begun = Instant::now();
-        let outcome = self.rpc.send(asked.call, at, asked.question, &mut *(asked.more)()).await;
+        let mut token = asked.token.lock().clone();
+        let send = async |token: Option<&Arc<Token>>| {
+            self.rpc.send(asked.call, (at, token), asked.question, &mut *(asked.more)()).await
+        };
+        let mut outcome = send(token.as_ref()).await;
+        if let Err(failure) = &outcome
+            && failure.is_about_token()
+            && let Some(refused) = token.take()
+        {
+            self.logins.refused(&refused, &failure.to_string());
+            *asked.token.lock() = None;
+            if asked.repeat == Repeat::Freely {
+                outcome = send(None).await;
+            }
+        }
         match &outcome {
             Ok(_) | Err(Failure::Aborted(_)) => self.servers.answered(at, begun.elapsed()),
             Err(failure @ (Failure::Silent(_) | Failure::TimedOut)) => {
-                self.servers.was_silent(at, &failure.to_string())
+                self.servers.was_silent(at, &failure.to_string());
             }
-            Err(Failure::Damaged(_) | Failure::Unaskable(_)) => {}
+            Err(Failure::Refused(_) | Failure::Damaged(_) | Failure::Unaskable(_)) => {}
         }
-        (id, at, outcome)
+        Attempt { server, at, outcome: outcome.map(|reply| (reply, token)) }
     }
 
     /// Whether a volume was lately with none of those that should have it: then nobody waits for it.
@@ -254,7 +299,7 @@ fn after(failure: &Failure, repeat: Repeat, call: &Call) -> Option<After> {
         Failure::Silent(_) | Failure::TimedOut => {
             (repeat == Repeat::Freely && !call.remaining().is_zero()).then_some(After::GiveUp)
         }
-        Failure::Damaged(_) | Failure::Unaskable(_) => None,
+        Failure::Refused(_) | Failure::Damaged(_) | Failure::Unaskable(_) => None,
     }
 }
 

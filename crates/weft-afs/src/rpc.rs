@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use weft_remote::{Call, RemoteError};
 use weft_rx::CallError;
 
-use crate::abort::AbortCode;
+use crate::abort::{AbortCode, Next};
+use crate::tokens::Token;
 use crate::transport::Transport;
 use crate::wire::Call as WireCall;
 
@@ -21,6 +23,8 @@ pub(crate) struct Rpc {
 pub(crate) enum Failure {
     /// The server said so.
     Aborted(AbortCode),
+    /// The two do not agree on how to prove who asks.
+    Refused(String),
     /// The server said nothing; what is known of that.
     Silent(String),
     /// Whoever asked had no more time.
@@ -36,10 +40,20 @@ impl Failure {
     pub fn error(self, what: &str) -> RemoteError {
         match self {
             Failure::Aborted(code) => code.error(what),
+            Failure::Refused(why) => RemoteError::Denied { detail: format!("{what}: {why}") },
             Failure::Silent(why) => RemoteError::Unreachable { detail: format!("{what}: {why}") },
             Failure::TimedOut => RemoteError::TimedOut { detail: what.to_owned() },
             Failure::Damaged(why) => RemoteError::Damaged { detail: format!("{what}: {why}") },
             Failure::Unaskable(why) => RemoteError::BadName { detail: format!("{what}: {why}") },
+        }
+    }
+
+    /// Whether it is the token, if there was one, that keeps the server from answering.
+    pub fn is_about_token(&self) -> bool {
+        match self {
+            Failure::Aborted(code) => matches!(code.next(), Next::DropToken | Next::DoubtToken),
+            Failure::Refused(_) => true,
+            Failure::Silent(_) | Failure::TimedOut | Failure::Damaged(_) | Failure::Unaskable(_) => false,
         }
     }
 }
@@ -48,7 +62,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Aborted(code) => code.fmt(f),
-            Failure::Silent(why) | Failure::Damaged(why) | Failure::Unaskable(why) => f.write_str(why),
+            Failure::Refused(why) | Failure::Silent(why) | Failure::Damaged(why) | Failure::Unaskable(why) => {
+                f.write_str(why)
+            }
             Failure::TimedOut => f.write_str("no answer in time"),
         }
     }
@@ -59,21 +75,21 @@ impl Rpc {
         Rpc { transport }
     }
 
-    /// Asks one server.
+    /// Asks one server, as nobody.
     pub async fn ask<C: WireCall>(&self, call: &Call, to: SocketAddr, question: &C) -> Result<C::Reply, Failure> {
-        self.send(call, to, question, &mut std::iter::empty()).await
+        self.send(call, (to, None), question, &mut std::iter::empty()).await
     }
 
-    /// The same, with bytes that follow the request.
+    /// The same, as nobody or with a token, with bytes that follow the request.
     pub async fn send<C: WireCall>(
         &self,
         call: &Call,
-        to: SocketAddr,
+        (to, token): (SocketAddr, Option<&Arc<Token>>),
         question: &C,
         more: &mut (dyn Iterator<Item = Bytes> + Send),
     ) -> Result<C::Reply, Failure> {
         let request = question.request().map_err(|error| Failure::Unaskable(error.to_string()))?;
-        let asked = self.transport.call((to, C::SERVICE), &request, more, REPLY_BYTES_MAX);
+        let asked = self.transport.call((to, C::SERVICE), token, &request, more, REPLY_BYTES_MAX);
         let reply = match tokio::time::timeout_at(call.deadline.into(), asked).await {
             Ok(reply) => reply.map_err(|error| failure(to, &error))?,
             Err(_) => return Err(Failure::TimedOut),
@@ -85,6 +101,7 @@ impl Rpc {
 fn failure(server: SocketAddr, error: &CallError) -> Failure {
     match error {
         CallError::Aborted(code) => Failure::Aborted(AbortCode(*code)),
+        CallError::Security(error) => Failure::Refused(format!("{server}: {error}")),
         error => Failure::Silent(format!("{server}: {error}")),
     }
 }

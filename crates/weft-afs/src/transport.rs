@@ -14,7 +14,10 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
-use weft_rx::{CallError, CallId, Config, Endpoint, Event, Read, RouteId, Security};
+use weft_rx::{CallError, CallId, Config, Endpoint, Event, Read};
+
+use crate::routes::Routes;
+use crate::tokens::Token;
 
 /// Answers the calls that others make: the request whole, and from whom; the reply whole, or the code to abort with.
 pub(crate) type Answering = Box<dyn Fn(SocketAddr, Bytes) -> BoxFuture<'static, Result<Vec<u8>, i32>> + Send + Sync>;
@@ -41,7 +44,7 @@ struct State {
     waiting: HashMap<CallId, Arc<Waiter>>,
     /// Calls of others that nobody has begun to answer.
     incoming: Vec<(CallId, SocketAddr)>,
-    routes: HashMap<(SocketAddr, u16), RouteId>,
+    routes: Routes,
     /// Until when the driver sleeps.
     sleeps_until: Option<Instant>,
 }
@@ -75,7 +78,7 @@ impl Transport {
             endpoint: Endpoint::new(config, seed),
             waiting: HashMap::new(),
             incoming: Vec::new(),
-            routes: HashMap::new(),
+            routes: Routes::default(),
             sleeps_until: None,
         };
         let shared = Arc::new(Shared { socket, state: Mutex::new(state), earlier: Notify::new(), answering });
@@ -83,26 +86,28 @@ impl Transport {
         Ok(Transport { shared, driver })
     }
 
-    /// Makes a call: sends `request` and after it whatever `more` gives, and returns the reply, of at most `reply_max`
-    /// bytes. Dropping the future aborts the call.
+    /// Makes a call, as nobody or with a token: sends `request` and after it whatever `more` gives, and returns the reply,
+    /// of at most `reply_max` bytes. Dropping the future aborts the call.
     ///
     /// # Errors
     /// The server's abort code, or what became of the connection.
     pub async fn call(
         &self,
         (to, service): (SocketAddr, u16),
+        token: Option<&Arc<Token>>,
         request: &[u8],
         more: &mut (dyn Iterator<Item = Bytes> + Send),
         reply_max: usize,
     ) -> Result<Bytes, CallError> {
-        self.begin(to, service).run(request, more, reply_max).await
+        self.begin(to, service, token).run(request, more, reply_max).await
     }
 
-    fn begin(&self, to: SocketAddr, service: u16) -> Begun<'_> {
+    fn begin(&self, to: SocketAddr, service: u16, token: Option<&Arc<Token>>) -> Begun<'_> {
         let mut state = self.shared.state.lock();
         let State { endpoint, routes, waiting, .. } = &mut *state;
-        let route = *routes.entry((to, service)).or_insert_with(|| endpoint.route(to, service, Security::None));
-        let id = endpoint.call(Instant::now(), route);
+        let now = Instant::now();
+        let route = routes.of(endpoint, now, to, service, token);
+        let id = endpoint.call(now, route);
         let waiter = Arc::new(Waiter::default());
         waiting.insert(id, waiter.clone());
         Begun { shared: &self.shared, id, waiter, has_ended: false }

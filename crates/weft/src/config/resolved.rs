@@ -93,6 +93,8 @@ pub struct Environment {
     pub runtime_dir: Option<PathBuf>,
     /// `$NETRC`.
     pub netrc: Option<PathBuf>,
+    /// `$KRB5CCNAME`.
+    pub ccache: Option<String>,
     /// `$http_proxy` and its like.
     pub proxies: UsualProxies,
     /// What is wrong with those, if something is.
@@ -128,6 +130,7 @@ impl Environment {
             cache_home: dir("XDG_CACHE_HOME"),
             runtime_dir: dir("XDG_RUNTIME_DIR"),
             netrc: dir("NETRC"),
+            ccache: std::env::var("KRB5CCNAME").ok().filter(|name| !name.is_empty()),
         }
     }
 
@@ -180,6 +183,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         return Err(FileError { path: PathBuf::from("environment"), mistakes: vec![(0, why.clone())] });
     }
     settings.web.netrc.get_or_insert_with(|| environment.netrc());
+    settings.afs.ccache = settings.afs.ccache.or_else(|| environment.ccache.clone());
     let cache_dir = cache.or(options.cache).or(settings.cache_dir).unwrap_or_else(|| environment.cache_dir());
     let cache_dir = std::path::absolute(&cache_dir).unwrap_or(cache_dir);
     Ok(Resolved {
@@ -315,9 +319,11 @@ mod tests {
     fn defaults_need_no_file() {
         let empty = PathBuf::from("/dev/null");
         let alone = Given { config: Some(empty), ..given(MountOptions::default()) };
+        let ccache = Some("KCM:".to_owned());
         let home = Some(PathBuf::from("/home/u"));
-        let user = Environment { uid: 1000, home, ..Environment::default() };
+        let user = Environment { uid: 1000, home, ccache: ccache.clone(), ..Environment::default() };
         let resolved = resolve(alone.clone(), &user).expect("good");
+        assert_eq!(resolved.afs.ccache, ccache, "what cannot be read is told when AFS is used");
         assert_eq!(resolved.cache_dir, Path::new("/home/u/.cache/weft"));
         assert_eq!(resolved.deadline, Duration::from_secs(30));
         assert_eq!(resolved.freshness, Freshness::Http);

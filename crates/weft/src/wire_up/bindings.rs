@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use weft_afs::cell_server_db::{CellServerDb, read_aliases};
-use weft_afs::{Afs, AfsOptions};
+use weft_afs::{Afs, AfsOptions, Modes};
 use weft_dir::{Directory, DirectoryOptions};
 use weft_remote::{Name, Remote};
 use weft_store::Store;
@@ -141,7 +141,15 @@ fn cells(resolved: &Resolved) -> anyhow::Result<AfsOptions> {
         Some(bytes) => read_aliases(&bytes).with_context(|| of("CellAlias"))?,
         None => Vec::new(),
     };
-    Ok(AfsOptions { cells: known.cells().cloned().collect(), aliases, ..AfsOptions::default() })
+    let default = AfsOptions::default();
+    Ok(AfsOptions {
+        cells: known.cells().cloned().collect(),
+        aliases,
+        modes: if resolved.allow_other { Modes::Everybodys } else { Modes::Exact },
+        level: resolved.afs.level.unwrap_or(default.level),
+        ccache: resolved.afs.ccache.clone(),
+        ..default
+    })
 }
 
 /// AFS: identities have their cells in them, so that all of it shares one cache.

@@ -2,6 +2,7 @@
 
 mod afs;
 mod afs_cell;
+mod afs_users;
 mod afs_writing;
 mod cache_check;
 mod directories;

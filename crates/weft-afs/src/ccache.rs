@@ -1,0 +1,236 @@
+//! The credential cache of Kerberos as a file, in the format of MIT's and Heimdal's `FILE:` caches.
+//!
+//! ```text
+//! file        05 04  header length (16 bits)  header  principal  credential...
+//!             05 03                                   principal  credential...
+//! principal   name type (32), count of components (32), realm, component...
+//! credential  client, server (principals), key type (16; twice in version 3), key,
+//!             authenticated, starts, ends, renewable until (32 each, seconds since 1970), in a session key (8),
+//!             flags (32), addresses, authorization data (a count (32) of: type (16), data), ticket, second ticket
+//! ```
+//!
+//! What is called data, a realm, a component, a key or a ticket here has its length (32) before it. All is big-endian; the
+//! versions 1 and 2, which are not, went out of use in the last century. Credentials of the realm `X-CACHECONF:` are
+//! settings of whoever keeps the cache, and are passed over. Source: MIT Kerberos, "Credential cache file format"
+//! (web.mit.edu/kerberos/krb5-latest/doc/formats/ccache_file_format.html).
+//!
+//! Whoever writes a cache appends to it or puts another file in its place, so it may be read while it is half written:
+//! that is an error, and it is read again when it changes.
+
+use std::fmt;
+
+/// Longest cache that is read, in bytes.
+pub const CCACHE_BYTES_MAX: usize = 1 << 20;
+/// Most credentials in a cache.
+pub const CREDENTIALS_MAX: usize = 4096;
+/// Most components of a name.
+const COMPONENTS_MAX: u32 = 32;
+/// Most addresses, or pieces of authorization data, of a credential.
+const ITEMS_MAX: u32 = 1024;
+/// The realm of what is no credential.
+const SETTINGS_REALM: &[u8] = b"X-CACHECONF:";
+
+/// A credential cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ccache {
+    /// Whose cache it is.
+    pub principal: Principal,
+    /// What is in it, in its order.
+    pub credentials: Vec<Credential>,
+}
+
+/// A name in Kerberos: `alice@EXAMPLE.ORG`, `afs/example.org@EXAMPLE.ORG`. Any bytes, by the format.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Principal {
+    /// What comes after the `@`.
+    pub realm: Vec<u8>,
+    /// What comes before it, between slashes.
+    pub components: Vec<Vec<u8>>,
+}
+
+/// A ticket, and the key that goes with it. It does not show the key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// Whose it is.
+    pub client: Principal,
+    /// For which service.
+    pub server: Principal,
+    /// The type of the session key (the numbers of RFC 3961 and its successors).
+    pub enctype: i32,
+    /// The session key.
+    pub key: Vec<u8>,
+    /// From when on it is good, in seconds since 1970; 0 for always.
+    pub starts_s: u32,
+    /// Until when.
+    pub ends_s: u32,
+    /// The ticket as DER.
+    pub ticket: Vec<u8>,
+}
+
+/// Why some bytes are not a credential cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CcacheError {
+    /// Another file, or one in the byte order of some machine.
+    #[error("this is no credential cache of version 3 or 4")]
+    Version,
+    /// More than [`CCACHE_BYTES_MAX`] bytes.
+    #[error("a credential cache of more than {CCACHE_BYTES_MAX} bytes is not read")]
+    TooLong,
+    /// The file ends within something, or a length in it is wrong.
+    #[error("the credential cache ends in the middle: {bytes} bytes more are needed at byte {at}")]
+    Truncated {
+        /// Where.
+        at: usize,
+        /// How many are missing there.
+        bytes: usize,
+    },
+    /// More of something than the reader bears.
+    #[error("the credential cache has {count} {what} at byte {at}: at most {max} are read")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many it says there are.
+        count: u32,
+        /// How many there may be.
+        max: u32,
+        /// Where it says so.
+        at: usize,
+    },
+}
+
+impl Ccache {
+    /// Reads a whole cache.
+    ///
+    /// # Errors
+    /// All of [`CcacheError`].
+    pub fn read(bytes: &[u8]) -> Result<Ccache, CcacheError> {
+        if bytes.len() > CCACHE_BYTES_MAX {
+            return Err(CcacheError::TooLong);
+        }
+        let mut from = Reader { bytes, at: 2, version: 0 };
+        from.version = match bytes {
+            [5, version @ (3 | 4), ..] => *version,
+            _ => return Err(CcacheError::Version),
+        };
+        if from.version == 4 {
+            let header = from.u16()?;
+            from.take(header.into())?;
+        }
+        let principal = from.principal()?;
+        let (mut credentials, mut count) = (Vec::new(), 0);
+        while from.at < bytes.len() {
+            let at = from.at;
+            count += 1;
+            from.within("credentials", count, CREDENTIALS_MAX as u32, at)?;
+            let credential = from.credential()?;
+            if credential.server.realm != SETTINGS_REALM {
+                credentials.push(credential);
+            }
+        }
+        Ok(Ccache { principal, credentials })
+    }
+}
+
+impl Principal {
+    /// Of a service: its name, and on which host or in which cell, if it says so.
+    #[must_use]
+    pub fn service(components: &[&str], realm: &[u8]) -> Principal {
+        let components = components.iter().map(|component| component.as_bytes().to_vec()).collect();
+        Principal { realm: realm.to_vec(), components }
+    }
+}
+
+/// As people write it; what is not printable ASCII is escaped.
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, component) in self.components.iter().enumerate() {
+            let slash = if nth == 0 { "" } else { "/" };
+            write!(f, "{slash}{}", component.escape_ascii())?;
+        }
+        write!(f, "@{}", self.realm.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (client, server) = (self.client.to_string(), self.server.to_string());
+        let mut shown = f.debug_struct("Credential");
+        shown.field("client", &client).field("server", &server).field("enctype", &self.enctype);
+        shown.field("starts_s", &self.starts_s).field("ends_s", &self.ends_s).finish_non_exhaustive()
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    version: u8,
+}
+
+impl<'a> Reader<'a> {
+    fn credential(&mut self) -> Result<Credential, CcacheError> {
+        let (client, server) = (self.principal()?, self.principal()?);
+        let enctype = self.u16()?;
+        if self.version == 3 {
+            self.u16()?;
+        }
+        let key = self.data()?.to_vec();
+        let _authenticated = self.u32()?;
+        let (starts_s, ends_s) = (self.u32()?, self.u32()?);
+        let _renewable_until = self.u32()?;
+        let (_in_session_key, _flags) = (self.take(1)?, self.u32()?);
+        for what in ["addresses", "pieces of authorization data"] {
+            let at = self.at;
+            let count = self.u32()?;
+            self.within(what, count, ITEMS_MAX, at)?;
+            for _ in 0..count {
+                self.u16()?;
+                self.data()?;
+            }
+        }
+        let ticket = self.data()?.to_vec();
+        let _second = self.data()?;
+        // Private types of keys are negative.
+        let enctype = i32::from(enctype.cast_signed());
+        Ok(Credential { client, server, enctype, key, starts_s, ends_s, ticket })
+    }
+
+    fn principal(&mut self) -> Result<Principal, CcacheError> {
+        let _type = self.u32()?;
+        let at = self.at;
+        let count = self.u32()?;
+        self.within("components of a name", count, COMPONENTS_MAX, at)?;
+        let realm = self.data()?.to_vec();
+        let components = (0..count).map(|_| self.data().map(<[u8]>::to_vec)).collect::<Result<_, _>>()?;
+        Ok(Principal { realm, components })
+    }
+
+    fn within(&self, what: &'static str, count: u32, max: u32, at: usize) -> Result<(), CcacheError> {
+        if count > max { Err(CcacheError::TooMany { what, count, max, at }) } else { Ok(()) }
+    }
+
+    fn data(&mut self) -> Result<&'a [u8], CcacheError> {
+        let length = self.u32()?;
+        self.take(length as usize)
+    }
+
+    fn u16(&mut self) -> Result<u16, CcacheError> {
+        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn u32(&mut self) -> Result<u32, CcacheError> {
+        self.take(4).map(|bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], CcacheError> {
+        let rest = &self.bytes[self.at..];
+        let taken = rest
+            .get(..length)
+            .ok_or(CcacheError::Truncated { at: self.at, bytes: length.saturating_sub(rest.len()) })?;
+        self.at += length;
+        Ok(taken)
+    }
+}
+
+#[cfg(test)]
+#[path = "ccache_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,263 @@
+//! Users of AFS on a live mount: as whom each is asked for, and who sees what that brought.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::support::{AfsCell, Mount, Outcome, Program, Setup, is_root, without};
+
+/// What alice alone may read.
+const DIARY: &str = "weft.test/user/alice/private/diary.txt";
+const SECRET: &str = "for alice alone\n";
+const DENIED: &str = "Permission denied";
+
+/// A local user, with a credential cache where Kerberos has it. It goes when this is dropped.
+struct User {
+    uid: u32,
+    cache: PathBuf,
+}
+
+impl User {
+    fn new(uid: u32) -> User {
+        let user = User { uid, cache: PathBuf::from(format!("/tmp/krb5cc_{uid}")) };
+        user.logout();
+        user
+    }
+
+    /// Logs in: a ticket for the realm, and one for the cell.
+    fn login(&self, cell: &AfsCell, name: &str, more: &[&str]) {
+        // Put in its place when it is whole and has its owner, as pam_krb5 does.
+        let fresh = self.cache.with_extension("new");
+        let keytab = cell.keytab(name);
+        let kinit = ["kinit".as_ref(), "-c".as_ref(), fresh.as_os_str(), "-k".as_ref(), "-t".as_ref()];
+        cell.on("c1", kinit).arg(&keytab).args(more).arg(name).good();
+        cell.on("c1", ["kvno".as_ref(), "-q".as_ref(), "-c".as_ref(), fresh.as_os_str(), "afs/weft.test".as_ref()])
+            .good();
+        std::os::unix::fs::chown(&fresh, Some(self.uid), Some(self.uid)).expect("root may");
+        std::fs::rename(&fresh, &self.cache).expect("moved");
+    }
+
+    fn logout(&self) {
+        let _ = std::fs::remove_file(&self.cache);
+    }
+
+    fn run<A: AsRef<OsStr>>(&self, program: &str, args: impl IntoIterator<Item = A>) -> Outcome {
+        let (reuid, regid) = (format!("--reuid={}", self.uid), format!("--regid={}", self.uid));
+        let words = [reuid.as_str(), regid.as_str(), "--clear-groups", program];
+        Program::new("setpriv").args(words).args(args).dir(Path::new("/")).run()
+    }
+
+    fn reads(&self, path: &Path) -> Outcome {
+        self.run("cat", [path])
+    }
+
+    #[track_caller]
+    fn is_denied(&self, program: &str, path: &Path) {
+        let outcome = self.run(program, [path]);
+        assert!(outcome.code != Some(0) && outcome.err.contains(DENIED), "{program} by {}: {outcome:?}", self.uid);
+        assert!(!outcome.out.contains(SECRET.trim()), "{outcome:?}");
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.logout();
+    }
+}
+
+/// The cell, mounted for everybody, with these settings; root itself has not logged in.
+fn mounted(cell: &AfsCell, settings: &str) -> Option<Mount> {
+    let dir = cell.client_config();
+    let config = format!("[afs]\nconfig_dir = \"{}\"\nccache = \"/nonexistent/cc\"\n{settings}\n", dir.display());
+    let mut mount = Mount::prepare(Setup { source: "afs", config, ..Setup::default() }.option("allow_other"))?;
+    mount.move_to(cell.words("c1"));
+    mount.mount();
+    Some(mount)
+}
+
+fn cell() -> Option<&'static AfsCell> {
+    if !is_root() {
+        without("only root can become another user");
+        return None;
+    }
+    AfsCell::up()
+}
+
+fn log(mount: &Mount) -> String {
+    std::fs::read_to_string(mount.cache().join("weft.log")).unwrap_or_default()
+}
+
+/// Waits until something holds that is found out again within a few seconds.
+#[track_caller]
+fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < until, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Goal: what the token of one user brought is not shown to another, whoever comes first, whatever the cache and the kernel
+/// hold. Method: alice reads and lists what is hers alone, in turns with bob and somebody without a token.
+#[test]
+fn what_is_one_users_alone_is_not_shown_to_others() {
+    let Some(cell) = cell() else { return };
+    let (alice, bob, nobody) = (User::new(64_101), User::new(64_102), User::new(64_103));
+    alice.login(cell, "alice", &[]);
+    bob.login(cell, "bob", &[]);
+    let Some(mount) = mounted(cell, "") else { return };
+    let (diary, home) = (mount.at(DIARY), mount.at("weft.test/user/alice"));
+    let private = home.join("private");
+    for round in 0..3 {
+        for other in [&bob, &nobody] {
+            for program in ["cat", "stat"] {
+                other.is_denied(program, &diary);
+            }
+            let listed = other.run("ls", [&private]);
+            assert!(!listed.out.contains("diary"), "{round}: {listed:?}");
+            assert!(other.run("ls", [&home]).out.contains("private"), "{round}: its name is everybody's");
+            assert_eq!(other.reads(&home.join("notes.txt")).out, "notes of alice\n", "{round}");
+        }
+        assert_eq!(alice.run("ls", [&private]).out, "diary.txt\n", "{round}");
+        assert_eq!(alice.reads(&diary).out, SECRET, "{round}");
+        assert!(alice.run("stat", ["-c", "%s", &diary.to_string_lossy()]).out.starts_with("16"), "{round}");
+    }
+    // Also while the kernel holds it for her, and after a remount, from the cache.
+    let held = File::open(&diary).err();
+    assert!(
+        held.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied),
+        "root is nobody in the cell"
+    );
+    mount.remount();
+    nobody.is_denied("cat", &diary);
+    assert_eq!(alice.reads(&diary).out, SECRET);
+    nobody.is_denied("cat", &diary);
+    let seen_by = mount.why(&diary, "seen by");
+    assert!(seen_by.contains("64101") || seen_by.is_empty(), "{seen_by}");
+}
+
+/// Goal: what a user writes is written as that user, and shown to nobody else where the cell does not.
+#[test]
+fn each_writes_as_oneself() {
+    let Some(cell) = cell() else { return };
+    let (alice, bob) = (User::new(64_141), User::new(64_142));
+    alice.login(cell, "alice", &[]);
+    bob.login(cell, "bob", &[]);
+    let Some(mount) = mounted(cell, "") else { return };
+    let home = mount.at("weft.test/user/alice");
+    let mine = home.join("private/mine.txt");
+    let wrote = alice.run("sh", ["-c", "echo mine > \"$0\"", &mine.to_string_lossy()]);
+    assert_eq!(wrote.code, Some(0), "{wrote:?}");
+    bob.is_denied("cat", &mine);
+    let wrote = bob.run("sh", ["-c", "echo bob > \"$0\"", &home.join("of-bob").to_string_lossy()]);
+    assert!(wrote.code != Some(0) && wrote.err.contains(DENIED), "{wrote:?}");
+    assert_eq!(alice.reads(&mine).out, "mine\n");
+    bob.is_denied("cat", &mine);
+    assert_eq!(alice.run("rm", [&mine]).code, Some(0));
+    assert_ne!(alice.reads(&mine).code, Some(0));
+}
+
+/// Goal: whom a cell shuts out by name is shut out as that user, although it lets anybody in.
+#[test]
+fn negative_rights_count() {
+    let Some(cell) = cell() else { return };
+    let (alice, bob, nobody) = (User::new(64_111), User::new(64_112), User::new(64_113));
+    alice.login(cell, "alice", &[]);
+    bob.login(cell, "bob", &[]);
+    let Some(mount) = mounted(cell, "") else { return };
+    let notes = mount.at("weft.test/user/bob/notes.txt");
+    alice.is_denied("cat", &notes);
+    alice.is_denied("ls", notes.parent().expect("a folder"));
+    assert_eq!(bob.reads(&notes).out, "notes of bob\n");
+    assert_eq!(nobody.reads(&notes).out, "notes of bob\n");
+}
+
+/// Goal: each level of protection is spoken, over replies of many packets.
+#[test]
+fn every_level_is_spoken() {
+    let Some(cell) = cell() else { return };
+    let alice = User::new(64_121);
+    alice.login(cell, "alice", &[]);
+    for level in ["clear", "auth", "crypt"] {
+        let Some(mount) = mounted(cell, &format!("level = \"{level}\"")) else { return };
+        assert_eq!(alice.reads(&mount.at(DIARY)).out, SECRET, "{level}");
+        let compared = alice.run("cmp", [&cell.content("pub").join("large.bin"), &mount.at("weft.test/pub/large.bin")]);
+        assert_eq!(compared.code, Some(0), "{level}: {compared:?}");
+        let log = log(&mount);
+        assert!(!log.contains("WARN"), "{level}: {log}");
+    }
+}
+
+/// Goal: a cache that cannot be used makes its user anybody, is told once with what to do, and fails nothing that anybody
+/// may have; when it is mended its user is somebody again, without a remount.
+#[test]
+fn a_bad_cache_makes_its_user_anybody_until_it_is_renewed() {
+    let Some(cell) = cell() else { return };
+    let (alice, other) = (User::new(64_131), User::new(64_132));
+    let ended = || {
+        alice.login(cell, "alice", &["-l", "4s"]);
+        soon("the ticket ends", || Program::new("klist").args(["-s", "-c"]).arg(&alice.cache).run().code != Some(0));
+    };
+    let refused = || {
+        alice.login(cell, "alice", &[]);
+        // Its last ticket's last byte, before the length of a second one, which is 0.
+        let mut file = File::options().write(true).open(&alice.cache).expect("there");
+        file.seek(SeekFrom::End(-5)).expect("longer");
+        file.write_all(&[0x5a]).expect("written");
+    };
+    let cut = || {
+        alice.login(cell, "alice", &[]);
+        let file = File::options().write(true).open(&alice.cache).expect("there");
+        file.set_len(100).expect("cut");
+        file.set_modified(SystemTime::now() - Duration::from_secs(60)).expect("set");
+    };
+    let of_another = || {
+        other.login(cell, "alice", &[]);
+        std::fs::rename(&other.cache, &alice.cache).expect("moved");
+    };
+    let cases: [(&str, &dyn Fn()); 4] = [
+        ("has ended", &ended),
+        ("a server refuses the ticket", &refused),
+        ("ends in the middle", &cut),
+        ("belongs to user id", &of_another),
+    ];
+    for (wanted, spoil) in cases {
+        let Some(mount) = mounted(cell, "") else { return };
+        spoil();
+        for _ in 0..3 {
+            assert_eq!(alice.reads(&mount.at("weft.test/user/alice/notes.txt")).out, "notes of alice\n", "{wanted}");
+            alice.is_denied("cat", &mount.at(DIARY));
+        }
+        let told = log(&mount);
+        let warnings: Vec<&str> = told.lines().filter(|line| line.contains("WARN") && line.contains(wanted)).collect();
+        assert_eq!(warnings.len(), 1, "{wanted}: {told}");
+        assert!(warnings[0].contains("kinit") && warnings[0].contains("64131"), "{warnings:?}");
+        alice.login(cell, "alice", &[]);
+        soon("the new ticket is taken up", || alice.reads(&mount.at(DIARY)).out == SECRET);
+    }
+}
+
+/// Goal: the user who mounts is asked for with the cache that is said to be this user's, and `weft why` says so.
+#[test]
+fn the_cache_of_the_daemons_own_user_has_a_name() {
+    let Some(cell) = cell() else { return };
+    let Some(mut mount) = Mount::prepare(Setup {
+        source: "afs",
+        config: format!("[afs]\nconfig_dir = \"{}\"\n", cell.client_config().display()),
+        ..Setup::default()
+    }) else {
+        return;
+    };
+    let folder = mount.beside("caches");
+    std::fs::create_dir(&folder).expect("made");
+    std::fs::write(folder.join("primary"), "tktalice\n").expect("written");
+    let root = User { uid: 0, cache: folder.join("tktalice") };
+    root.login(cell, "alice", &[]);
+    mount.move_to([cell.words("c1"), vec!["env".to_owned(), format!("KRB5CCNAME=DIR:{}", folder.display())]].concat());
+    mount.mount();
+    assert_eq!(std::fs::read_to_string(mount.at(DIARY)).expect("read"), SECRET);
+    let asked_as = mount.why(&mount.at(DIARY), "asked as");
+    assert_eq!(asked_as, "alice@WEFT.TEST for user id 0, level crypt");
+}
