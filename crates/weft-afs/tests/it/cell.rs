@@ -63,6 +63,11 @@ impl AfsCell {
         PathBuf::from(format!("/run/netns/weft-{}-{node}", self.id))
     }
 
+    /// The name of a credential cache that there is not: whoever runs the tests may have a ticket.
+    pub fn no_ccache(&self) -> String {
+        format!("FILE:{}", self.dir.join("no-tickets").display())
+    }
+
     /// The cell as a client's CellServDB tells of it.
     pub fn known(&self) -> Cell {
         let bytes = std::fs::read(self.dir.join("client/CellServDB")).expect("the cell is up");

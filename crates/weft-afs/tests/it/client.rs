@@ -16,7 +16,7 @@ use weft_remote::{
 use crate::cell::AfsCell;
 use crate::network::Network;
 
-/// A tree on a node, under a UUID of its own.
+/// A tree on a node, under a UUID of its own, as anybody sees it.
 pub struct Client {
     pub afs: Arc<Afs>,
     /// The port that it speaks from.
@@ -39,7 +39,7 @@ impl Client {
         let network = Network::of(cell, node);
         let known = cell.known();
         let tree = (tree == Tree::Cell).then(|| known.name.clone());
-        let options = AfsOptions { cells: vec![known], tree, ..AfsOptions::default() };
+        let options = AfsOptions { cells: vec![known], tree, ccache: Some(cell.no_ccache()), ..AfsOptions::default() };
         let (afs, port) = network
             .run(move || {
                 // One at a time, so that the port that is new is the one of this tree.
