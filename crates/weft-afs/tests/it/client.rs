@@ -16,7 +16,7 @@ use weft_remote::{
 use crate::cell::AfsCell;
 use crate::network::Network;
 
-/// A tree on a node, under a UUID of its own, as anybody sees it.
+/// A tree on a node, under a UUID of its own.
 pub struct Client {
     pub afs: Arc<Afs>,
     /// The port that it speaks from.
@@ -35,11 +35,17 @@ pub enum Tree {
 }
 
 impl Client {
+    /// As anybody sees it.
     pub async fn on(cell: &AfsCell, node: &str, tree: Tree) -> Client {
+        Client::with_ccache(cell, node, tree, cell.no_ccache()).await
+    }
+
+    /// As the user sees it whose ticket is in a credential cache.
+    pub async fn with_ccache(cell: &AfsCell, node: &str, tree: Tree, ccache: String) -> Client {
         let network = Network::of(cell, node);
         let known = cell.known();
         let tree = (tree == Tree::Cell).then(|| known.name.clone());
-        let options = AfsOptions { cells: vec![known], tree, ccache: Some(cell.no_ccache()), ..AfsOptions::default() };
+        let options = AfsOptions { cells: vec![known], tree, ccache: Some(ccache), ..AfsOptions::default() };
         let (afs, port) = network
             .run(move || {
                 // One at a time, so that the port that is new is the one of this tree.
