@@ -14,7 +14,6 @@ use weft_remote::{
 };
 
 use crate::afs::Shared;
-use crate::directory::Directory;
 use crate::facts::{self, Told};
 use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
@@ -129,9 +128,9 @@ impl Shared {
         self.promises.lease(&spot.cell, spot.fid).unwrap_or(Lease::Spent)
     }
 
-    /// The content of a directory is another now.
-    fn changed(&self, dir: &Spot, status: &Status) {
-        self.directories.keep_only(&dir.cell, dir.fid, status.data_version);
+    /// Names of a directory stand for something else now, by our doing.
+    fn changed(&self, dir: &Spot, status: &Status, changes: &[(&Name, Option<Fid>)]) {
+        self.directories.change(&dir.cell, dir.fid, status.data_version, changes);
     }
 
     async fn create(
@@ -156,7 +155,7 @@ impl Shared {
             }
             kind => return Err(RemoteError::Unsupported { detail: format!("{what}: {kind:?} in AFS") }),
         };
-        self.changed(&place.dir, &reply.dir);
+        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]);
         let spot = place.dir.beside(reply.fid);
         let lease = self.promises.enter(ticket, teller.clone(), &spot, reply.promise);
         Ok(self.outcome(place, spot, &reply.status, &teller, lease))
@@ -168,7 +167,7 @@ impl Shared {
         let (dir, name) = (place.dir.fid, place.file_name());
         let question = Symlink { dir, name, content: Text(target.to_vec()), status };
         let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
-        self.changed(&place.dir, &reply.dir);
+        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]);
         Ok(self.outcome(place, place.dir.beside(reply.fid), &reply.status, &teller, Lease::Spent))
     }
 
@@ -178,7 +177,7 @@ impl Shared {
         }
         let question = Link { dir: place.dir.fid, name: place.file_name(), fid: file.fid };
         let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
-        self.changed(&place.dir, &reply.dir);
+        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(file.fid))]);
         let lease = self.lease_of(file);
         Ok(self.outcome(place, place.dir.beside(file.fid), &reply.status, &teller, lease))
     }
@@ -193,16 +192,14 @@ impl Shared {
             }
             false => self.tell(call, &place.dir, &place.shown(), &RemoveFile { dir, name }).await?.0,
         };
-        self.changed(&place.dir, &reply.status);
+        self.changed(&place.dir, &reply.status, &[(&place.name, None)]);
         Ok(())
     }
 
     /// What a name stands for, as far as its directory tells.
     async fn entry(&self, call: &Call, place: &Place) -> Result<Option<Fid>> {
         let (content, _) = self.directory(call, &place.dir).await?;
-        let directory = Directory::new(&content.bytes).map_err(|error| damaged(&place.dir, &error))?;
-        let found = directory.find(place.name.as_bytes()).map_err(|error| damaged(&place.dir, &error))?;
-        Ok(found.map(|entry| Fid { volume: place.dir.fid.volume, vnode: entry.vnode, unique: entry.unique }))
+        content.find(&place.name).map_err(|error| damaged(&place.dir, &error))
     }
 
     async fn rename(&self, call: &Call, from: &Place, to: &Place, target: RenameTarget) -> Result<Answer<Outcome>> {
@@ -221,11 +218,24 @@ impl Shared {
                 return Err(RemoteError::Unsupported { detail: format!("{what}: exchanging two names in AFS") });
             }
         }
+        let moved = self.entry(call, from).await?;
         let question =
             Rename { from_dir: from.dir.fid, from_name: from.file_name(), to_dir: to.dir.fid, to_name: to.file_name() };
         let (reply, _) = self.tell(call, &from.dir, &what, &question).await.map_err(full)?;
-        self.changed(&from.dir, &reply.from_dir);
-        self.changed(&to.dir, &reply.to_dir);
+        match moved {
+            Some(fid) if from.dir == to.dir => {
+                self.changed(&to.dir, &reply.to_dir, &[(&from.name, None), (&to.name, Some(fid))]);
+            }
+            Some(fid) => {
+                self.changed(&from.dir, &reply.from_dir, &[(&from.name, None)]);
+                self.changed(&to.dir, &reply.to_dir, &[(&to.name, Some(fid))]);
+            }
+            // Somebody else has made it meanwhile.
+            None => {
+                self.directories.keep_only(&from.dir.cell, from.dir.fid, reply.from_dir.data_version);
+                self.directories.keep_only(&to.dir.cell, to.dir.fid, reply.to_dir.data_version);
+            }
+        }
         let (found, worth) = self.find(call, &to.dir, &to.name).await?;
         let Some((spot, seen)) = found else { return Err(RemoteError::NotFound { detail: to.shown() }) };
         Ok(self.outcome(to, spot, &seen.status, &seen.teller, worth.lease))

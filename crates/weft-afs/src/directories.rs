@@ -8,21 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
+use weft_remote::Name;
 
 use crate::cell::CellName;
 use crate::fid::Fid;
+use crate::names::Content;
 use crate::promises::Ticket;
-
-/// The content of one directory, checked.
-#[derive(Clone, Debug)]
-pub(crate) struct Content {
-    /// The data version that it is of.
-    pub data_version: u64,
-    /// As it was fetched.
-    pub bytes: Bytes,
-}
 
 /// Whom a server lets in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,27 +97,40 @@ impl Directories {
         if held.by_fid.get(&key).is_some_and(|kept| kept.content.data_version != data_version)
             && let Some(gone) = held.by_fid.remove(&key)
         {
-            held.bytes -= gone.content.bytes.len();
+            held.bytes -= gone.content.length();
         }
+    }
+
+    /// A change of ours brought a directory to a data version: what is held follows, or is of no use any more.
+    pub fn change(&self, cell: &CellName, fid: Fid, data_version: u64, changes: &[(&Name, Option<Fid>)]) {
+        let mut held = self.held.lock();
+        if let Some(kept) = held.by_fid.get_mut(&(cell.clone(), fid))
+            && let Some(after) = kept.content.after(data_version, changes)
+        {
+            kept.content = after;
+            return;
+        }
+        drop(held);
+        self.keep_only(cell, fid, data_version);
     }
 
     /// Keeps what was fetched; what was used longest ago goes.
     pub fn put(&self, cell: &CellName, fid: Fid, content: Content) {
-        if content.bytes.len() > self.bytes_max {
+        if content.length() > self.bytes_max {
             return;
         }
         let mut held = self.held.lock();
         held.clock += 1;
-        let (used, length) = (held.clock, content.bytes.len());
+        let (used, length) = (held.clock, content.length());
         let key = (cell.clone(), fid);
         let same = |kept: &&Kept| kept.content.data_version == content.data_version;
         let admissions = held.by_fid.get(&key).filter(same).map(|kept| kept.admissions.clone()).unwrap_or_default();
         let former = held.by_fid.insert(key, Kept { content, used, admissions });
-        held.bytes = held.bytes + length - former.map_or(0, |former| former.content.bytes.len());
+        held.bytes = held.bytes + length - former.map_or(0, |former| former.content.length());
         while held.bytes > self.bytes_max {
             let oldest = held.by_fid.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
             let Some(gone) = oldest.and_then(|key| held.by_fid.remove(&key)) else { break };
-            held.bytes -= gone.content.bytes.len();
+            held.bytes -= gone.content.length();
         }
     }
 }
@@ -157,24 +162,30 @@ const TURNS_KEPT: usize = 256;
 mod tests {
     use super::*;
     use crate::fid::VolumeId;
+    use crate::names::tests::content;
 
     #[test]
     fn what_was_used_longest_ago_goes() {
         let cell = CellName::new(b"example.org").expect("a name");
         let fid = |vnode| Fid { volume: VolumeId(1), vnode, unique: 1 };
-        let content = |length| Content { data_version: 1, bytes: vec![0; length].into() };
-        let directories = Directories::new(100);
+        let page = content(1, &[]).length();
+        let content = |pages: usize| {
+            let names: Vec<String> = (0..(pages - 1) * 63).map(|at| format!("n{at}")).collect();
+            let names: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 2)).collect();
+            content(1, &names)
+        };
+        let directories = Directories::new(page * 10);
         let held = |vnode| directories.get(&cell, fid(vnode)).is_some();
-        directories.put(&cell, fid(1), content(40));
-        directories.put(&cell, fid(3), content(40));
+        directories.put(&cell, fid(1), content(4));
+        directories.put(&cell, fid(3), content(4));
         assert!(held(1) && held(3));
         assert!(held(1));
-        directories.put(&cell, fid(5), content(40));
+        directories.put(&cell, fid(5), content(4));
         assert!(held(1) && !held(3) && held(5));
-        directories.put(&cell, fid(1), content(10));
-        directories.put(&cell, fid(7), content(50));
+        directories.put(&cell, fid(1), content(1));
+        directories.put(&cell, fid(7), content(5));
         assert!(held(1) && held(5) && held(7), "another content of one takes the place of the former");
-        directories.put(&cell, fid(9), content(101));
+        directories.put(&cell, fid(9), content(11));
         assert!(!held(9) && held(7), "what is too long is not kept");
         directories.keep_only(&cell, fid(7), 1);
         assert!(held(7));
@@ -188,11 +199,11 @@ mod tests {
         let fid = Fid { volume: VolumeId(1), vnode: 1, unique: 1 };
         let promises = crate::promises::Promises::new(10, Arc::new(weft_remote::News::new(10)));
         let admission = |who| Admission { who, ticket: promises.ticket(), until: SystemTime::now() };
-        let directories = Directories::new(100);
+        let directories = Directories::new(1 << 20);
         let who = |token| directories.admissions(&cell, fid, token).iter().map(|one| one.who).collect::<Vec<_>>();
         directories.admit(&cell, fid, admission(Who::Anybody));
         assert_eq!(who(None), [], "nothing is held");
-        let content = |data_version| Content { data_version, bytes: vec![0; 10].into() };
+        let content = |data_version| content(data_version, &[]);
         directories.put(&cell, fid, content(1));
         directories.admit(&cell, fid, admission(Who::Token(1)));
         assert_eq!((who(Some(1)), who(Some(2)), who(None)), (vec![Who::Token(1)], vec![], vec![]));

@@ -13,9 +13,7 @@ use crate::wire::status::{Kind, Status};
 /// Which content a file has: its data version, and the time that its last writer gave it. A volume that was restored may
 /// come to the same data version again, with other bytes; hardly in the same second.
 pub(crate) fn version(status: &Status) -> Version {
-    let mut token = status.data_version.to_be_bytes().to_vec();
-    token.extend_from_slice(&status.modified_s.to_be_bytes());
-    Version::strong(token)
+    Version::strong(format!("{}.{}", status.data_version, status.modified_s))
 }
 
 /// The version as it is told with a status: to who may read the file, that of its content. Who may only look at it gets one

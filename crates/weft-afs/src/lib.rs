@@ -29,6 +29,7 @@ mod facts;
 mod identity;
 mod logins;
 mod look;
+mod names;
 mod options;
 mod promises;
 mod remote;

@@ -9,11 +9,12 @@ use weft_remote::{Audience, Call, Entry, FileKind, Lease, Name, RemoteError, Res
 
 use crate::access::Operation;
 use crate::afs::Shared;
-use crate::directories::{Admission, Content, Who};
-use crate::directory::{Directory, PAGE_BYTES, PAGES_MAX};
+use crate::directories::{Admission, Who};
+use crate::directory::{PAGE_BYTES, PAGES_MAX};
 use crate::facts::{self, Told};
 use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
+use crate::names::Content;
 use crate::promises::Ticket;
 use crate::rotate::Teller;
 use crate::tokens::Token;
@@ -146,8 +147,8 @@ impl Shared {
         let place = (&spot.cell, spot.fid.volume);
         let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;
         let bytes = Bytes::from(reply.bytes);
-        Directory::new(&bytes).map_err(|error| damaged(spot, &error))?;
-        let content = Content { data_version: reply.end.status.data_version, bytes };
+        let content = Content::new(spot.fid.volume, reply.end.status.data_version, bytes);
+        let content = content.map_err(|error| damaged(spot, &error))?;
         self.directories.put(&spot.cell, spot.fid, content.clone());
         let lease = self.promises.enter(ticket, teller.clone(), spot, reply.end.promise);
         let seen = Seen { status: reply.end.status, lease, teller };
@@ -160,10 +161,9 @@ impl Shared {
     pub async fn find(&self, call: &Call, dir: &Spot, name: &Name) -> Result<(Option<(Spot, Seen)>, Worth)> {
         for is_last in [false, true] {
             let (content, of_names) = self.directory(call, dir).await?;
-            let parsed = Directory::new(&content.bytes).map_err(|error| damaged(dir, &error))?;
-            let found = parsed.find(name.as_bytes()).map_err(|error| damaged(dir, &error))?;
+            let found = content.find(name).map_err(|error| damaged(dir, &error))?;
             let Some(found) = found else { return Ok((None, of_names)) };
-            let spot = dir.beside(Fid { volume: dir.fid.volume, vnode: found.vnode, unique: found.unique });
+            let spot = dir.beside(found);
             match self.status(call, &spot).await {
                 Ok(seen) => {
                     let worth = of_names.and(seen.worth(Told::Status));
@@ -182,20 +182,8 @@ impl Shared {
     /// All names of a directory with what they stand for.
     pub async fn list(self: &Arc<Self>, call: &Call, dir: &Spot) -> Result<Listed> {
         let (content, of_names) = self.directory(call, dir).await?;
-        let mut names = Vec::new();
-        for entry in Directory::new(&content.bytes).map_err(|error| damaged(dir, &error))?.entries() {
-            match entry {
-                Ok(entry) => {
-                    let fid = Fid { volume: dir.fid.volume, vnode: entry.vnode, unique: entry.unique };
-                    // "." and ".." are the kernel's.
-                    names.extend(Name::new(entry.name).ok().map(|name| (name, fid)));
-                }
-                Err(error) if error.is_one_entry() => {
-                    tracing::warn!(%error, directory = shown(dir), "an entry is left out");
-                }
-                Err(error) => return Err(damaged(dir, &error)),
-            }
-        }
+        let left_out = |error| tracing::warn!(%error, directory = shown(dir), "an entry is left out");
+        let names = content.all(left_out).map_err(|error| damaged(dir, &error))?;
         let groups: Vec<Vec<(Name, Fid)>> = names.chunks(FIDS_MAX).map(<[_]>::to_vec).collect();
         let rows = stream::iter(groups).map(|group| self.rows(call, dir, group)).buffered(BULK_AT_ONCE);
         let rows: Vec<Vec<(Entry, Option<Seen>)>> = rows.try_collect().await?;
@@ -212,7 +200,7 @@ impl Shared {
             }
             entries.push(entry);
         }
-        let version = Version::strong(hasher.digest().to_be_bytes());
+        let version = Version::strong(format!("{:016x}", hasher.digest()));
         Ok(Listed { entries, version, worth })
     }
 
