@@ -32,7 +32,7 @@ readonly volumes=(
     "root.cell fs1 1 anyuser:rl"
     "pub fs1 1 anyuser:rl"
     "user.alice fs1 1001 1001:rlidwka,anyuser:rl private=1001:rlidwka"
-    "user.bob fs2 1002 1002:rlidwka,1001:-rlidwka,anyuser:rl"
+    "user.bob fs2 1002 1002:rlidwka,1001:-rlidwka,anyuser:rl look=1002:rlidwka,anyuser:l"
     "scratch fs1 1 anyuser:rlidwk"
     "replicated fs1 1 anyuser:rl"
 )

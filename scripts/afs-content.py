@@ -111,6 +111,7 @@ def alice(tree):
 
 def bob(tree):
     tree.file("notes.txt", b"notes of bob\n")
+    tree.file("look/letter.txt", b"sealed\n")
 
 
 def replicated(tree):

@@ -46,6 +46,10 @@ pub(crate) fn audience(told: Told, status: &Status, teller: &Teller) -> Audience
     let Some(token) = &teller.token else { return Audience::Everyone };
     let to_anybody = |operation| may(status, operation, status.anonymous_access);
     let is_open = match told {
+        // Servers tell the status of files to readers alone.
+        Told::Status if status.kind == Kind::File => {
+            to_anybody(Operation::Lookup) && status.anonymous_access.has(Rights::READ)
+        }
         Told::Status => to_anybody(Operation::Lookup),
         Told::Content => to_anybody(Operation::Lookup) && to_anybody(Operation::Read),
     };
@@ -158,7 +162,12 @@ mod tests {
         let only = Audience::Only { uid: 1000 };
         for (status, of_status, of_content) in [
             (file(Rights::READING, Rights::ALL, 0o644), Audience::Everyone, Audience::Everyone),
-            (file(Rights::LOOKUP, Rights::ALL, 0o644), Audience::Everyone, only),
+            (file(Rights::LOOKUP, Rights::ALL, 0o644), only, only),
+            (
+                Status { kind: Kind::Symlink, ..file(Rights::LOOKUP, Rights::ALL, 0o755) },
+                Audience::Everyone,
+                Audience::Everyone,
+            ),
             (file(Rights::READ, Rights::ALL, 0o644), only, only),
             (file(Rights::READING, Rights::ALL, 0o044), Audience::Everyone, only),
             (file(Rights(0), Rights::ALL, 0o644), only, only),

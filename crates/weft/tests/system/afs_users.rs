@@ -138,6 +138,27 @@ fn what_is_one_users_alone_is_not_shown_to_others() {
     assert!(seen_by.contains("64101") || seen_by.is_empty(), "{seen_by}");
 }
 
+/// Goal: who may look at a file and not read it is not shown what a reader has brought, by whatever way the source is asked.
+#[test]
+fn who_may_look_does_not_read() {
+    let Some(cell) = cell() else { return };
+    let (bob, nobody) = (User::new(64_151), User::new(64_152));
+    bob.login(cell, "bob", &[]);
+    let Some(mount) = mounted(cell, "") else { return };
+    let letter = mount.at("weft.test/user/bob/look/letter.txt");
+    let folder = letter.parent().expect("a folder");
+    assert_eq!(nobody.run("ls", [folder]).out, "letter.txt\n", "to look is allowed");
+    for round in 0..3 {
+        nobody.is_denied("cat", &letter);
+        assert_eq!(bob.reads(&letter).out, "sealed\n", "{round}");
+        // The server tells the status of a file to its readers alone.
+        nobody.is_denied("stat", &letter);
+        let reloaded = mount.verb("reload", [&letter]);
+        assert!(reloaded.code.is_some(), "{reloaded:?}");
+        nobody.is_denied("cat", &letter);
+    }
+}
+
 /// Goal: what a user writes is written as that user, and shown to nobody else where the cell does not.
 #[test]
 fn each_writes_as_oneself() {
