@@ -89,14 +89,13 @@ impl Shared {
 
     /// One call: some bytes, and the status that they were read under.
     async fn piece(&self, call: &Call, spot: &Spot, start: u64, length: u64) -> Result<(Bytes, Seen)> {
-        let Ok(position) = i64::try_from(start) else {
+        if start >= END_MAX {
             // No file of AFS reaches so far.
             return Ok((Bytes::new(), self.status(call, spot).await?));
-        };
-        // Servers add the two.
-        let length = length.min(i64::MAX.abs_diff(position));
+        }
+        let length = length.min(END_MAX - 1 - start);
         let ticket = self.promises.ticket();
-        let question = FetchData64 { fid: spot.fid, position, length: length.cast_signed() };
+        let question = FetchData64 { fid: spot.fid, position: start.cast_signed(), length: length.cast_signed() };
         let place = (&spot.cell, spot.fid.volume);
         let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;
         if reply.bytes.len() as u64 > length {
@@ -118,6 +117,8 @@ impl Shared {
 
 /// Bytes that one call asks for.
 const PIECE_BYTES: u64 = 1 << 20;
+/// Where a range has to end before (OpenAFS `src/viced/afsfileprocs.c`, `common_FetchData64`).
+const END_MAX: u64 = i64::MAX.cast_unsigned();
 /// Calls for one body that are under way at once.
 const PIECES_AT_ONCE: usize = 4;
 /// Longest content of a symbolic link (OpenAFS `src/fsint/common.xg`, `AFSPATHMAX`).

@@ -142,15 +142,14 @@ pub(crate) mod tests {
             assert!(before.after(version, &[(&name("c"), None)]).is_none(), "{version}");
         }
         let mut content = before;
-        let changed = (0..).find_map(|turn| {
-            match content.after(content.data_version + 1, &[(&name(&format!("n{turn}")), None)]) {
+        let changed =
+            (0..).find(|turn| match content.after(content.data_version + 1, &[(&name(&format!("n{turn}")), None)]) {
                 Some(after) => {
                     content = after;
-                    None
+                    false
                 }
-                None => Some(turn),
-            }
-        });
+                None => true,
+            });
         assert_eq!(changed, Some(CHANGED_MAX), "many are fetched again");
     }
 }

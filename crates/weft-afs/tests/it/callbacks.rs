@@ -10,7 +10,7 @@ use weft_remote::{Change, Event, FileId, FileKind, Lease, NewAttributes, Remote,
 use weft_rx::{CallError, Encoder};
 
 use crate::cell::AfsCell;
-use crate::client::{Client, Tree, name};
+use crate::client::{Client, PATIENCE, Tree, call, name};
 use crate::network::Network;
 use crate::stranger;
 
@@ -34,10 +34,21 @@ impl Pair {
     }
 }
 
-/// Has the server promise to tell of a file and of the directory that it is in.
+/// Has the server promise to tell of a file and of the directory that it is in. A change that is just being made may
+/// overtake the answer: then it is asked for again.
 async fn hold(client: &Client, path: &str) {
-    let (found, lease) = client.find(path.as_bytes()).await.expect("looked up");
-    assert!(found.is_some() && matches!(lease, Lease::UntilBroken(_)), "{path}: {found:?}, {lease:?}");
+    let asked = async {
+        loop {
+            let (found, lease) = client.find(path.as_bytes()).await.expect("looked up");
+            assert!(found.is_some(), "{path} is there");
+            match lease {
+                Lease::UntilBroken(_) => return,
+                Lease::Spent => {}
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("a promise is given");
 }
 
 /// Goal: whoever has changed something knows that nobody uses what was there before. Method: one client holds promises,
@@ -111,6 +122,9 @@ async fn who_changes_something_keeps_its_promises() {
     client.write(&file, b"mine").await;
     let of_ours = |event: &Event| [Event::Broken(file.clone()), Event::NamesBroken(dir.clone())].contains(event);
     assert!(!client.told().iter().any(of_ours));
+    let asked = client.asked();
+    let answer = client.afs.lookup(&call(), &dir, &name("absent")).await.expect("at hand");
+    assert!(answer.value.is_none() && client.asked() == asked, "the directory is as it was");
     assert_eq!(client.read(&file).await.expect("read"), b"mine");
 }
 
@@ -144,7 +158,7 @@ async fn a_stranger_ends_no_promise() {
     };
     assert!(!watcher.told().iter().any(of_ours), "nothing has ended");
     let asked = watcher.asked();
-    let answer = watcher.afs.lookup(&crate::client::call(), &dir, &absent).await.expect("at hand");
+    let answer = watcher.afs.lookup(&call(), &dir, &absent).await.expect("at hand");
     assert!(answer.value.is_none() && matches!(answer.lease, Lease::UntilBroken(_)));
     assert_eq!(watcher.asked(), asked, "the directory's promise holds");
 
@@ -153,7 +167,7 @@ async fn a_stranger_ends_no_promise() {
     assert_told(watcher, &[&Event::Broken(file)], "the server's own word counts");
     other.create(pair.path("absent").as_bytes(), FileKind::File).await;
     assert_told(watcher, &[&Event::NamesBroken(dir.clone())], "and of names");
-    let answer = watcher.afs.lookup(&crate::client::call(), &dir, &absent).await.expect("looked up");
+    let answer = watcher.afs.lookup(&call(), &dir, &absent).await.expect("looked up");
     assert!(answer.value.is_some() && watcher.asked() > asked);
 }
 
@@ -186,6 +200,13 @@ async fn a_volume_in_two_places_is_told_of_in_both() {
     }
     other.create(pair.path("made").as_bytes(), FileKind::File).await;
     assert_told(watcher, &[&Event::NamesBroken(one[1].clone()), &Event::NamesBroken(two[1].clone())], "a directory");
+
+    // The root of the volume has the identities of what leads there.
+    for side in ["weft.test", ".weft.test"] {
+        hold(watcher, &format!("{side}/{}", pair.folder)).await;
+    }
+    other.folder("two-places-made").await;
+    assert_told(watcher, &[&Event::NamesBroken(one[0].clone()), &Event::NamesBroken(two[0].clone())], "the root");
 }
 
 /// Checks that events were told by now.

@@ -22,7 +22,8 @@ pub struct AfsCell {
 impl AfsCell {
     /// The cell, brought up by the first who asks. `None`, with a line that says so, where there can be none.
     ///
-    /// Tests leave its servers running, and write into folders of their own in the volume `scratch` alone.
+    /// Tests leave its servers running, and write into folders of their own alone: in the volume `scratch`, or in
+    /// `user/alice/private`, where only `alice` may look.
     #[track_caller]
     pub fn up() -> Option<&'static AfsCell> {
         static SHARED: OnceLock<Result<AfsCell, Refusal>> = OnceLock::new();
@@ -52,7 +53,8 @@ impl AfsCell {
         drop(keeper.stdin.take());
         let _ = keeper.wait();
         Err(match said.ends_with("status 3\n") {
-            true => Refusal::Cannot(said.lines().next().unwrap_or_default().to_owned()),
+            // The script's own word comes last, after what the programs said that it tried.
+            true => Refusal::Cannot(said.lines().rev().nth(1).unwrap_or_default().to_owned()),
             false => Refusal::Failed(said),
         })
     }
@@ -60,6 +62,23 @@ impl AfsCell {
     /// The network of a node: of `c1`, `c2` or `admin`.
     pub fn network(&self, node: &str) -> PathBuf {
         PathBuf::from(format!("/run/netns/weft-{}-{node}", self.id))
+    }
+
+    /// The name of a credential cache that there is not: whoever runs the tests may have a ticket.
+    pub fn no_ccache(&self) -> String {
+        format!("FILE:{}", self.dir.join("no-tickets").display())
+    }
+
+    /// The name of a credential cache with a ticket of `alice` or `bob` for the cell, made for one test.
+    pub fn ccache(&self, user: &str, test: &str) -> String {
+        let cache = format!("FILE:{}", self.dir.join(format!("{user}-{test}")).display());
+        let keytab = self.dir.join("krb").join(format!("{user}.keytab"));
+        let mut kinit = Command::new(SCRIPT);
+        kinit.arg("on").arg(&self.dir).args(["c1", "kinit", "-S", "afs/weft.test", "-c", &cache]);
+        kinit.args(["-k", "-t"]).arg(keytab).arg(user).stdin(Stdio::null());
+        let outcome = kinit.output().expect("the script runs");
+        assert!(outcome.status.success(), "kinit {user}: {}", String::from_utf8_lossy(&outcome.stderr));
+        cache
     }
 
     /// The cell as a client's CellServDB tells of it.

@@ -35,11 +35,17 @@ pub enum Tree {
 }
 
 impl Client {
+    /// As anybody sees it.
     pub async fn on(cell: &AfsCell, node: &str, tree: Tree) -> Client {
+        Client::with_ccache(cell, node, tree, cell.no_ccache()).await
+    }
+
+    /// As the user sees it whose ticket is in a credential cache.
+    pub async fn with_ccache(cell: &AfsCell, node: &str, tree: Tree, ccache: String) -> Client {
         let network = Network::of(cell, node);
         let known = cell.known();
         let tree = (tree == Tree::Cell).then(|| known.name.clone());
-        let options = AfsOptions { cells: vec![known], tree, ..AfsOptions::default() };
+        let options = AfsOptions { cells: vec![known], tree, ccache: Some(ccache), ..AfsOptions::default() };
         let (afs, port) = network
             .run(move || {
                 // One at a time, so that the port that is new is the one of this tree.
@@ -192,4 +198,4 @@ fn ports() -> BTreeSet<u16> {
 }
 
 /// Longer than anything here takes; it ends tests that fail.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,15 +1,16 @@
-//! The suite that every kind runs, on a tree of the cell and on the tree of all cells.
+//! The suite that every kind runs: on a tree of the cell, on the tree of all cells, and where only a user with a token may
+//! look.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use weft_remote::conformance::{self, Bench, CaseOutcome};
-use weft_remote::{FileKind, Name, Remote};
+use weft_remote::{FileKind, Name, Remote, RemoteError};
 
 use crate::cell::AfsCell;
 use crate::client::{Client, Tree, name};
 
-/// The sample tree in the volume `scratch`, where anybody may write.
+/// The sample tree in a volume.
 struct Sampled {
     tree: Client,
     /// Another client, on another node: the hand at the source.
@@ -21,9 +22,10 @@ struct Sampled {
 }
 
 impl Sampled {
-    async fn new(cell: &AfsCell, tree: Tree, folder: &str) -> Sampled {
-        let hand = Client::on(cell, "c2", Tree::Cell).await;
-        let folder = hand.folder(folder).await;
+    /// The sample tree in `folder`, which is made by two clients with what `ccache` holds.
+    async fn new(cell: &AfsCell, tree: Tree, folder: &str, ccache: String) -> Sampled {
+        let hand = Client::with_ccache(cell, "c2", Tree::Cell, ccache.clone()).await;
+        hand.create(folder.as_bytes(), FileKind::Directory).await;
         for sample in conformance::sample() {
             let made = hand.create(&[folder.as_bytes(), &sample.path].join(&b'/'), sample.kind).await;
             if sample.kind == FileKind::File {
@@ -31,12 +33,13 @@ impl Sampled {
             }
         }
         let from_root = match tree {
-            Tree::Cell => folder.clone(),
+            Tree::Cell => folder.to_owned(),
             Tree::Cells => format!("weft.test/{folder}"),
         };
-        let tree = Client::on(cell, "c1", tree).await;
+        let tree = Client::with_ccache(cell, "c1", tree, ccache).await;
         tree.listen();
-        Sampled { tree, hand, top: from_root.split('/').map(name).collect(), folder }
+        let top = from_root.split('/').map(name).collect();
+        Sampled { tree, hand, top, folder: folder.to_owned() }
     }
 
     fn path(&self, path: &[u8]) -> Vec<u8> {
@@ -78,11 +81,20 @@ impl Bench for Sampled {
 #[tokio::test]
 async fn a_cell_passes_the_suite() {
     let Some(cell) = AfsCell::up() else { return };
-    Sampled::new(cell, Tree::Cell, "suite").await.passes().await;
+    Sampled::new(cell, Tree::Cell, "scratch/suite", cell.no_ccache()).await.passes().await;
 }
 
 #[tokio::test]
 async fn the_tree_of_all_cells_passes_the_suite() {
     let Some(cell) = AfsCell::up() else { return };
-    Sampled::new(cell, Tree::Cells, "suite-of-cells").await.passes().await;
+    Sampled::new(cell, Tree::Cells, "scratch/suite-of-cells", cell.no_ccache()).await.passes().await;
+}
+
+#[tokio::test]
+async fn a_user_passes_the_suite_where_nobody_else_may_look() {
+    let Some(cell) = AfsCell::up() else { return };
+    let folder = "user/alice/private/suite";
+    Sampled::new(cell, Tree::Cell, folder, cell.ccache("alice", "suite")).await.passes().await;
+    let anybody = Client::on(cell, "c1", Tree::Cell).await.find(folder.as_bytes()).await;
+    assert!(matches!(anybody, Err(RemoteError::Denied { .. })), "{anybody:?}");
 }

@@ -6,5 +6,6 @@ mod cell;
 mod client;
 mod conformance;
 mod network;
+mod reads;
 mod refusals;
 mod stranger;
