@@ -150,10 +150,10 @@ impl Shared {
             }
             _ => None,
         };
-        if let Some(told) = told {
-            if tokio::time::timeout(TOLD_PATIENCE, self.news.heard(told)).await.is_err() {
-                tracing::debug!(%from, "the end of promises is not told in time");
-            }
+        if let Some(told) = told
+            && tokio::time::timeout(TOLD_PATIENCE, self.news.heard(told)).await.is_err()
+        {
+            tracing::debug!(%from, "the end of promises is not told in time");
         }
         match request.answer(&self.client) {
             Answer::Results(bytes) => Ok(bytes),
