@@ -5,7 +5,7 @@
 //! sent.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
@@ -26,8 +26,9 @@ pub(crate) struct Draft {
     generation: AtomicU64,
     /// The content below what was written, where some of it is needed and known.
     base: Mutex<Option<Arc<Object>>>,
-    /// A former daemon wrote it, and may have been sending it when it ended.
-    pub(crate) is_left: bool,
+    /// It was being sent, and nobody knows how much of that the source has: a former daemon ended, or the source did not
+    /// take all of it.
+    cut_short: AtomicBool,
     /// When it was changed. Held for one look or one change.
     times: Mutex<Times>,
     /// Why it could not be sent when that was tried last. Held for one look or one change.
@@ -56,13 +57,20 @@ impl Draft {
         let generation = AtomicU64::new(generation);
         let now = SystemTime::now();
         let times = Mutex::new(Times { written: now, since: now });
-        Draft { dirty, generation, base: Mutex::new(base), is_left: false, times, failed: Mutex::default() }
+        Draft {
+            dirty,
+            generation,
+            base: Mutex::new(base),
+            cut_short: AtomicBool::new(false),
+            times,
+            failed: Mutex::default(),
+        }
     }
 
     /// What a former daemon left.
     pub(crate) fn left(dirty: Dirty) -> Draft {
         let written = dirty.changed_at().unwrap_or_else(SystemTime::now);
-        let draft = Draft { is_left: true, ..Draft::over(dirty, u64::MAX, None) };
+        let draft = Draft { cut_short: AtomicBool::new(true), ..Draft::over(dirty, u64::MAX, None) };
         *draft.times.lock() = Times { written, since: written };
         draft
     }
@@ -75,6 +83,16 @@ impl Draft {
     /// A handle that wrote it in a former life of the daemon is open again, and is counted under this.
     pub(crate) fn take_up(&self, generation: u64) {
         self.generation.store(generation, Ordering::Relaxed);
+    }
+
+    /// Notes whether the source may have some of what is being sent.
+    pub(crate) fn note_cut_short(&self, cut_short: bool) {
+        self.cut_short.store(cut_short, Ordering::Relaxed);
+    }
+
+    /// Whether it may.
+    pub(crate) fn was_cut_short(&self) -> bool {
+        self.cut_short.load(Ordering::Relaxed)
     }
 
     /// When it was changed last.

@@ -1,6 +1,6 @@
-//! What a daemon was sending when it ended: the source may have some of it, all of it, or nothing, and has another version
-//! than the one that it was written on. Where every byte there is ours or was there before, nobody else's is lost when it is
-//! sent again.
+//! What was being sent when that was cut short, by the end of a daemon or by a failure: the source may have some of it, all
+//! of it, or nothing, and has another version than the one that it was written on. Where every byte there is ours or was
+//! there before, nobody else's is lost when it is sent again.
 
 use std::sync::Arc;
 

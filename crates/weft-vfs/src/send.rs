@@ -90,7 +90,12 @@ impl Vfs {
                 Err(_) if draft.dirty.length() < length => {}
                 Err(error) => match self.sent_before(caller, inode, &draft, &error).await {
                     Some(version) => draft.dirty.rest_on(version)?,
-                    None => return Err(self.keep_unsent(inode, &draft, error)),
+                    None => {
+                        if !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
+                            draft.note_cut_short(true);
+                        }
+                        return Err(self.keep_unsent(inode, &draft, error));
+                    }
                 },
             }
         }
@@ -98,7 +103,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// The version that the source has by what a former daemon was sending when it ended, if that is why it refuses.
+    /// The version that the source has by what was being sent when that was cut short, if that is why it refuses.
     async fn sent_before(
         self: &Arc<Self>,
         caller: Caller,
@@ -106,7 +111,7 @@ impl Vfs {
         draft: &Draft,
         error: &VfsError,
     ) -> Option<Version> {
-        if !draft.is_left || !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
+        if !draft.was_cut_short() || !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
             return None;
         }
         let allowed = self.options.deadline + Duration::from_millis(draft.dirty.length() / BYTES_PER_MS_MIN);
@@ -131,6 +136,7 @@ impl Vfs {
         let call = Call::within(caller, allowed);
         let answer = self.apply(&call, inode, change, draft.written(), &draft.dirty.version()).await?;
         taken.batch = None;
+        draft.note_cut_short(false);
         count(&self.figures.writes_sent);
         let told = Told::by(&answer);
         draft.settle_base();

@@ -188,16 +188,16 @@ fn what_finds_no_room_is_kept() {
     let Some(cell) = AfsCell::own() else { return };
     let Some(folder) = Folder::new(&cell, "full") else { return };
     let quota = |kib: &str| cell.on("fs1", ["vos", "setfields", "scratch", "-maxquota", kib, "-localauth"]).good();
-    quota("200");
-    // A little over its quota a server lets a volume go.
-    let long = noise(8 << 20);
+    quota("20000");
+    // Two stores and a half: the first has room, the second has not.
+    let long = noise(40 << 20);
     let copied = std::fs::write(folder.at("file"), &long);
     let file = std::fs::File::open(folder.at("file")).expect("opened");
     // write(2) was taken; fs::write does not look at what close(2) says.
     fails_with(copied.and_then(|()| file.sync_all()), Errno::DQUOT);
     drop(file);
     let told = folder.mount.json("unsent", [folder.mount.dir()]);
-    assert_eq!(told["unsent"][0]["bytes"], 8 << 20, "{told}");
+    assert_eq!(told["unsent"][0]["bytes"], 40 << 20, "{told}");
     quota("0");
     let sent = folder.mount.verb("unsent --send", [folder.at("file")]);
     assert_eq!(sent.code, Some(0), "{sent:?}");
