@@ -19,6 +19,8 @@ pub struct Mounts(Vec<Place>);
 #[derive(Clone, Debug)]
 struct Place {
     path: PathBuf,
+    /// The kernel's number of it; 0 where that is not known.
+    id: u64,
     /// Who mounted, where the kernel tells.
     uid: Option<u32>,
 }
@@ -46,7 +48,7 @@ impl Mounts {
 
     /// Mounts at these places.
     pub fn at(places: impl IntoIterator<Item = PathBuf>) -> Mounts {
-        Mounts(places.into_iter().map(|path| Place { path, uid: None }).collect())
+        Mounts(places.into_iter().map(|path| Place { path, id: 0, uid: None }).collect())
     }
 
     /// Whether `path` is the root of one of these mounts.
@@ -59,7 +61,12 @@ impl Mounts {
         self.0.iter().map(|mount| mount.path.as_path())
     }
 
-    /// Lines of mountinfo: the fifth field is the mount point; after the lone `-` come the type, the source and the
+    /// Who mounted the one with this number (`stx_mnt_id` of statx(2)); `None` when it is none of weft's.
+    pub fn owner(&self, id: u64) -> Option<u32> {
+        self.0.iter().find(|mount| mount.id == id && id != 0)?.uid
+    }
+
+    /// Lines of mountinfo: the first field is the mount's number, the fifth its place; after the lone `-` come the type, the source and the
     /// options, among them `user_id=` of every FUSE mount.
     fn parse(text: &[u8]) -> Mounts {
         let of_weft = |line: &[u8]| -> Option<Place> {
@@ -71,7 +78,8 @@ impl Mounts {
             let mut options = fields.get(dash + 3).copied().unwrap_or_default().split(|byte| *byte == b',');
             let uid =
                 options.find_map(|option| std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?.parse().ok());
-            Some(Place { path: unescape(fields.get(4)?), uid })
+            let id = std::str::from_utf8(fields[0]).ok()?.parse().ok()?;
+            Some(Place { path: unescape(fields.get(4)?), id, uid })
         };
         Mounts(text.split(|byte| *byte == b'\n').filter_map(of_weft).collect())
     }
@@ -247,6 +255,17 @@ const SOCKETS_MAX: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: who has mounted is told of weft's mounts alone.
+    #[test]
+    fn a_mount_has_an_owner() {
+        let table = b"36 25 0:31 / /afs rw,nosuid - fuse.weft afs rw,user_id=1000,group_id=0,allow_other\n\
+            37 25 0:32 / /other rw - fuse.sshfs host rw,user_id=1000\n38 25 0:33 / /old rw - fuse.weft weft rw\nx y\n";
+        let mounts = Mounts::parse(table);
+        assert_eq!(mounts.owner(36), Some(1000));
+        assert_eq!([37, 38, 39, 0].map(|id| mounts.owner(id)), [None; 4]);
+        assert_eq!(Mounts::at([PathBuf::from("/x")]).owner(0), None);
+    }
 
     #[test]
     fn mountinfo_names_the_mounts_of_weft() {

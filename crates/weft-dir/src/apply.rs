@@ -63,7 +63,7 @@ impl Shared {
             }
             Change::Remove { dir, name } => {
                 self.remove(&spot(dir, name)?)?;
-                Ok(Answer::new(Outcome { entry: None }, Version::None, self.watches.short_lease()))
+                Ok(Answer::new(Outcome { entry: None, dirs: Vec::new() }, Version::None, self.watches.short_lease()))
             }
             Change::Rename { from, name, to, new_name, target } => {
                 let old = spot(from, name)?;
@@ -155,7 +155,7 @@ impl Shared {
         {
             self.note_echo(&at, false);
         }
-        Ok(answer.map(|found| Outcome { entry: found.map(|found| found.entry) }))
+        Ok(answer.map(|found| Outcome { entry: found.map(|found| found.entry), dirs: Vec::new() }))
     }
 
     /// What a file is after a change.
@@ -163,7 +163,7 @@ impl Shared {
         let (at, entry, lease) = self.look_where(file)?;
         let version = entry.version.clone();
         self.note_echo(&at, times_set);
-        Ok(Answer::new(Outcome { entry: Some(entry) }, version, lease))
+        Ok(Answer::new(Outcome { entry: Some(entry), dirs: Vec::new() }, version, lease))
     }
 
     fn link(&self, file: &FileId, expected: &Version, spot: &Spot<'_>) -> Result<()> {

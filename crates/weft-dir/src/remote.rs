@@ -103,8 +103,8 @@ impl Remote for Directory {
         self.aside(call, file, move |shared| shared.extended_names(&of)).await
     }
 
-    fn space(&self) -> Option<Space> {
-        self.now().space()
+    async fn space(&self, _call: &Call, _file: &FileId) -> Result<Option<Space>> {
+        Ok(self.now().space())
     }
 
     fn events(&self) -> BoxStream<'static, Event> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::{Caller, RenameTarget};
+use weft_remote::{Caller, LockMode, RenameTarget};
 use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, Seek, SetStat};
 use weft_vfs::{Data, HandleId, Looked, OWN_ATTRIBUTES, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
 
@@ -284,8 +284,24 @@ impl Handler for Bridge {
         self.vfs.directory_again(node, &caller).map_err(Errno::from)
     }
 
-    fn space(&self) -> StatFs {
-        self.vfs.stat_fs()
+    fn has_locks(&self) -> bool {
+        self.vfs.has_locks()
+    }
+
+    fn lock(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        from: LockMode,
+        to: LockMode,
+    ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
+        let locked = self.vfs.clone().lock(self.vfs.call(caller), node, from, to);
+        async move { locked.await.map_err(Errno::from) }
+    }
+
+    fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<StatFs>> + Send + 'static {
+        let told = self.vfs.clone().stat_fs(self.vfs.call(caller), node);
+        async move { Ok(told.await) }
     }
 }
 

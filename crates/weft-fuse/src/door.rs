@@ -4,6 +4,7 @@ mod again;
 mod content;
 mod extended;
 mod files;
+mod locks;
 mod names;
 mod stat;
 
@@ -24,6 +25,7 @@ use crate::backing::Backings;
 use crate::directory::Directories;
 use crate::drive::Driver;
 use crate::handler::{Answer, EntryReply, Handler};
+use crate::lock_table::{LockTable, Patience};
 use crate::meter::Operation;
 use crate::pages::Pages;
 use crate::reads::Reads;
@@ -38,6 +40,7 @@ pub(crate) struct Door<H> {
     reads: Arc<Reads<H>>,
     files: Arc<Files>,
     directories: Arc<Directories>,
+    locks: Arc<LockTable<H>>,
     roll: Arc<Roll>,
     manner: Manner,
 }
@@ -51,6 +54,8 @@ pub(crate) struct Manner {
     pub(crate) unopened: bool,
     /// It lets nobody change anything.
     pub(crate) read_only: bool,
+    /// It asks for locks of programs.
+    pub(crate) locks: bool,
 }
 
 impl<H: Handler> Door<H> {
@@ -64,9 +69,10 @@ impl<H: Handler> Door<H> {
         roll: Arc<Roll>,
     ) -> Door<H> {
         let modes = Arc::new(Backings::new(manner.passthrough));
-        let files = Arc::new(Files { modes, backings, pages, roll: roll.clone() });
+        let files = Arc::new(Files { modes, backings, pages, roll: roll.clone(), told_of_closes: manner.locks });
+        let locks = Arc::new(LockTable::new(handler.clone(), roll.clone(), driver.runtime().clone()));
         let reads = Arc::new(Reads::new(handler.clone(), driver.clone(), manner.unopened));
-        Door { handler, driver, reads, files, directories: Arc::default(), roll, manner }
+        Door { handler, driver, reads, files, directories: Arc::default(), locks, roll, manner }
     }
 
     /// What answers.
@@ -86,7 +92,7 @@ impl<H: Handler> Door<H> {
         match key {
             Key::File(handle) => self.files.close(&*self.handler, HandleId(handle)),
             Key::Directory(handle) => self.close_directory(handle),
-            Key::Backing(_) | Key::Change(_) => {}
+            Key::Backing(_) | Key::Change(_) | Key::Locks(..) => {}
         }
         Some(NodeId(node))
     }
@@ -94,6 +100,11 @@ impl<H: Handler> Door<H> {
     fn close_directory(&self, handle: u64) {
         self.directories.close(handle);
         self.roll.strike(Key::Directory(handle));
+    }
+
+    /// The locks of programs.
+    pub(crate) fn locks(&self) -> &Arc<LockTable<H>> {
+        &self.locks
     }
 
     /// The modes of open inodes, for those who tell the kernel what to forget.
@@ -159,7 +170,10 @@ impl<H: Handler> Door<H> {
             Asks::Write { handle, offset, data, kill_suidgid, .. } => {
                 self.write(header, HandleId(handle), offset, data, kill_suidgid, reply);
             }
-            Asks::Flush { handle, .. } => self.flush(header, HandleId(handle), reply),
+            Asks::Flush { handle, lock_owner } => self.flush(header, HandleId(handle), lock_owner, reply),
+            Asks::Getlk(lock) if self.manner.locks => self.getlk(header, &lock, reply),
+            Asks::Setlk(lock) if self.manner.locks => self.setlk(header, &lock, Patience::None, reply),
+            Asks::Setlkw(lock) if self.manner.locks => self.setlk(header, &lock, Patience::Endless, reply),
             Asks::Fsync { handle, .. } => self.fsync(header, HandleId(handle), reply),
             Asks::Fsyncdir { .. } => self.fsyncdir(header, reply),
             Asks::Fallocate { handle, offset, length, mode } => {
@@ -295,18 +309,23 @@ impl<H: Handler> Door<H> {
 
     fn statfs(&self, header: &Header, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Statfs, header);
-        let space = self.handler.space();
-        let blocks = |bytes: u64| bytes / u64::from(crate::attributes::BLOCK_BYTES);
-        let (blocks, free) = (blocks(space.total), blocks(space.free));
-        asked.answered(None);
-        reply.space(&Space {
-            blocks,
-            blocks_free: free,
-            blocks_available: free,
-            files: 0,
-            files_free: 0,
-            block_bytes: crate::attributes::BLOCK_BYTES,
-            name_bytes_max: 255,
+        let space = self.handler.space(caller(header), NodeId(header.node));
+        self.driver.drive(asked, header, space, move |answer| {
+            match answer {
+                Ok(space) => {
+                    let blocks = |bytes: u64| bytes / u64::from(crate::attributes::BLOCK_BYTES);
+                    reply.space(&Space {
+                        blocks: blocks(space.total),
+                        blocks_free: blocks(space.free),
+                        blocks_available: blocks(space.free),
+                        files: 0,
+                        files_free: 0,
+                        block_bytes: crate::attributes::BLOCK_BYTES,
+                        name_bytes_max: 255,
+                    })
+                }
+                Err(errno) => reply.error(errno.raw()),
+            };
         });
     }
 }

@@ -52,6 +52,11 @@ impl Driver {
         Driver { runtime, deadline: deadline + GRACE, waiting: Arc::default(), meter }
     }
 
+    /// Where requests wait.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// Polls a request once here, and replies if it is ready; otherwise lets it wait on the runtime. A panic of a
     /// request drops its reply, which answers EIO, and nothing else.
     ///
@@ -65,6 +70,17 @@ impl Driver {
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
         self.drive_with(Signals::Told, asked, header, request, reply);
+    }
+
+    /// The same, of a request that waits for other programs, for as long as they make it wait.
+    pub(crate) fn drive_unbounded<T: Send + 'static>(
+        &self,
+        asked: Asked,
+        header: &Header,
+        request: impl Future<Output = Answer<T>> + Send + 'static,
+        reply: impl FnOnce(Answer<T>) + Send + 'static,
+    ) {
+        Driver { deadline: UNBOUNDED, ..self.clone() }.drive_with(Signals::Told, asked, header, request, reply);
     }
 
     /// The same, of a request of whose signals the kernel may not tell.
@@ -216,6 +232,8 @@ async fn left(thread: u32, signals: Signals) {
 
 /// How often somebody who had a signal that ends nothing is looked after.
 const SIGNALS_PAUSE: Duration = Duration::from_millis(50);
+/// Longer than anybody waits.
+const UNBOUNDED: Duration = Duration::from_secs(u32::MAX as u64);
 /// How much longer than its deadline a request may be on the runtime.
 const GRACE: Duration = Duration::from_millis(500);
 

@@ -43,6 +43,8 @@ impl Errno {
             E::TOOBIG => "E2BIG",
             E::NXIO => "ENXIO",
             E::NOSYS => "ENOSYS",
+            E::NOLCK => "ENOLCK",
+            E::DEADLK => "EDEADLK",
             _ => "other",
         }
     }

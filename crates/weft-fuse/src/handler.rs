@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::{Caller, RenameTarget};
+use weft_remote::{Caller, LockMode, RenameTarget};
 use weft_vfs::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat};
 use weft_vfs::{Data, HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
 use weft_vfs::{NodeId, Object};
@@ -249,6 +249,19 @@ pub trait Handler: Send + Sync + 'static {
     /// The names of a directory that was open when a former daemon ended; asks no remote.
     fn directory_again(&self, caller: Caller, node: NodeId) -> Answer<Snapshot>;
 
-    /// Figures for `df`; never waits.
-    fn space(&self) -> StatFs;
+    /// Whether any source has locks: then those of programs are asked for here, otherwise the kernel keeps them by itself.
+    fn has_locks(&self) -> bool;
+
+    /// Changes the lock that the mount has on a file at its source. Twice the same: a former daemon has taken it. `EAGAIN`
+    /// when somebody else's is in the way. Tells which open files are in another version now.
+    fn lock(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        from: LockMode,
+        to: LockMode,
+    ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static;
+
+    /// Figures for `df` of what holds a file.
+    fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<StatFs>> + Send + 'static;
 }

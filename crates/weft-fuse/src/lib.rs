@@ -15,6 +15,8 @@ mod drive;
 mod errno;
 mod handler;
 mod life;
+mod lock_table;
+mod locks;
 mod meter;
 mod mount;
 mod notify;

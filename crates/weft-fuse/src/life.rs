@@ -79,6 +79,7 @@ pub(crate) fn restore<H: Handler>(door: &Door<H>, session: &Session, roll: &Arc<
             }
             // Only whether it was begun is of use, and that the roll knows.
             Entry::Change { .. } => {}
+            Entry::Locks { node, held, .. } => door.locks().restore(NodeId(*node), held),
             Entry::Directory { handle, node, uid, gid, .. } => {
                 let caller = Caller { uid: *uid, gid: *gid, pid: 0 };
                 door.directories().restore(*handle, NodeId(*node), caller);

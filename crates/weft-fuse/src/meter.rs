@@ -71,6 +71,12 @@ pub enum Operation {
     Fallocate,
     /// Finding data or a hole.
     Lseek,
+    /// Asking which lock is in the way.
+    Getlk,
+    /// Taking a lock, or giving it back.
+    Setlk,
+    /// Waiting for a lock.
+    Setlkw,
     /// Setting an extended attribute.
     Setxattr,
     /// Removing an extended attribute.
@@ -79,7 +85,7 @@ pub enum Operation {
 
 impl Operation {
     /// All of them, each at its own index.
-    pub const ALL: [Operation; 30] = [
+    pub const ALL: [Operation; 33] = [
         Operation::Lookup,
         Operation::Getattr,
         Operation::Readlink,
@@ -108,6 +114,9 @@ impl Operation {
         Operation::Fsyncdir,
         Operation::Fallocate,
         Operation::Lseek,
+        Operation::Getlk,
+        Operation::Setlk,
+        Operation::Setlkw,
         Operation::Setxattr,
         Operation::Removexattr,
     ];
@@ -143,6 +152,9 @@ impl Operation {
             Operation::Fsyncdir => "fsyncdir",
             Operation::Fallocate => "fallocate",
             Operation::Lseek => "lseek",
+            Operation::Getlk => "getlk",
+            Operation::Setlk => "setlk",
+            Operation::Setlkw => "setlkw",
             Operation::Setxattr => "setxattr",
             Operation::Removexattr => "removexattr",
         }

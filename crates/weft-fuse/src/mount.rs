@@ -136,6 +136,8 @@ pub fn mount<H: Handler>(
     let meter = Arc::<Meter>::default();
     let driver = Driver::new(runtime.clone(), handler.deadline(), meter.clone());
     let place = || options.mountpoint.clone();
+    // Where all is only read the kernel's own locks do: then it need not tell who closes what.
+    let locks = handler.has_locks() && !options.read_only;
     let (connection, undo) = match life {
         Some(Life { roll, device: Some(device), notices, .. }) => {
             let kept = |source| MountError::Kept { mountpoint: place(), source };
@@ -149,7 +151,7 @@ pub fn mount<H: Handler>(
                 (Transport::Auto, Some(_)) => Transport::Classic,
                 (transport, _) => transport,
             };
-            let session = Session::begin_over(device, &wanted(privileged), transport, RingLimits::default());
+            let session = Session::begin_over(device, &wanted(privileged, locks), transport, RingLimits::default());
             let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
             let (roll, notices) = match life {
                 Some(Life { roll, entrust, notices, .. }) => (life::entrust(&session, roll, entrust), notices),
@@ -171,7 +173,12 @@ pub fn mount<H: Handler>(
     let pages = Pages::new(session.notifier());
     let read_only = options.read_only;
     // What nobody opens, nobody closes: writes would never be sent.
-    let manner = Manner { passthrough, unopened: options.unopened && read_only, read_only };
+    let manner = Manner {
+        passthrough,
+        unopened: options.unopened && read_only,
+        read_only,
+        locks: agreed.has(InitFlags::POSIX_LOCKS),
+    };
     let door = Door::new(Arc::new(handler), driver, session.backings(), pages, manner, roll.clone());
     let modes = door.modes();
     let threads = |source| MountError::Threads { mountpoint: place(), source };
@@ -248,10 +255,13 @@ fn options_of(options: &MountOptions) -> weft_fusedev::MountOptions {
 }
 
 /// What is asked of the kernel.
-fn wanted(privileged: bool) -> Wanted {
+fn wanted(privileged: bool, locks: bool) -> Wanted {
     let mut flags = WANTED_FLAGS.into_iter().fold(InitFlags::default(), |all, flag| all | flag);
     if privileged {
         flags = flags | InitFlags::PASSTHROUGH;
+    }
+    if locks {
+        flags = flags | InitFlags::POSIX_LOCKS | InitFlags::FLOCK_LOCKS;
     }
     Wanted {
         flags,

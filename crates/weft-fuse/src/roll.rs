@@ -17,6 +17,8 @@ use weft_fusedev::Negotiated;
 use weft_vfs::{OpenRecord, ReadBy};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::locks::{Held, Owner};
+
 /// The roll of one mount.
 #[derive(Debug)]
 pub(crate) struct Roll {
@@ -49,6 +51,8 @@ pub(crate) enum Key {
     Backing(i32),
     /// A change of names that is being made, by the number of its request.
     Change(u64),
+    /// Some of an owner's locks on a file, by its inode.
+    Locks(u64, Owner, u16),
 }
 
 /// What is on the roll about it.
@@ -62,6 +66,8 @@ pub(crate) enum Entry {
     Backing { id: i32, node: u64, generation: u64 },
     /// A change of names that is being made: by which request.
     Change { unique: u64 },
+    /// Some of an owner's locks on a file: the `part`th few of them.
+    Locks { node: u64, owner: Owner, part: u16, held: Vec<Held> },
 }
 
 /// The first slot.
@@ -137,7 +143,8 @@ impl Roll {
         let slot = {
             let mut slots = self.slots.lock();
             let new = slots.count + 1;
-            let slot = slots.free.pop().or((new < SLOTS_MAX).then_some(new));
+            let used = slots.used.get(&entry.key()).copied();
+            let slot = used.or_else(|| slots.free.pop()).or((new < SLOTS_MAX).then_some(new));
             if let Some(slot) = slot {
                 slots.count = slots.count.max(slot);
                 slots.used.insert(entry.key(), slot);
@@ -162,6 +169,33 @@ impl Roll {
             return;
         }
         self.slots.lock().free.push(slot);
+    }
+
+    /// Enters that an open file is in another version now.
+    pub(crate) fn renew_file(&self, handle: u64, now: &OpenRecord) {
+        let Some(file) = &self.file else { return };
+        let slot = self.slots.lock().used.get(&Key::File(handle)).copied();
+        let entry = slot.and_then(|slot| decoded::<Entry>(&read_slot(file, slot).ok()?));
+        if let Some(Entry::File { handle, node, unique, read_by, .. }) = entry {
+            self.enter(&Entry::File { handle, node, unique, read_by, record: now.clone() });
+        }
+    }
+
+    /// Enters all that an owner has of a file now, in place of what it had of it.
+    pub(crate) fn enter_locks(&self, node: u64, owner: Owner, held: &[Held]) {
+        if self.file.is_none() {
+            return;
+        }
+        // A part never has fewer bytes than before until its owner's request is answered: what is lost in between is on
+        // its way again.
+        let parts = held.chunks(LOCKS_OF_A_SLOT).zip(0..);
+        for (held, part) in parts {
+            self.enter(&Entry::Locks { node, owner, part, held: held.to_vec() });
+        }
+        let count = u16::try_from(held.len().div_ceil(LOCKS_OF_A_SLOT)).unwrap_or(u16::MAX);
+        let more = (count..).map(|part| Key::Locks(node, owner, part));
+        let more: Vec<Key> = more.take_while(|key| self.slots.lock().used.contains_key(key)).collect();
+        more.into_iter().for_each(|key| self.strike(key));
     }
 
     /// Whether a former daemon had begun the change that a request with this number asks for.
@@ -190,6 +224,7 @@ impl Entry {
             Entry::Directory { handle, .. } => Key::Directory(*handle),
             Entry::Backing { id, .. } => Key::Backing(*id),
             Entry::Change { unique } => Key::of_change(*unique),
+            Entry::Locks { node, owner, part, .. } => Key::Locks(*node, *owner, *part),
         }
     }
 
@@ -251,6 +286,8 @@ const FORMAT: u32 = 2;
 const SLOT_BYTES: usize = 512;
 /// Most slots (32 MiB); a daemon runs out of files long before.
 const SLOTS_MAX: u32 = 1 << 16;
+/// Locks in a slot, each of at most 57 bytes as postcard writes them.
+const LOCKS_OF_A_SLOT: usize = 8;
 /// Checksum and length.
 const HEAD_BYTES: usize = 10;
 
@@ -296,7 +333,13 @@ mod tests {
         }
         roll.strike(Key::File(1));
         let (roll, entries) = again(&roll);
-        assert_eq!(entries, [file(2, Version::weak([7; 300])), directory, backing.clone()]);
+        assert_eq!(entries, [file(2, Version::weak([7; 300])), directory.clone(), backing.clone()]);
+        // An entry is written again in its place.
+        let Entry::File { record, .. } = file(2, Version::strong("newer")) else { panic!("a file") };
+        roll.renew_file(2, &record);
+        roll.renew_file(9, &record);
+        let (roll, entries) = again(&roll);
+        assert_eq!(entries, [file(2, Version::strong("newer")), directory.clone(), backing.clone()]);
         // The slot that is free is used, and requests that come again are known.
         roll.enter(&file(3, Version::strong([1; 900])));
         assert_eq!(roll.unanswered(4 | 1 << 63), Some((Key::File(2), 4096)));
@@ -310,6 +353,41 @@ mod tests {
         let (roll, entries) = again(&roll);
         assert_eq!(entries, [file(3, Version::None), backing]);
         assert_eq!([50, 51, 52, 52].map(|unique| roll.was_begun(unique | 1 << 63)), [true, false, true, false]);
+    }
+
+    #[test]
+    fn locks_are_there_as_their_owner_has_them_last() {
+        use crate::locks::{END, Family};
+        let owner = Owner { family: Family::Posix, number: u64::MAX };
+        let locks = |count: u64| -> Vec<Held> {
+            let lock = |at| Held {
+                owner,
+                start: END - at,
+                end: END - at,
+                exclusive: true,
+                pid: u32::MAX,
+                uid: u32::MAX,
+                gid: u32::MAX,
+                handle: u64::MAX,
+            };
+            (0..count).map(lock).collect()
+        };
+        let roll = Roll::begin(tempfile::tempfile().expect("a file"), negotiated()).expect("begun");
+        for count in [25, 10, 31, 1, 0] {
+            roll.enter_locks(4096, owner, &locks(count));
+            let held: Vec<Held> = again(&roll)
+                .1
+                .into_iter()
+                .flat_map(|entry| match entry {
+                    Entry::Locks { node: 4096, owner: of, held, .. } if of == owner => held,
+                    entry => panic!("{entry:?}"),
+                })
+                .collect();
+            let mut held: Vec<u64> = held.iter().map(|held| END - held.start).collect();
+            held.sort_unstable();
+            assert_eq!(held, Vec::from_iter(0..count));
+        }
+        assert_eq!(roll.slots.lock().count, 4, "slots are used again");
     }
 
     /// Whatever bytes of an entry were not written, it counts as empty and the others stand.

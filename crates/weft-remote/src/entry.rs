@@ -43,6 +43,8 @@ pub enum Completeness {
     Partial,
     /// As `Complete`, except for names that start with a dot: the source leaves those out of its listings.
     CompleteButHidden,
+    /// As `Complete`, except for names that end with `@sys`: the source (AFS) reads those as others.
+    CompleteButAtSys,
 }
 
 impl Completeness {
@@ -51,6 +53,7 @@ impl Completeness {
         match self {
             Completeness::Complete => true,
             Completeness::CompleteButHidden => !name.as_bytes().starts_with(b"."),
+            Completeness::CompleteButAtSys => !name.as_bytes().ends_with(b"@sys"),
             Completeness::Partial => false,
         }
     }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::{Entry, FileId, FileKind, Name};
+use crate::{Audience, Entry, FileId, FileKind, Lease, Name};
 
 /// A change with who made it and when.
 #[derive(Clone, Debug)]
@@ -172,4 +172,17 @@ impl fmt::Debug for Change {
 pub struct Outcome {
     /// The file as it is now, under the name that the mutation gave it; `None` after a removal.
     pub entry: Option<Entry>,
+    /// The directories whose names it changed, as far as the source has told what they are now.
+    pub dirs: Vec<Changed>,
+}
+
+/// A directory whose names were changed, as it is now.
+#[derive(Debug)]
+pub struct Changed {
+    /// What it is; its name is of no account.
+    pub entry: Entry,
+    /// How long that is so.
+    pub lease: Lease,
+    /// Who may be told.
+    pub audience: Audience,
 }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
 use crate::{
-    Answer, Attributes, Call, Checked, Crawl, Cursor, Event, Fetched, FileId, Found, Lease, Listing, Mutation, Name,
-    Outcome, RemoteError, Result, Rules, Source, Span, Traffic, Version,
+    Answer, Attributes, Call, Checked, Crawl, Cursor, Event, Fetched, FileId, Found, Listing, Mutation, Name, Outcome,
+    RemoteError, Result, Rules, Source, Span, Traffic, Version,
 };
 
 /// What a kind can do. Declared, never guessed from errors; the conformance suite holds a kind to it.
@@ -42,24 +42,15 @@ pub struct Space {
     pub free: u64,
 }
 
-/// Which bytes a lock covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockRange {
-    /// First byte.
-    pub start: u64,
-    /// Number of bytes; `None` for all from `start`.
-    pub length: Option<u64>,
-}
-
-/// What a lock allows others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a whole file is locked, the weaker first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockMode {
+    /// Not at all.
+    Unlocked,
     /// Others may share it.
     Shared,
     /// Nobody else.
     Exclusive,
-    /// Gives it back.
-    Unlock,
 }
 
 /// A local file that the kernel may read itself instead of asking.
@@ -168,17 +159,21 @@ pub trait Remote: Send + Sync {
         Err(RemoteError::Unsupported { detail: format!("{file:?}: extended attributes") })
     }
 
-    /// Takes or gives back a lock.
+    /// Changes the lock that this mount has on a whole file, for all of its users together. The kind keeps it from ending
+    /// until it is given back. Twice the same: a former daemon of this mount has taken it, and it is to be kept.
     ///
     /// # Errors
-    /// `Unsupported` where the kind has no locks, `Busy` when somebody else holds it.
-    async fn lock(&self, _call: &Call, file: &FileId, _range: LockRange, _mode: LockMode) -> Result<Lease> {
+    /// `Unsupported` where the kind has no locks; `Busy` when somebody else's is in the way: then there is what there was.
+    async fn lock(&self, _call: &Call, file: &FileId, _from: LockMode, _to: LockMode) -> Result<()> {
         Err(RemoteError::Unsupported { detail: format!("{file:?}: locks") })
     }
 
-    /// Figures for `df`, where the kind has them at hand: never asks anybody.
-    fn space(&self) -> Option<Space> {
-        None
+    /// Figures for `df` of what holds a file (a disk, a volume with its quota); `None` where the kind has none.
+    ///
+    /// # Errors
+    /// What keeps the source from answering.
+    async fn space(&self, _call: &Call, _file: &FileId) -> Result<Option<Space>> {
+        Ok(None)
     }
 
     /// A local file that the kernel may read itself, where the kind has one: never asks anybody.

@@ -279,9 +279,11 @@ impl Dirty {
         Ok(bytes.into())
     }
 
-    /// Whether the source has to be told of anything.
+    /// Whether the source has to be told of anything, or is being told.
     pub fn is_unsent(&self) -> bool {
-        self.state.lock().extents.is_unsent()
+        let state = self.state.lock();
+        // What is on its way is not there: who asks whether all is must not be told so before.
+        state.taken.is_some() || state.extents.is_unsent()
     }
 
     /// Takes out what the source has not been told; `None` when that is nothing. What is written from now on is not in

@@ -31,6 +31,19 @@ pub(crate) fn finer(known: &Attributes, row: &Attributes) -> Attributes {
     }
 }
 
+/// The same where the row was asked for after what is known: what it tells besides size and time, which say nothing of
+/// modes, owners and names, counts.
+pub(crate) fn newer(known: &Attributes, row: &Attributes) -> Attributes {
+    Attributes {
+        mode: row.mode.or(known.mode),
+        owner: row.owner.or(known.owner),
+        changed: finer_figure(row.changed, known.changed),
+        links: row.links.or(known.links),
+        device: row.device.or(known.device),
+        ..finer(known, row)
+    }
+}
+
 fn sizes_differ(known: Figure<u64>, row: Figure<u64>) -> bool {
     match (known, row) {
         (Figure::Exact(known), Figure::Exact(row)) | (Figure::Rounded(known), Figure::Rounded(row)) => known != row,
@@ -68,6 +81,17 @@ mod tests {
 
     fn row(size: Figure<u64>, modified: Figure<SystemTime>) -> Attributes {
         Attributes { size, modified, ..Attributes::of_kind(FileKind::File) }
+    }
+
+    #[test]
+    fn a_row_that_is_newer_counts_in_what_sizes_and_times_do_not_tell() {
+        let at = |seconds| Figure::Exact(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        let bare = row(Figure::Exact(7), at(70));
+        let known = Attributes { mode: Some(0o644), links: Some(1), changed: at(70), ..bare };
+        let told = Attributes { mode: Some(0o600), links: Some(2), changed: at(80), ..bare };
+        assert!(!contradicts(&known, &told));
+        assert_eq!((newer(&known, &told), finer(&known, &told)), (told, known));
+        assert_eq!(newer(&known, &bare), known, "a row that tells nothing of them");
     }
 
     #[test]

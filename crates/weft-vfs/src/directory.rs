@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Call, Caller, FileKind, Listing, Name, Version};
+use weft_remote::{Call, Caller, Completeness, FileKind, Listing, Name, Version};
 use weft_store::{DentrySource, DentryTarget, ListingRecord, NodeId};
 
 use crate::arrival::State;
@@ -168,13 +168,14 @@ impl Vfs {
     }
 
     /// The listing could not be had: names known from elsewhere still count, as does a listing whose lease has
-    /// ended when the source does not answer.
+    /// ended when the source does not answer. Where a source ends leases by its word, that a listing is refused, or gone,
+    /// is its word on the names as well.
     pub(crate) fn stale_listing(&self, dir: &Inode, error: VfsError) -> Result<()> {
         let listing = self.store.listing(dir.id)?;
         let silent = listing.is_some_and(|listing| self.names_serve_after(dir, &listing.lease, listing.learnt, &error));
-        let refused = is_gone(&error)
-            || matches!(error, VfsError::Offline)
-            || matches!(&error, VfsError::Remote(weft_remote::RemoteError::Denied { .. }));
+        let is_denied = matches!(&error, VfsError::Remote(weft_remote::RemoteError::Denied { .. }));
+        let of_names_elsewhere = (is_gone(&error) || is_denied) && !self.is_breakable(dir.record.read().binding);
+        let refused = of_names_elsewhere || matches!(error, VfsError::Offline);
         let names = self.store.dentries(dir.id, None, 1)?;
         let has_names = names.iter().any(|(_, dentry)| dentry.target != DentryTarget::Absent);
         if silent || (refused && has_names) {
@@ -196,6 +197,9 @@ impl Vfs {
     /// that may be.
     pub(crate) fn snapshot(&self, dir: &Inode, caller: &Caller) -> Result<Snapshot> {
         let listing = self.store.listing(dir.id)?;
+        // Another reading of a name that has a row of its own.
+        let reads = listing.as_ref().is_some_and(|listing| listing.completeness == Completeness::CompleteButAtSys);
+        let is_reading = |name: &Name| reads && !Completeness::CompleteButAtSys.denies(name);
         let listed = listing.is_some_and(|listing| self.shows_listing(dir, &listing, caller));
         let mut snapshot = Snapshot::default();
         let mut after: Option<Name> = None;
@@ -207,6 +211,9 @@ impl Vfs {
                 if let DentryTarget::Node(node) = dentry.target {
                     let record = self.store.node(node)?;
                     let by_list = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
+                    if !by_list && is_reading(name) {
+                        continue;
+                    }
                     if (listed && by_list) || record.as_ref().is_none_or(|record| record.audience.includes(caller)) {
                         let kind = record.map_or(FileKind::Unknown, |record| record.attributes.kind);
                         snapshot.push(name, node, kind);

@@ -161,7 +161,7 @@ impl Inode {
 impl Handle {
     /// The draft that this handle reads: the inode's, unless the handle was opened on another version.
     pub(crate) fn draft(&self) -> Option<Arc<Draft>> {
-        self.inode.draft().filter(|draft| draft.generation() == self.counted)
+        self.inode.draft().filter(|draft| draft.generation() == self.counted())
     }
 }
 
@@ -172,7 +172,7 @@ impl Vfs {
         let mut slot = inode.draft.write();
         if let Some(draft) = &*slot {
             // One open file is one version: what was opened before the file changed is not written over it.
-            return if draft.generation() == handle.counted { Ok(draft.clone()) } else { Err(VfsError::Changed) };
+            return if draft.generation() == handle.counted() { Ok(draft.clone()) } else { Err(VfsError::Changed) };
         }
         let (version, length, base) = match &*handle.content.lock() {
             Held::Object(object) => (object.version().clone(), object.length().unwrap_or(0), Some(object.clone())),
@@ -182,7 +182,7 @@ impl Vfs {
             Held::Through(_) => return Err(StoreError::Full { path: self.store.dir().into() }.into()),
         };
         let dirty = self.store.dirty(inode.id, version, length)?;
-        let draft = Arc::new(Draft::over(dirty, handle.counted, base));
+        let draft = Arc::new(Draft::over(dirty, handle.counted(), base));
         *slot = Some(draft.clone());
         self.drafts.lock().insert(inode.id, inode.clone());
         Ok(draft)

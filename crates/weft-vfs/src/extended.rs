@@ -103,11 +103,11 @@ impl Vfs {
             }
             b"error" => inode.content.lock().last_error.as_ref().map(|(_, error)| error.clone()),
             b"source" => inode.record().origin.map(|origin| origin.source),
-            b"url" => {
-                let record = inode.record();
-                let facts = self.remote(record.binding)?.about(&record.file);
-                facts.into_iter().find(|(fact, _)| fact == "url").map(|(_, url)| url)
-            }
+            b"url" => self.told_about(&inode, "url")?,
+            b"cell" => self.told_about(&inode, "cell")?,
+            b"cells" => self.told_about(&inode, "cells")?,
+            b"fid" => self.told_about(&inode, "fid")?,
+            b"mount_point" => self.told_about(&inode, "mount point")?,
             b"freshness" => Some(inode.freshness.to_string()),
             b"class" => Some(self.class_words(inode.id)?),
             b"unsent" => self.unsent_of(&inode, Vec::new()).map(|unsent| unsent.bytes.to_string()),
@@ -115,6 +115,13 @@ impl Vfs {
             _ => None,
         };
         Ok(text.map(String::into_bytes))
+    }
+
+    /// What the kind of tree tells of a file under a name, without asking anybody.
+    fn told_about(&self, inode: &Inode, fact: &str) -> Result<Option<String>> {
+        let record = inode.record();
+        let facts = self.remote(record.binding)?.about(&record.file);
+        Ok(facts.into_iter().find(|(told, _)| told == fact).map(|(_, value)| value))
     }
 
     /// An extended attribute that a file has at its source; `None` when it has none of that name.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use weft_remote::Version;
 use weft_store::Object;
 
-use crate::inode::Inode;
+use crate::inode::{Content, Inode};
 use crate::lanes::Lanes;
 use crate::reopen::Lost;
 use crate::through::Through;
@@ -25,8 +25,8 @@ pub(crate) struct Handle {
     pub(crate) lanes: Mutex<Lanes>,
     /// Whether the kernel was offered to read the content itself.
     pub(crate) offered: bool,
-    /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file that was empty.
-    pub(crate) counted: u64,
+    /// See [`Handle::counted`]. Changed under the lock of the inode's content.
+    pub(crate) generation: AtomicU64,
     /// Whether it may be written.
     pub(crate) writing: bool,
 }
@@ -35,7 +35,21 @@ impl Handle {
     /// A handle for reading.
     pub(crate) fn new(inode: Arc<Inode>, held: Held, counted: u64) -> Handle {
         let (pace, lanes) = Default::default();
-        Handle { inode, content: Mutex::new(held), pace, lanes, offered: false, counted, writing: false }
+        let generation = AtomicU64::new(counted);
+        Handle { inode, content: Mutex::new(held), pace, lanes, offered: false, generation, writing: false }
+    }
+
+    /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file that was empty.
+    pub(crate) fn counted(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Has it show another object from now on, and be counted under that. The caller has the lock of the inode's content.
+    pub(crate) fn turn_to(&self, content: &mut Content, object: &Arc<Object>) {
+        content.closed(self.counted());
+        content.opened(object.generation());
+        self.generation.store(object.generation(), Ordering::Release);
+        *self.content.lock() = Held::Object(object.clone());
     }
 }
 
@@ -100,6 +114,13 @@ impl Handles {
     /// Those of an inode.
     pub(crate) fn of(&self, inode: &Inode) -> Vec<Arc<Handle>> {
         self.open.lock().values().filter(|handle| handle.inode.id == inode.id).cloned().collect()
+    }
+
+    /// Does something with those of an inode, which stay open meanwhile.
+    pub(crate) fn each_of(&self, inode: &Inode, mut act: impl FnMut(HandleId, &Handle)) {
+        let open = self.open.lock();
+        let of = open.iter().filter(|(_, handle)| handle.inode.id == inode.id);
+        of.for_each(|(id, handle)| act(HandleId(*id), handle));
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -32,6 +32,7 @@ mod lanes;
 mod learn;
 mod link;
 mod listing;
+mod lock;
 mod lookup;
 mod make;
 mod nameless;

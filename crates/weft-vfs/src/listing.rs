@@ -11,7 +11,7 @@ use weft_remote::{Answer, Audience, Completeness, Entry, FileId, FileKind, Name,
 use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
 use crate::Result;
-use crate::agree::{contradicts, finer, tells_attributes};
+use crate::agree::{contradicts, finer, newer, tells_attributes};
 use crate::changes::ChangeKind;
 use crate::inode::Inode;
 use crate::learn::Told;
@@ -198,7 +198,8 @@ impl Vfs {
             // What a list told one user alone is not to be shown with what others may see.
             return Ok(None);
         }
-        let attributes = finer(&old.attributes, &entry.attributes);
+        let merge = if rows.learnt < old.learnt { finer } else { newer };
+        let attributes = merge(&old.attributes, &entry.attributes);
         let moved = old.parent != rows.dir || old.name != entry.name;
         if attributes == old.attributes && !moved {
             return Ok(None);

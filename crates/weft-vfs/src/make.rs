@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_remote::{
-    Answer, BadName, Call, Change, Entry, FileKind, Lease, Name, Outcome, RemoteError, RenameTarget, Version,
+    Answer, BadName, Call, Change, Changed, Entry, FileKind, Lease, Name, Outcome, RemoteError, RenameTarget, Version,
 };
 use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
@@ -107,8 +107,10 @@ impl Vfs {
         let _listing = dir.gate.lock().await;
         let change = Change::Remove { dir: dir.record().file, name: name.clone() };
         let answer = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await?;
-        self.name_is_gone(&dir, &name, &Told::by(&answer))?;
+        let told = Told::by(&answer);
+        self.name_is_gone(&dir, &name, &told)?;
         self.distrust_names(&[&dir])?;
+        self.learn_changed(&[&dir], answer.value.dirs, &told)?;
         self.lost_a_name(victim)
     }
 
@@ -153,9 +155,10 @@ impl Vfs {
         }
         let id = self.learn_made(&to, Entry { name: new_name, ..entry }, &told)?;
         if let Some(draft) = self.inodes.peek(id).and_then(|inode| inode.draft()) {
-            draft.dirty.rest_on(told.version)?;
+            draft.dirty.rest_on(told.version.clone())?;
         }
         self.distrust_names(&[&from, &to])?;
+        self.learn_changed(&[&from, &to], answer.value.dirs, &told)?;
         if target == RenameTarget::Replaced { self.lost_a_name(victim) } else { Ok(()) }
     }
 
@@ -223,6 +226,7 @@ impl Vfs {
         };
         let id = self.learn_made(dir, Entry { name: name.clone(), ..entry }, &told)?;
         self.distrust_names(&[dir])?;
+        self.learn_changed(&[dir], answer.value.dirs, &told)?;
         let inode = self.inode(id)?;
         let left = self.attributes_remaining(&inode)?;
         Ok(Looked::Entry { stat: self.show(&inode, left), ttl: left })
@@ -278,6 +282,25 @@ impl Vfs {
             let listing = self.store.listing(dir.id)?;
             let spent = |listing| ListingRecord { learnt: SystemTime::UNIX_EPOCH, lease: Lease::Spent, ..listing };
             self.distrust_with(dir, listing.map(|listing| Record::Listing(dir.id, Some(spent(listing)))))?;
+        }
+        Ok(())
+    }
+
+    /// What the source has told of directories whose names were changed here: that need not be asked. The kernel has seen for
+    /// itself that they changed. Their gates are held.
+    fn learn_changed(&self, dirs: &[&Inode], now: Vec<Changed>, told: &Told) -> Result<()> {
+        for Changed { entry, lease, audience } in now {
+            let Some(dir) = dirs.iter().find(|dir| dir.record.read().file == entry.id) else { continue };
+            let told = Told { lease, audience, origin: None, version: entry.version, asked: told.asked };
+            let _names = self.renames.lock();
+            let record = {
+                let mut record = dir.record.write();
+                record.learnt = self.learnt(record.binding, &told);
+                record.attributes = entry.attributes;
+                (record.version, record.lease, record.audience) = (told.version, told.lease, told.audience);
+                record.clone()
+            };
+            self.store.apply(vec![Record::Node(dir.id, Some(record))])?;
         }
         Ok(())
     }

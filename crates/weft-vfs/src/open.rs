@@ -148,7 +148,7 @@ impl Vfs {
         }
         let held = handle.content.lock().clone();
         if !matches!(held, Held::Through(_)) {
-            handle.inode.content.lock().closed(handle.counted);
+            handle.inode.content.lock().closed(handle.counted());
         }
         if let Held::Object(object) = held {
             let unrecorded = std::mem::take(&mut handle.inode.content.lock().unrecorded);

@@ -232,6 +232,7 @@ impl Vfs {
     ) -> Result<Bytes> {
         self.tell_unstored(handle.inode.id, &error);
         let through = {
+            let mut of_inode = handle.inode.content.lock();
             let mut content = handle.content.lock();
             match &*content {
                 Held::Through(through) => through.clone(),
@@ -240,7 +241,7 @@ impl Vfs {
                 Held::Object(object) if *object.version() == Version::None && offset > 0 => return Err(error),
                 Held::Object(object) => {
                     let through = Arc::new(Through::of_version(object.version().clone(), self));
-                    handle.inode.content.lock().closed(handle.counted);
+                    of_inode.closed(handle.counted());
                     *content = Held::Through(through.clone());
                     through
                 }

@@ -124,12 +124,10 @@ impl Vfs {
             Err(error) => return Err(error),
         };
         let mut content = inode.content.lock();
-        content.opened(object.generation());
-        content.closed(lost.generation);
         if content.pages_of == Some(lost.generation) {
             content.pages_of = Some(object.generation());
         }
-        *handle.content.lock() = Held::Object(object);
+        handle.turn_to(&mut content, &object);
         Ok(())
     }
 

@@ -224,12 +224,12 @@ impl Vfs {
             if handles.iter().any(|handle| handle.writing) {
                 return Err(UnsentError::Open);
             }
-            let readers = handles.iter().filter(|handle| handle.counted == draft.generation());
+            let readers = handles.iter().filter(|handle| handle.counted() == draft.generation());
             for handle in readers {
                 let mut held = handle.content.lock();
                 if matches!(*held, Held::Empty(_)) {
                     let (version, length) = (draft.dirty.version(), Some(draft.dirty.source_length()));
-                    *held = Held::Lost(Lost { generation: handle.counted, version, length });
+                    *held = Held::Lost(Lost { generation: handle.counted(), version, length });
                 }
             }
             *slot = None;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use weft_remote::{Answer, Call, Name, Remote, RemoteError};
@@ -192,17 +192,35 @@ impl Vfs {
         &self.store
     }
 
-    /// Figures for `df`: of the source, where the whole mount is one tree that takes changes and knows them; otherwise
+    /// Figures for `df`: of what holds the file at its source, where that takes changes and tells them in time; otherwise
     /// those of the disk that holds the cache.
-    pub fn stat_fs(&self) -> StatFs {
-        if let [bound] = self.namespace.all()
-            && bound.remote.capabilities().writable
-            && let Some(space) = bound.remote.space()
-        {
-            return StatFs { total: space.total, free: space.free };
+    pub async fn stat_fs(self: Arc<Self>, call: Call, node: NodeId) -> StatFs {
+        if let Some(weft_remote::Space { total, free }) = self.space_at_source(&call, node).await {
+            return StatFs { total, free };
         }
         let usage = self.store.usage();
         StatFs { total: usage.total_bytes, free: usage.free_bytes }
+    }
+
+    async fn space_at_source(&self, call: &Call, node: NodeId) -> Option<weft_remote::Space> {
+        if self.namespace.is_own(node) {
+            return None;
+        }
+        let inode = self.inode(node).ok()?;
+        let remote = self.remote_of(&inode).ok()?;
+        if !remote.capabilities().writable {
+            return None;
+        }
+        // `df` goes through all mounts: one source that is away must not keep it from the others.
+        let call = Call { deadline: call.deadline.min(Instant::now() + SPACE_PATIENCE), ..*call };
+        let file = inode.record().file;
+        match self.ask_for(&call, remote.space(&call, &file)).await {
+            Ok(space) => space,
+            Err(error) => {
+                tracing::debug!(%error, "how full it is at the source is not told");
+                None
+            }
+        }
     }
 
     pub(crate) fn default_owner(&self) -> DefaultOwner {
@@ -306,3 +324,6 @@ pub(crate) fn is_gone(error: &VfsError) -> bool {
 
 /// Deepest path that is followed upwards; deeper ones get the policy of their upper part.
 pub(crate) const DEPTH_MAX: usize = 1024;
+
+/// How long `df` waits for a source.
+const SPACE_PATIENCE: Duration = Duration::from_secs(2);

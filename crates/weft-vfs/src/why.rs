@@ -116,6 +116,7 @@ impl Vfs {
                     let all = match listing.completeness {
                         Completeness::Complete => "complete",
                         Completeness::CompleteButHidden => "complete but for names that start with a dot",
+                        Completeness::CompleteButAtSys => "complete but for names that end with @sys",
                         Completeness::Partial => "partial: other names may exist",
                     };
                     why.add("listing", &format!("{how}; {all}; confirmed {}", age_words(listing.learnt, now)));

@@ -72,13 +72,13 @@ async fn a_mount_of_the_kernel_s_own_files_is_not_trusted_to_tell() {
     let name = weft_remote::Name::new("version").unwrap();
     let answer = dir.lookup(&call(), &dir.root(), &name).await.unwrap();
     assert!(is_short(answer.lease, &DirectoryOptions::new("/proc")), "{:?}", answer.lease);
-    assert_eq!(dir.space(), None);
+    assert_eq!(dir.space(&call(), &dir.root()).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn figures_for_df_are_those_of_the_disk() {
     let bed = Bed::new(&[]).await;
-    let told = bed.dir.space().unwrap();
+    let told = bed.dir.space(&call(), &bed.dir.root()).await.unwrap().expect("known");
     let real = rustix::fs::statvfs(bed.folder.path()).unwrap();
     assert_eq!(told.total, real.f_blocks * real.f_frsize);
     assert!(told.free <= told.total);

@@ -33,11 +33,6 @@ impl<H: Handler> Door<H> {
         });
     }
 
-    pub(super) fn flush(&self, header: &Header, handle: HandleId, reply: Reply) {
-        let flushed = self.handler.flush(caller(header), handle);
-        self.finish(Operation::Flush, header, self.driver.to_its_end(flushed), reply);
-    }
-
     pub(super) fn fsync(&self, header: &Header, handle: HandleId, reply: Reply) {
         let synced = self.handler.sync(caller(header), handle);
         self.finish(Operation::Fsync, header, self.driver.to_its_end(synced), reply);

@@ -24,6 +24,8 @@ pub(super) struct Files {
     pub(super) backings: BackingFiles,
     pub(super) pages: Pages,
     pub(super) roll: Arc<Roll>,
+    /// Who closes a descriptor loses locks by that, also one for reading.
+    pub(super) told_of_closes: bool,
 }
 
 /// What a file is opened by: which inode, by which request of the kernel, to write or to read.
@@ -137,6 +139,20 @@ impl<H: Handler> Door<H> {
 
     pub(super) fn release(&self, header: &Header, handle: u64, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Release, header);
+        let node = NodeId(header.node);
+        if self.locks.has(node) {
+            // Nobody waits for it. The source is told before the file is closed here, for the file may be sent.
+            let (files, handler) = (self.files.clone(), self.handler.clone());
+            let released = self.locks.clone().released(caller(header), node, handle);
+            let closed = async move {
+                released.await;
+                files.close(&*handler, HandleId(handle));
+                Ok(())
+            };
+            return self.driver.drive(asked, header, self.driver.to_its_end(closed), move |_| {
+                reply.done();
+            });
+        }
         self.files.close(&*self.handler, HandleId(handle));
         asked.answered(None);
         reply.done();
@@ -180,7 +196,7 @@ impl Files {
         let handle = handle.0;
         self.roll.enter(&Entry::File { handle, node: node.0, unique, read_by, record: opened.record });
         // Who may have written is told by close(2) whether it arrived.
-        let flags = if changing { flags } else { flags | Opened::NOFLUSH };
+        let flags = if changing || self.told_of_closes { flags } else { flags | Opened::NOFLUSH };
         Ok(Opened { handle, flags, backing_id })
     }
 

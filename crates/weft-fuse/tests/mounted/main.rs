@@ -3,6 +3,7 @@
 
 mod attributes;
 mod content;
+mod locks;
 mod memory;
 mod names;
 
@@ -26,11 +27,14 @@ struct Place {
 
 impl Place {
     fn new(transport: Transport, read_only: bool) -> Result<Place, MountError> {
+        Place::of(Memory::default(), transport, read_only)
+    }
+
+    fn of(memory: Memory, transport: Transport, read_only: bool) -> Result<Place, MountError> {
         let directory = tempfile::tempdir().expect("a directory");
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (notices, receivers) = Notices::channel();
-        let memory = Memory::default();
         let options = MountOptions {
             mountpoint: directory.path().to_owned(),
             source: "memory".to_owned(),
@@ -60,16 +64,20 @@ impl Drop for Place {
 
 /// Runs a test over both transports, on a mount that can be written.
 fn over_both(test: impl Fn(&Place)) {
+    over_both_of(Memory::default, test);
+}
+
+fn over_both_of(memory: impl Fn() -> Memory, test: impl Fn(&Place)) {
     if !can_mount() {
         return;
     }
-    test(&Place::new(Transport::Classic, false).expect("mounted"));
+    test(&Place::of(memory(), Transport::Classic, false).expect("mounted"));
     // The switch is the whole machine's: those who need it on take turns.
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let switch = Switch::on();
     let place = RingError::check().map_err(|why| why.to_string()).and_then(|()| {
-        let place = Place::new(Transport::IoUring, false);
+        let place = Place::of(memory(), Transport::IoUring, false);
         place.map_err(|why| why.to_string())
     });
     drop((switch, turn));

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use rustix::io::Errno as E;
 use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
-use weft_remote::{Caller, FileKind, RenameTarget, Version};
+use weft_remote::{Caller, FileKind, LockMode, RenameTarget, Version};
 use weft_vfs::{
     Allocate, Data, HandleId, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, Seek, SetStat, SetTime, Snapshot,
     Stat, StatFs,
@@ -33,6 +33,12 @@ pub struct Files {
     pub flush_fails: Option<E>,
     /// A name that the next lookup does not find.
     pub unseen: Option<Vec<u8>>,
+    /// It has locks.
+    pub has_locks: bool,
+    /// Somebody else has locked every file.
+    pub locked_elsewhere: bool,
+    /// What was asked for of locks.
+    pub locked: Vec<(NodeId, LockMode, LockMode)>,
 }
 
 struct Node {
@@ -51,6 +57,9 @@ impl Default for Files {
             asked: Vec::new(),
             flush_fails: None,
             unseen: None,
+            has_locks: false,
+            locked_elsewhere: false,
+            locked: Vec::new(),
         };
         files.nodes.insert(NodeId(1), node(1, FileKind::Directory, 0o755, 0));
         files
@@ -441,8 +450,27 @@ impl Handler for Memory {
         Err(Errno(E::STALE))
     }
 
-    fn space(&self) -> StatFs {
-        StatFs { total: 1 << 30, free: 1 << 29 }
+    fn has_locks(&self) -> bool {
+        self.files().has_locks
+    }
+
+    fn lock(
+        &self,
+        _: Caller,
+        node: NodeId,
+        from: LockMode,
+        to: LockMode,
+    ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
+        let mut files = self.files();
+        if to > from && files.locked_elsewhere {
+            return ready(Err(Errno(E::AGAIN)));
+        }
+        files.locked.push((node, from, to));
+        ready(Ok(Vec::new()))
+    }
+
+    fn space(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<StatFs>> + Send + 'static {
+        ready(Ok(StatFs { total: 1 << 30, free: 1 << 29 }))
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn run(scene: &Scene<'_>, report: &mut Report) {
 async fn root(scene: &Scene<'_>) -> Verdict {
     check(scene.remote.root() == scene.remote.root(), || "two roots".to_owned())?;
     check(scene.remote.root_attributes().kind == FileKind::Directory, || "the root is no directory".to_owned())?;
-    let space = scene.remote.space();
+    let space = scene.remote.space(&scene.call(), &scene.remote.root()).await.map_err(|error| error.to_string())?;
     check(space.is_none_or(|space| space.free <= space.total), || format!("{space:?}"))?;
     passed()
 }

@@ -139,7 +139,7 @@ impl Remote for Fake {
         self.suffer(call, Operation::Apply, &path).await?;
         let entry = self.make_change(mutation, expected)?;
         let version = entry.as_ref().map_or(Version::None, |entry| entry.version.clone());
-        Ok(self.answer(Outcome { entry }, version, &path))
+        Ok(self.answer(Outcome { entry, dirs: Vec::new() }, version, &path))
     }
 
     fn events(&self) -> BoxStream<'static, Event> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_remote::Event;
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
+use weft_remote::{Event, RemoteError};
 use weft_vfs::{Looked, VfsError};
 
 use crate::bench::Bench;
@@ -122,6 +122,20 @@ async fn heard(bench: &Bench) {
     while bench.cat("fake/witness").await.expect("content") != b"after" {
         tokio::task::yield_now().await;
     }
+}
+
+/// Goal: where a source tells of changes, that it refuses a listing is its word: what it listed before is not shown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_that_is_refused_from_now_on_is_not_shown() {
+    let bench = telling();
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    let refused = RemoteError::Denied { detail: "closed".to_owned() };
+    bench.fake.order(Order::of(Fault::Error(refused)).on(Operation::Entries).at("a/b"));
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"], "its lease lasts");
+    bench.fake.send(Event::NamesBroken(bench.fake.id("a/b")));
+    heard(&bench).await;
+    let outcome = bench.list("fake/a/b").await;
+    assert!(matches!(outcome, Err(VfsError::Remote(RemoteError::Denied { .. }))), "{outcome:?}");
 }
 
 /// Goal: a file that the source says is gone is gone.

@@ -1,0 +1,363 @@
+//! The locks of all files, and what their sources have of them.
+//!
+//! What programs of this machine have of a file decides among them; its source has the strongest of it, for the whole file,
+//! so that other machines are kept out. The source is asked when more is needed than it has, and told when nobody here has
+//! anything any more: what it has is not made weaker before, for that could not be done without a gap.
+//!
+//! A lock is entered before its source is asked, so that nobody here gets in between, and taken back when the source refuses
+//! or nobody waits any more. What owners have is on the [roll](crate::roll) before they are told, so that locks outlive the
+//! daemon.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::io::Errno as E;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use weft_remote::{Caller, LockMode};
+use weft_vfs::NodeId;
+
+use crate::Errno;
+use crate::handler::{Answer, Handler};
+use crate::locks::{END, Family, FileLocks, Held, Owner};
+use crate::roll::Roll;
+
+/// The locks of a mount.
+pub(crate) struct LockTable<H> {
+    handler: Arc<H>,
+    roll: Arc<Roll>,
+    runtime: Handle,
+    /// Files with locks. Held for one look or one change.
+    files: Mutex<HashMap<NodeId, Arc<File>>>,
+    /// Requests that wait for others' locks.
+    waiting: AtomicUsize,
+    /// Which owner of POSIX locks waits for which. Held for one look or one change.
+    blocked: Mutex<HashMap<u64, u64>>,
+}
+
+/// A file with locks.
+struct File {
+    node: NodeId,
+    /// Held for one look or one change.
+    state: Mutex<State>,
+    /// Only one at a time changes what the source has.
+    turn: tokio::sync::Mutex<()>,
+    /// Some lock was given back.
+    given_back: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    locks: FileLocks,
+    /// What the source has, and in whose name.
+    at_source: Option<(LockMode, Caller)>,
+}
+
+/// How long somebody waits for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all.
+    None,
+    /// Until it can be had.
+    Endless,
+}
+
+impl<H: Handler> LockTable<H> {
+    pub fn new(handler: Arc<H>, roll: Arc<Roll>, runtime: Handle) -> LockTable<H> {
+        LockTable {
+            handler,
+            roll,
+            runtime,
+            files: Mutex::default(),
+            waiting: AtomicUsize::default(),
+            blocked: Mutex::default(),
+        }
+    }
+
+    /// What keeps somebody from having these bytes, as far as this machine knows.
+    pub fn in_the_way(&self, node: NodeId, wanted: &Held) -> Option<Held> {
+        let file = self.files.lock().get(&node).cloned()?;
+        let state = file.state.lock();
+        state.locks.in_the_way(wanted)
+    }
+
+    /// Gives somebody these bytes.
+    ///
+    /// # Errors
+    /// `EAGAIN` when somebody has them and there is no patience; `EDEADLK` when those whom it would wait for wait for it;
+    /// `ENOLCK` when there are too many; what the source says.
+    pub async fn take(self: Arc<Self>, caller: Caller, node: NodeId, wanted: Held, patience: Patience) -> Answer<()> {
+        let file = self.file(node);
+        let _waiting = match patience {
+            Patience::None => None,
+            Patience::Endless => Some(Waiting::enter(&self.waiting)?),
+        };
+        let entered = self.enter(&file, wanted, patience).await?;
+        let mut pause = SOURCE_PAUSE_MIN;
+        loop {
+            match self.clone().settle(file.clone(), caller).await {
+                Err(Errno(E::AGAIN)) if patience == Patience::Endless => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(SOURCE_PAUSE_MAX);
+                }
+                Err(errno) => return Err(errno),
+                Ok(()) => break,
+            }
+        }
+        entered.stays();
+        Ok(())
+    }
+
+    /// Takes these bytes from somebody. What was written under the lock is at the source when this returns, as far as that
+    /// takes it.
+    pub async fn give_back(self: Arc<Self>, caller: Caller, node: NodeId, bytes: Held) {
+        let Some(file) = self.files.lock().get(&node).cloned() else { return };
+        {
+            let mut state = file.state.lock();
+            if !state.locks.give_back(&bytes) {
+                return;
+            }
+            self.roll.enter_locks(node.0, bytes.owner, &state.locks.of(bytes.owner));
+        }
+        self.gave_back(file, caller).await;
+    }
+
+    /// A process closes a descriptor of a file: it loses what it has of it by fcntl(2).
+    pub async fn closed_by(self: Arc<Self>, caller: Caller, node: NodeId, process: u64) {
+        let owner = Owner { family: Family::Posix, number: process };
+        self.give_back_where(caller, node, |held| held.owner == owner).await;
+    }
+
+    /// Nobody has an open file any more: what was taken by it is given back.
+    pub async fn released(self: Arc<Self>, caller: Caller, node: NodeId, handle: u64) {
+        self.give_back_where(caller, node, |held| held.handle == handle).await;
+    }
+
+    /// Whether there are locks on a file.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.files.lock().contains_key(&node)
+    }
+
+    /// What an owner had when a former daemon ended. The sources are asked to keep what they have.
+    pub fn restore(self: &Arc<Self>, node: NodeId, held: &[Held]) {
+        let Some(first) = held.first() else { return };
+        let file = self.file(node);
+        let (mode, caller) = {
+            let mut state = file.state.lock();
+            held.iter().for_each(|held| state.locks.take(*held));
+            let mode = state.locks.strongest();
+            let caller =
+                state.at_source.map_or(Caller { uid: first.uid, gid: first.gid, pid: first.pid }, |(_, by)| by);
+            state.at_source = Some((mode, caller));
+            (mode, caller)
+        };
+        let table = self.clone();
+        self.runtime.spawn(async move {
+            let _turn = file.turn.lock().await;
+            if let Err(errno) = table.handler.lock(caller, node, mode, mode).await {
+                tracing::warn!(?errno, ?node, "a lock that a former daemon had is lost at the source");
+            }
+        });
+    }
+
+    async fn give_back_where(self: Arc<Self>, caller: Caller, node: NodeId, ends: impl Fn(&Held) -> bool) {
+        let Some(file) = self.files.lock().get(&node).cloned() else { return };
+        {
+            let mut state = file.state.lock();
+            let owners = state.locks.give_back_all(ends);
+            if owners.is_empty() {
+                return;
+            }
+            owners.iter().for_each(|owner| self.roll.enter_locks(node.0, *owner, &state.locks.of(*owner)));
+        }
+        self.gave_back(file, caller).await;
+    }
+
+    async fn gave_back(self: Arc<Self>, file: Arc<File>, caller: Caller) {
+        file.given_back.notify_waiters();
+        if let Err(errno) = self.settle(file, caller).await {
+            tracing::debug!(?errno, "a lock is not given back at the source");
+        }
+    }
+
+    /// Enters a lock as soon as nothing here is in its way.
+    async fn enter(self: &Arc<Self>, file: &Arc<File>, wanted: Held, patience: Patience) -> Answer<Entered<H>> {
+        loop {
+            let given_back = file.given_back.notified();
+            tokio::pin!(given_back);
+            given_back.as_mut().enable();
+            let blocking = {
+                let mut state = file.state.lock();
+                if state.locks.count() >= LOCKS_OF_A_FILE_MAX {
+                    return Err(Errno(E::NOLCK));
+                }
+                let Some(blocking) = state.locks.in_the_way(&wanted) else {
+                    let had = state.locks.of(wanted.owner);
+                    state.locks.take(wanted);
+                    self.roll.enter_locks(file.node.0, wanted.owner, &state.locks.of(wanted.owner));
+                    return Ok(Entered {
+                        table: self.clone(),
+                        file: file.clone(),
+                        owner: wanted.owner,
+                        had: Some(had),
+                    });
+                };
+                // Who waits to change a lock of flock(2) has none meanwhile: two who share would wait for each other.
+                if patience == Patience::Endless
+                    && wanted.owner.family == Family::Flock
+                    && state.locks.give_back(&wanted)
+                {
+                    self.roll.enter_locks(file.node.0, wanted.owner, &state.locks.of(wanted.owner));
+                    file.given_back.notify_waiters();
+                }
+                blocking
+            };
+            if patience == Patience::None {
+                return Err(Errno(E::AGAIN));
+            }
+            let _blocked = match wanted.owner.family {
+                Family::Posix => Some(Blocked::enter(&self.blocked, wanted.owner.number, blocking.owner.number)?),
+                Family::Flock => None,
+            };
+            given_back.await;
+        }
+    }
+
+    /// Has the source have what is needed. Goes on to its end also when nobody waits.
+    async fn settle(self: Arc<Self>, file: Arc<File>, caller: Caller) -> Answer<()> {
+        let runtime = self.runtime.clone();
+        let settled = runtime.spawn(async move {
+            let _turn = file.turn.lock().await;
+            let (has, needed) = {
+                let state = file.state.lock();
+                (state.at_source, state.locks.strongest())
+            };
+            let from = has.map_or(LockMode::Unlocked, |(mode, _)| mode);
+            if needed <= from && (needed > LockMode::Unlocked || from == LockMode::Unlocked) {
+                self.forget(&file);
+                return Ok(());
+            }
+            let caller = has.map_or(caller, |(_, caller)| caller);
+            let settled = self.handler.lock(caller, file.node, from, needed).await;
+            if settled.is_ok() || needed == LockMode::Unlocked {
+                file.state.lock().at_source = (needed > LockMode::Unlocked).then_some((needed, caller));
+            }
+            self.forget(&file);
+            settled.map(|turned| turned.iter().for_each(|(handle, record)| self.roll.renew_file(handle.0, record)))
+        });
+        settled.await.unwrap_or(Err(Errno(E::IO)))
+    }
+
+    fn file(&self, node: NodeId) -> Arc<File> {
+        let new = || {
+            let (state, turn, given_back) = Default::default();
+            Arc::new(File { node, state, turn, given_back })
+        };
+        self.files.lock().entry(node).or_insert_with(new).clone()
+    }
+
+    /// Forgets a file that nobody has locked.
+    fn forget(&self, file: &Arc<File>) {
+        let mut files = self.files.lock();
+        let is_idle = {
+            let state = file.state.lock();
+            state.locks.count() == 0 && state.at_source.is_none()
+        };
+        // Who else has it from the table may be about to lock it.
+        if is_idle && Arc::strong_count(file) <= 2 {
+            files.remove(&file.node);
+        }
+    }
+}
+
+/// A lock that is entered, and taken back unless it stays.
+struct Entered<H: Handler> {
+    table: Arc<LockTable<H>>,
+    file: Arc<File>,
+    owner: Owner,
+    /// What the owner had before.
+    had: Option<Vec<Held>>,
+}
+
+impl<H: Handler> Entered<H> {
+    fn stays(mut self) {
+        self.had = None;
+    }
+}
+
+impl<H: Handler> Drop for Entered<H> {
+    fn drop(&mut self) {
+        let Some(had) = self.had.take() else { return };
+        {
+            let mut state = self.file.state.lock();
+            state.locks.restore(self.owner, &had);
+            self.table.roll.enter_locks(self.file.node.0, self.owner, &had);
+        }
+        let (table, file) = (self.table.clone(), self.file.clone());
+        self.table.runtime.spawn(table.gave_back(file, DAEMON));
+    }
+}
+
+/// A request that waits, counted for as long as this lives.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    fn enter(count: &AtomicUsize) -> Answer<Waiting<'_>> {
+        if count.fetch_add(1, Ordering::SeqCst) >= WAITING_MAX {
+            count.fetch_sub(1, Ordering::SeqCst);
+            return Err(Errno(E::NOLCK));
+        }
+        Ok(Waiting(count))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// An owner of POSIX locks that waits for another, for as long as this lives.
+struct Blocked<'a> {
+    all: &'a Mutex<HashMap<u64, u64>>,
+    waits: u64,
+}
+
+impl Blocked<'_> {
+    /// `EDEADLK` when the other waits, over however many others, for this one.
+    fn enter(all: &Mutex<HashMap<u64, u64>>, waits: u64, for_whom: u64) -> Answer<Blocked<'_>> {
+        let mut blocked = all.lock();
+        let mut next = Some(for_whom);
+        for _ in 0..=blocked.len() {
+            match next {
+                None => break,
+                Some(owner) if owner == waits => return Err(Errno(E::DEADLK)),
+                Some(owner) => next = blocked.get(&owner).copied(),
+            }
+        }
+        blocked.insert(waits, for_whom);
+        drop(blocked);
+        Ok(Blocked { all, waits })
+    }
+}
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        self.all.lock().remove(&self.waits);
+    }
+}
+
+/// The whole file, as flock(2) locks it.
+pub(crate) const WHOLE: (u64, u64) = (0, END);
+/// Nobody who asks: what is done for those who have gone.
+const DAEMON: Caller = Caller::DAEMON;
+/// Locks of one file; more are refused.
+const LOCKS_OF_A_FILE_MAX: usize = 4096;
+/// Requests that wait at once: a ring has room for as many again, so that others get through.
+const WAITING_MAX: usize = 512;
+/// How long is waited before a source is asked again for a lock that somebody else has.
+const SOURCE_PAUSE_MIN: Duration = Duration::from_millis(50);
+const SOURCE_PAUSE_MAX: Duration = Duration::from_secs(2);

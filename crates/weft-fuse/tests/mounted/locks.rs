@@ -1,0 +1,213 @@
+//! Locks of programs over the mount.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{FlockOperation as How, fcntl_lock, flock};
+use rustix::io::Errno as E;
+use weft_remote::LockMode::{Exclusive, Shared, Unlocked};
+use weft_vfs::NodeId;
+
+use crate::memory::Memory;
+use crate::{Place, over_both_of};
+
+/// A file system whose source has locks.
+fn locking() -> Memory {
+    let memory = Memory::default();
+    memory.files().has_locks = true;
+    memory
+}
+
+fn opened(path: &Path) -> File {
+    File::options().read(true).write(true).open(path).expect("opened")
+}
+
+impl Place {
+    /// The modes that the source was asked for since this was called last.
+    fn locked(&self) -> Vec<(weft_remote::LockMode, weft_remote::LockMode)> {
+        let locked = std::mem::take(&mut self.memory.files().locked);
+        locked.into_iter().map(|(_, from, to)| (from, to)).collect()
+    }
+
+    /// The same when the file has been unlocked at the source: nobody waits for that.
+    fn locked_until_unlocked(&self) -> Vec<(weft_remote::LockMode, weft_remote::LockMode)> {
+        let ends = |locked: &[(NodeId, _, _)]| locked.last().is_some_and(|(_, _, to)| *to == Unlocked);
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while !ends(&self.memory.files().locked) {
+            assert!(std::time::Instant::now() < end, "it stays locked: {:?}", self.locked());
+            std::thread::yield_now();
+        }
+        self.locked()
+    }
+}
+
+/// Another process with a lock of fcntl(2) on some bytes, which it has until its input ends. `None` when it cannot have it.
+fn other_process(path: &Path, (start, length): (u64, u64), wait: bool) -> Option<Child> {
+    let flags = if wait { "2" } else { "6" };
+    let (start, length) = (start.to_string(), length.to_string());
+    let mut python = Command::new("python3");
+    python.args(["-c", HOLD]).arg(path).args([flags, &start, &length]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = python.spawn().expect("python3 runs");
+    let mut said = [0];
+    let ready = std::io::Read::read(child.stdout.as_mut().expect("piped"), &mut said).expect("it speaks") == 1;
+    if !ready {
+        assert_eq!(child.wait().expect("it ends").code(), Some(E::AGAIN.raw_os_error()));
+        return None;
+    }
+    Some(child)
+}
+
+fn end(mut child: Child) {
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success());
+}
+
+/// Goal: locks of flock(2) keep other open files out, and the source has the strongest of them until the last is given back.
+#[test]
+fn open_files_keep_each_other_out() {
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        let (one, other, third) = (opened(&path), opened(&path), opened(&path));
+        flock(&one, How::NonBlockingLockShared).expect("locked");
+        flock(&other, How::NonBlockingLockShared).expect("shared");
+        assert_eq!(flock(&third, How::NonBlockingLockExclusive), Err(E::AGAIN));
+        assert_eq!(place.locked(), [(Unlocked, Shared)]);
+        flock(&one, How::Unlock).expect("unlocked");
+        flock(&other, How::NonBlockingLockExclusive).expect("alone");
+        assert_eq!(flock(&third, How::NonBlockingLockShared), Err(E::AGAIN));
+        assert_eq!(place.locked(), [(Shared, Exclusive)]);
+        flock(&other, How::NonBlockingLockShared).expect("weaker");
+        flock(&third, How::NonBlockingLockShared).expect("shared");
+        assert_eq!(place.locked(), [], "the source keeps the stronger one");
+        drop(other);
+        flock(&third, How::Unlock).expect("unlocked");
+        assert_eq!(place.locked_until_unlocked(), [(Exclusive, Unlocked)]);
+        flock(&one, How::NonBlockingLockExclusive).expect("locked");
+        drop((one, third));
+        assert_eq!(place.locked_until_unlocked(), [(Unlocked, Exclusive), (Exclusive, Unlocked)], "closed");
+    });
+}
+
+/// Goal: processes lock bytes of a file apart from each other, and whoever closes any descriptor of it loses its own.
+#[test]
+fn processes_lock_bytes() {
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        let first = other_process(&path, (10, 10), false).expect("locked");
+        assert!(other_process(&path, (15, 1), false).is_none());
+        end(other_process(&path, (0, 10), false).expect("other bytes"));
+        end(other_process(&path, (20, 0), false).expect("other bytes, to the end"));
+        let file = opened(&path);
+        assert_eq!(fcntl_lock(&file, How::NonBlockingLockExclusive), Err(E::AGAIN), "the whole file");
+        end(first);
+        place.locked_until_unlocked();
+        fcntl_lock(&file, How::NonBlockingLockExclusive).expect("locked");
+        assert!(other_process(&path, (15, 1), false).is_none());
+        drop(File::open(&path).expect("opened"));
+        end(other_process(&path, (15, 1), false).expect("a descriptor was closed, if one for reading"));
+    });
+}
+
+/// Goal: who waits for a lock gets it when it is given back, and a signal ends the wait.
+#[test]
+fn a_wait_ends_with_the_lock_or_a_signal() {
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        let held = other_process(&path, (0, 0), false).expect("locked");
+        let waits = std::thread::spawn({
+            let path = path.clone();
+            move || other_process(&path, (0, 1), true)
+        });
+        let mut stopped = Command::new("flock").arg("--exclusive").arg(&path).arg("true").spawn().expect("flock runs");
+        assert!(stopped.wait().expect("it ends").success(), "the families do not know of each other");
+        let script = "import sys\nfrom fcntl import *\nlockf(open(sys.argv[1], 'r+'), LOCK_EX)";
+        let mut killed = Command::new("timeout");
+        let outcome = killed.args(["0.3", "python3", "-c", script]).arg(&path).status().expect("timeout runs");
+        assert_eq!(outcome.code(), Some(124), "SIGTERM ended it");
+        assert!(!waits.is_finished());
+        end(held);
+        end(waits.join().expect("no panic").expect("it has the lock now"));
+    });
+}
+
+/// Goal: what the source refuses nobody has, also nobody here after that; who waits gets it when the source gives it.
+#[test]
+fn what_the_source_refuses_nobody_has() {
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        let (one, other) = (opened(&path), opened(&path));
+        place.memory.files().locked_elsewhere = true;
+        assert_eq!(flock(&one, How::NonBlockingLockExclusive), Err(E::AGAIN));
+        assert_eq!(place.locked(), []);
+        let waits = std::thread::spawn({
+            let path = path.clone();
+            move || flock(opened(&path), How::LockShared)
+        });
+        place.memory.files().locked_elsewhere = false;
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
+        place.locked_until_unlocked();
+        flock(&other, How::NonBlockingLockShared).expect("locked");
+        place.memory.files().locked_elsewhere = true;
+        assert_eq!(flock(&other, How::NonBlockingLockExclusive), Err(E::AGAIN), "it cannot be made stronger");
+        flock(&one, How::NonBlockingLockShared).expect("what was there is still there");
+    });
+}
+
+/// Goal: processes that would wait for each other are told.
+#[test]
+fn a_circle_of_waits_is_refused() {
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        // Which of the two is refused depends on who waits first; the other has it then.
+        let output =
+            Command::new("timeout").args(["20", "python3", "-c", CIRCLE]).arg(&path).output().expect("python3 runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let deadlock = E::DEADLK.raw_os_error();
+        assert!([format!("{deadlock} 0\n"), format!("0 {deadlock}\n")].contains(&said), "{output:?}");
+    });
+}
+
+/// Locks bytes of a file with these flags of flock(2), says so, and has them until its input ends.
+const HOLD: &str = "
+import fcntl, sys
+path, flags, start, length = sys.argv[1], *map(int, sys.argv[2:])
+file = open(path, 'r+')
+try:
+    fcntl.lockf(file, flags, length, start)
+except OSError as error:
+    sys.exit(error.errno)
+print(flush=True)
+sys.stdin.read()
+";
+
+/// A process with byte 0 and its child with byte 1 each wait for what the other has. Says what became of each.
+const CIRCLE: &str = "
+import os, sys
+from fcntl import *
+file = open(sys.argv[1], 'r+')
+ready, tell = os.pipe()
+lockf(file, LOCK_EX, 1, 0)
+child = os.fork()
+if child == 0:
+    lockf(file, LOCK_EX, 1, 1)
+    os.write(tell, b'x')
+    try:
+        lockf(file, LOCK_EX, 1, 0)
+        os._exit(0)
+    except OSError as error:
+        os._exit(error.errno)
+os.read(ready, 1)
+try:
+    lockf(file, LOCK_EX, 1, 1)
+    own = 0
+except OSError as error:
+    own = error.errno
+lockf(file, LOCK_UN)
+print(own, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+";

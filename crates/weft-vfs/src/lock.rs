@@ -1,0 +1,153 @@
+//! Locks that a source has: what programs of this machine have together of a file there.
+//!
+//! A lock is for seeing what others have written under it and for writing over that. So whoever gets one goes on in the
+//! version that the source has then, also by a descriptor that was opened before: that is the one case in which an open file
+//! becomes another version.
+
+use std::sync::Arc;
+
+use weft_remote::{Answer, Call, Checked, LockMode};
+use weft_store::{NodeId, Object};
+
+use crate::draft::Draft;
+use crate::handle::{HandleId, Held};
+use crate::inode::Inode;
+use crate::learn::Told;
+use crate::notice::Notice;
+use crate::reopen::OpenRecord;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+impl Vfs {
+    /// Whether any source has locks.
+    pub fn has_locks(&self) -> bool {
+        self.namespace.all().iter().any(|bound| bound.remote.capabilities().locks)
+    }
+
+    /// Changes the lock that this mount has on a file at its source, where that has locks. Twice the same: a former daemon
+    /// has taken it. Who gives it back has sent before what was written. Who gets it goes on in the version that the source
+    /// has: told is which open files are in another version than before.
+    ///
+    /// # Errors
+    /// `Stale`, `Offline`; what the remote says, `Busy` above all.
+    pub async fn lock(
+        self: Arc<Self>,
+        call: Call,
+        node: NodeId,
+        from: LockMode,
+        to: LockMode,
+    ) -> Result<Vec<(HandleId, OpenRecord)>> {
+        if self.namespace.is_own(node) {
+            return Ok(Vec::new());
+        }
+        let inode = self.inode(node)?;
+        let remote = match self.remote_of(&inode) {
+            Err(VfsError::Offline) if to == LockMode::Unlocked => self.remote(inode.record().binding)?,
+            remote => remote?,
+        };
+        if !remote.capabilities().locks {
+            return Ok(Vec::new());
+        }
+        let (remote, file) = (remote.clone(), inode.record().file);
+        if to == LockMode::Unlocked
+            && let Err(error) = self.send(&call, &inode).await
+        {
+            tracing::warn!(%error, node = node.0, "a file is unlocked, and what was written is not at its source");
+        }
+        self.ask_for(&call, remote.lock(&call, &file, from, to)).await?;
+        if from > LockMode::Unlocked {
+            return Ok(Vec::new());
+        }
+        let turned = self.turn_to_newest(&call, &inode).await;
+        if turned.is_err()
+            && let Err(error) = self.ask_for(&call, remote.lock(&call, &file, to, from)).await
+        {
+            tracing::warn!(%error, node = node.0, "a lock that is of no use is not given back");
+        }
+        turned
+    }
+
+    /// Has what is open of a file be what its source has now, unless something is written here that it does not have.
+    async fn turn_to_newest(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Vec<(HandleId, OpenRecord)>> {
+        let draft = inode.draft();
+        let object = match &draft {
+            Some(draft) if draft.dirty.is_unsent() => return Ok(Vec::new()),
+            Some(draft) => match self.content_after(call, inode, draft).await? {
+                Some(object) => object,
+                None => return Ok(Vec::new()),
+            },
+            None => self.content(call, inode).await?,
+        };
+        let turned = {
+            let mut slot = inode.draft.write();
+            let is_as_before = match (&*slot, &draft) {
+                (None, None) => true,
+                (Some(now), Some(before)) => Arc::ptr_eq(now, before) && !now.dirty.is_unsent(),
+                _ => false,
+            };
+            if !is_as_before {
+                return Ok(Vec::new());
+            }
+            let turned = self.turn_to(inode, &object);
+            if let Some(draft) = slot.take() {
+                inode.drafts_ended.fetch_add(1, std::sync::atomic::Ordering::Release);
+                self.drafts.lock().remove(&inode.id);
+                draft.dirty.discard();
+            }
+            turned
+        };
+        if !turned.is_empty() {
+            let node = self.namespace.shown(inode.id);
+            self.notices.send(Notice::Attributes { node });
+            self.notices.send(Notice::Content { node });
+            // The pages that it has are of another version.
+            let _ = tokio::time::timeout_at(call.deadline.into(), self.notices.all_told()).await;
+        }
+        Ok(turned)
+    }
+
+    fn turn_to(&self, inode: &Inode, object: &Arc<Object>) -> Vec<(HandleId, OpenRecord)> {
+        let (generation, mut turned) = (object.generation(), Vec::new());
+        self.handles.each_of(inode, |id, handle| {
+            let mut content = inode.content.lock();
+            let is_other = handle.counted() != generation && !handle.offered;
+            if !is_other || matches!(*handle.content.lock(), Held::Through(_)) {
+                return;
+            }
+            handle.turn_to(&mut content, object);
+            content.pages_of = Some(generation);
+            let (version, length, writing) = (object.version().clone(), object.length(), handle.writing);
+            let record = OpenRecord { generation: Some(generation), version, length, bypass_pages: false, writing };
+            turned.push((id, record));
+        });
+        turned
+    }
+
+    /// What the source has, where that is another version than what was written and sent.
+    async fn content_after(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        draft: &Draft,
+    ) -> Result<Option<Arc<Object>>> {
+        let _gate = inode.gate.lock().await;
+        let written = draft.dirty.version();
+        if self.attributes_remaining(inode)?.is_zero() {
+            let (remote, file) = (self.remote_of(inode)?.clone(), inode.record().file);
+            let answer = self.ask_of(call, inode, || remote.attributes(call, &file, &written)).await?;
+            let told = Told::by(&answer);
+            let Answer { value: Checked::Is(found), .. } = answer else { return Ok(None) };
+            if found.entry.id != file {
+                return Err(VfsError::Stale);
+            }
+            self.learn_attributes(inode, found.entry.attributes, &told)?;
+        }
+        if written.still_holds(&inode.record().version) {
+            return Ok(None);
+        }
+        self.give_up_content(inode.id)?;
+        let arrival = self.fetch_whole(call, inode).await?;
+        arrival.claim();
+        Ok(Some(arrival.object.clone()))
+    }
+}
