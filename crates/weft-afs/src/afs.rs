@@ -8,23 +8,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use weft_remote::{News, Notes, NotesError};
+use weft_remote::{Call, Caller, News, Notes, NotesError};
 
 use crate::cell::CellName;
+use crate::cells::Cells;
 use crate::directories::{Directories, Turns};
 use crate::doors::Led;
+use crate::gains::Getter;
 use crate::identity::Identity;
+use crate::learnt::may_be_known;
+use crate::locks::Locks;
 use crate::logins::Logins;
-use crate::options::AfsOptions;
+use crate::options::{AfsOptions, Tickets};
 use crate::promises::Promises;
 use crate::rotate::FileServers;
 use crate::rpc::Rpc;
 use crate::servers::Servers;
+use crate::space::Spaces;
 use crate::told::LastTold;
 use crate::transport::Transport;
 use crate::uuid::Uuid;
 use crate::vldb::Vldb;
 use crate::wire::callback::{self, Answer, Client, Request};
+use crate::wire::fileserver::GiveUpAllCallBacks;
 
 /// The cells of AFS, or one of them, as a remote tree.
 pub struct Afs {
@@ -62,6 +68,8 @@ pub(crate) struct Shared {
     pub doors: Mutex<HashMap<Identity, Led>>,
     pub news: Arc<News>,
     pub told: LastTold,
+    pub spaces: Spaces,
+    pub locks: Locks,
     aliases: HashMap<CellName, CellName>,
     client: Client,
 }
@@ -73,7 +81,10 @@ impl Afs {
     /// `Socket`, `Random`, `Notes`; `NoSuchCell` when it is to be of a cell that the options do not have.
     pub fn open(mut options: AfsOptions, notes: &dyn Notes) -> Result<Arc<Afs>, AfsError> {
         let cells = std::mem::take(&mut options.cells);
-        if let Some(cell) = options.tree.as_ref().filter(|tree| cells.iter().all(|cell| cell.name != **tree)) {
+        let is_known = |tree: &CellName| {
+            cells.iter().any(|cell| cell.name == *tree) || options.resolver.is_some() && may_be_known(tree)
+        };
+        if let Some(cell) = options.tree.as_ref().filter(|tree| !is_known(tree)) {
             return Err(AfsError::NoSuchCell { cell: cell.clone() });
         }
         let client = Client { uuid: uuid(notes)?, interfaces: Vec::new() };
@@ -98,9 +109,14 @@ impl Afs {
         let transport = Transport::open(seed, config, Box::new(answer)).map_err(AfsError::Socket)?;
         let rpc = Arc::new(Rpc::new(transport));
         let servers = Arc::new(Servers::new(options.down_time));
+        let cells = Cells::new(cells, options.resolver);
         let vldb = Vldb::new(rpc.clone(), servers.clone(), cells, options.volume_time);
         let own_uid = rustix::process::geteuid().as_raw();
-        let logins = Logins::new(own_uid, options.ccache.clone(), options.level);
+        let getter = match &options.tickets {
+            Tickets::Found => None,
+            Tickets::Get(kvno) => Some(Arc::new(Getter::new(kvno.clone(), own_uid))),
+        };
+        let logins = Logins::new(own_uid, options.ccache.clone(), options.level, getter);
         let news = Arc::new(News::new(EVENTS_MAX));
         let shared = Arc::new(Shared {
             files: FileServers::new(rpc, servers, vldb, logins),
@@ -110,21 +126,37 @@ impl Afs {
             doors: Mutex::default(),
             news,
             told: LastTold::default(),
+            spaces: Spaces::default(),
+            locks: Locks::default(),
             aliases: options.aliases.iter().map(|alias| (alias.alias.clone(), alias.cell.clone())).collect(),
             client,
             options,
         });
         let _ = answering.set(Arc::downgrade(&shared));
+        tokio::spawn(crate::locks::keep(Arc::downgrade(&shared)));
         Ok(Arc::new(Afs { shared }))
+    }
+
+    /// Tells the file servers that have promised something to forget this client, all at once: for whoever ends in good
+    /// order. Nobody is told that the promises have ended. One that does not answer within `patience` finds out by itself.
+    pub async fn give_up(&self, patience: Duration) {
+        let Shared { files, promises, .. } = &*self.shared;
+        let call = Call::within(Caller::DAEMON, patience);
+        let servers = promises.servers().into_iter().filter_map(|id| files.servers.in_order(&[id]).first().copied());
+        let telling = servers.map(async |(_, at)| {
+            if let Err(failure) = files.rpc.ask(&call, at, &GiveUpAllCallBacks {}).await {
+                tracing::debug!(server = %at, %failure, "a file server was not told that its promises are not needed");
+            }
+        });
+        futures_util::future::join_all(telling).await;
     }
 }
 
 impl Shared {
-    /// The own name of a cell.
+    /// The own name of a cell, if a name can be that of one.
     pub fn cell(&self, name: &[u8]) -> Option<CellName> {
         let name = CellName::new(name).ok()?;
-        let name = self.aliases.get(&name).cloned().unwrap_or(name);
-        self.files.vldb.has(&name).then_some(name)
+        Some(self.aliases.get(&name).cloned().unwrap_or(name))
     }
 
     /// A file server calls. What it says is taken in, and told, before it is answered: it lets nobody see the change before.
@@ -188,6 +220,6 @@ fn random() -> Result<[u8; 32], AfsError> {
 /// Where the UUID is in the notes.
 const UUID_KEY: &[u8] = b"uuid";
 /// How long a server waits until its word is heard.
-const TOLD_PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const TOLD_PATIENCE: Duration = Duration::from_millis(100);
 /// Events that wait for the file system; more become one.
 const EVENTS_MAX: usize = 65_536;

@@ -4,16 +4,17 @@
 //! store has to be the next one. Whoever writes in between is found out, and told of, but not kept from it.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use weft_remote::{
-    Answer, Audience, Call, Change, Content, Entry, Extent, FileId, FileKind, Lease, Mutation, Name, NewAttributes,
-    Outcome, RemoteError, RenameTarget, Result, Version,
+    Answer, Audience, Call, Change, Changed, Content, Entry, Extent, FileId, FileKind, Lease, Mutation, Name,
+    NewAttributes, Outcome, RemoteError, RenameTarget, Result, Version,
 };
 
-use crate::afs::Shared;
+use crate::afs::{Shared, TOLD_PATIENCE};
 use crate::facts::{self, Told};
 use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
@@ -27,6 +28,8 @@ use crate::wire::{Call as WireCall, Text};
 
 /// A directory that is to change, and a name in it.
 struct Place {
+    /// What the file system knows the directory by.
+    id: FileId,
     dir: Spot,
     name: Name,
 }
@@ -69,8 +72,8 @@ impl Shared {
             }
             Change::Remove { dir, name } => {
                 let place = self.place(call, dir, name).await?;
-                self.remove(call, &place).await?;
-                Ok(Answer::new(Outcome { entry: None }, Version::None, self.lease_of(&place.dir)))
+                let dirs = vec![self.remove(call, &place).await?];
+                Ok(Answer::new(Outcome { entry: None, dirs }, Version::None, self.lease_of(&place.dir)))
             }
             Change::Rename { from, name, to, new_name, target } => {
                 let (from, to) = (self.place(call, from, name).await?, self.place(call, to, new_name).await?);
@@ -78,7 +81,10 @@ impl Shared {
             }
             Change::Write { file, extents, length, content } => {
                 let spot = file_spot(file)?;
-                self.write(call, &spot, expected, (extents, *length), content.as_ref(), made).await
+                let written = self.write(call, &spot, expected, (extents, *length), content.as_ref(), made).await;
+                // Also what was not written to its end.
+                self.tell_of(&spot, &[]).await;
+                written
             }
             Change::SetAttributes { file, new } => self.set_attributes(call, &self.spot(call, file).await?, new).await,
             Change::SetExtended { .. } => {
@@ -99,7 +105,7 @@ impl Shared {
     }
 
     async fn place(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Place> {
-        Ok(Place { dir: self.spot(call, dir).await?, name: name.clone() })
+        Ok(Place { id: dir.clone(), dir: self.spot(call, dir).await?, name: name.clone() })
     }
 
     /// What an identity stands for in a volume.
@@ -129,8 +135,21 @@ impl Shared {
     }
 
     /// Names of a directory stand for something else now, by our doing.
-    fn changed(&self, dir: &Spot, status: &Status, changes: &[(&Name, Option<Fid>)]) {
+    async fn changed(&self, dir: &Spot, status: &Status, changes: &[(&Name, Option<Fid>)]) {
         self.directories.change(&dir.cell, dir.fid, status.data_version, changes);
+        let readings: Vec<Name> = changes.iter().flat_map(|(name, _)| self.readings_of(name)).collect();
+        self.tell_of(dir, &readings).await;
+    }
+
+    /// What servers tell of what others do, where we have done it: see [`Promises::changed_here`].
+    ///
+    /// [`Promises::changed_here`]: crate::promises::Promises::changed_here
+    async fn tell_of(&self, spot: &Spot, names: &[Name]) {
+        if let Some(told) = self.promises.changed_here(spot, names)
+            && tokio::time::timeout(TOLD_PATIENCE, self.news.heard(told)).await.is_err()
+        {
+            tracing::debug!(file = shown(spot), "what was changed is not told in time");
+        }
     }
 
     async fn create(
@@ -144,21 +163,17 @@ impl Shared {
         let (dir, name, what) = (place.dir.fid, place.file_name(), place.shown());
         let status = StatusChange { modified_s: Some(seconds(made)), mode: Some(mode.into()), ..Default::default() };
         let ticket = self.promises.ticket();
-        let where_to = (&place.dir.cell, dir.volume);
-        let none = || -> Box<dyn Iterator<Item = Bytes> + Send> { Box::new(std::iter::empty()) };
         let (reply, teller) = match kind {
-            FileKind::File => {
-                self.files.change(call, where_to, &what, &CreateFile { dir, name, status }, &none).await?
-            }
-            FileKind::Directory => {
-                self.files.change(call, where_to, &what, &MakeDir { dir, name, status }, &none).await?
-            }
+            FileKind::File => self.tell(call, &place.dir, &what, &CreateFile { dir, name, status }).await?,
+            FileKind::Directory => self.tell(call, &place.dir, &what, &MakeDir { dir, name, status }).await?,
             kind => return Err(RemoteError::Unsupported { detail: format!("{what}: {kind:?} in AFS") }),
         };
-        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]);
+        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
         let spot = place.dir.beside(reply.fid);
-        let lease = self.promises.enter(ticket, teller.clone(), &spot, reply.promise);
-        Ok(self.outcome(place, spot, &reply.status, &teller, lease))
+        let data_version = reply.status.data_version;
+        let lease = self.promises.enter_of(ticket, teller.clone(), &spot, reply.promise, data_version);
+        let now = self.directory_now(place, &reply.dir, &teller);
+        Ok(self.outcome(place, (spot, &reply.status, &teller), lease, vec![now]))
     }
 
     async fn symlink(&self, call: &Call, place: &Place, target: &[u8], made: SystemTime) -> Result<Answer<Outcome>> {
@@ -167,8 +182,10 @@ impl Shared {
         let (dir, name) = (place.dir.fid, place.file_name());
         let question = Symlink { dir, name, content: Text(target.to_vec()), status };
         let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
-        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]);
-        Ok(self.outcome(place, place.dir.beside(reply.fid), &reply.status, &teller, Lease::Spent))
+        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
+        let now = self.directory_now(place, &reply.dir, &teller);
+        let made = (place.dir.beside(reply.fid), &reply.status, &teller);
+        Ok(self.outcome(place, made, Lease::Spent, vec![now]))
     }
 
     async fn link(&self, call: &Call, file: &Spot, place: &Place) -> Result<Answer<Outcome>> {
@@ -177,23 +194,28 @@ impl Shared {
         }
         let question = Link { dir: place.dir.fid, name: place.file_name(), fid: file.fid };
         let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
-        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(file.fid))]);
+        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(file.fid))]).await;
+        self.tell_of(file, &[]).await;
         let lease = self.lease_of(file);
-        Ok(self.outcome(place, place.dir.beside(file.fid), &reply.status, &teller, lease))
+        let now = self.directory_now(place, &reply.dir, &teller);
+        Ok(self.outcome(place, (place.dir.beside(file.fid), &reply.status, &teller), lease, vec![now]))
     }
 
-    async fn remove(&self, call: &Call, place: &Place) -> Result<()> {
+    async fn remove(&self, call: &Call, place: &Place) -> Result<Changed> {
         let (dir, name) = (place.dir.fid, place.file_name());
-        let is_directory = self.entry(call, place).await?.is_some_and(Fid::is_directory);
-        let reply = match is_directory {
+        let removed = self.entry(call, place).await?;
+        let (reply, teller) = match removed.is_some_and(Fid::is_directory) {
             true => {
                 let removed = self.tell(call, &place.dir, &place.shown(), &RemoveDir { dir, name }).await;
-                removed.map_err(full)?.0
+                removed.map_err(full)?
             }
-            false => self.tell(call, &place.dir, &place.shown(), &RemoveFile { dir, name }).await?.0,
+            false => self.tell(call, &place.dir, &place.shown(), &RemoveFile { dir, name }).await?,
         };
-        self.changed(&place.dir, &reply.status, &[(&place.name, None)]);
-        Ok(())
+        self.changed(&place.dir, &reply.status, &[(&place.name, None)]).await;
+        if let Some(fid) = removed {
+            self.tell_of(&place.dir.beside(fid), &[]).await;
+        }
+        Ok(self.directory_now(place, &reply.status, &teller))
     }
 
     /// What a name stands for, as far as its directory tells.
@@ -221,14 +243,14 @@ impl Shared {
         let moved = self.entry(call, from).await?;
         let question =
             Rename { from_dir: from.dir.fid, from_name: from.file_name(), to_dir: to.dir.fid, to_name: to.file_name() };
-        let (reply, _) = self.tell(call, &from.dir, &what, &question).await.map_err(full)?;
+        let (reply, teller) = self.tell(call, &from.dir, &what, &question).await.map_err(full)?;
         match moved {
             Some(fid) if from.dir == to.dir => {
-                self.changed(&to.dir, &reply.to_dir, &[(&from.name, None), (&to.name, Some(fid))]);
+                self.changed(&to.dir, &reply.to_dir, &[(&from.name, None), (&to.name, Some(fid))]).await;
             }
             Some(fid) => {
-                self.changed(&from.dir, &reply.from_dir, &[(&from.name, None)]);
-                self.changed(&to.dir, &reply.to_dir, &[(&to.name, Some(fid))]);
+                self.changed(&from.dir, &reply.from_dir, &[(&from.name, None)]).await;
+                self.changed(&to.dir, &reply.to_dir, &[(&to.name, Some(fid))]).await;
             }
             // Somebody else has made it meanwhile.
             None => {
@@ -238,7 +260,11 @@ impl Shared {
         }
         let (found, worth) = self.find(call, &to.dir, &to.name).await?;
         let Some((spot, seen)) = found else { return Err(RemoteError::NotFound { detail: to.shown() }) };
-        Ok(self.outcome(to, spot, &seen.status, &seen.teller, worth.lease))
+        let mut dirs = vec![self.directory_now(to, &reply.to_dir, &teller)];
+        if from.dir != to.dir {
+            dirs.push(self.directory_now(from, &reply.from_dir, &teller));
+        }
+        Ok(self.outcome(to, (spot, &seen.status, &seen.teller), worth.lease, dirs))
     }
 
     async fn write(
@@ -250,21 +276,34 @@ impl Shared {
         content: &dyn Content,
         made: SystemTime,
     ) -> Result<Answer<Outcome>> {
-        let Seen { mut status, mut teller, .. } = self.status(call, spot).await?;
+        let mut version = self.version_to_write(call, spot, expected).await?;
+        let change = StatusChange { modified_s: Some(seconds(made)), ..StatusChange::default() };
+        let end = Extent { offset: length, length: 0 };
+        let mut parts = parts(extents);
+        let mut part = parts.next().unwrap_or(end);
+        loop {
+            let (status, teller) = self.store(call, spot, version, (part, length), change.clone(), content).await?;
+            version = status.data_version;
+            part = match parts.next() {
+                Some(part) => part,
+                None if status.length != length && part != end => end,
+                None => return Ok(self.outcome_of(spot, &status, &teller)),
+            };
+        }
+    }
+
+    /// The data version over which a file is written. It is looked at right before, unless its server has promised to tell of
+    /// changes and has told of none: then it is the one that is expected.
+    async fn version_to_write(&self, call: &Call, spot: &Spot, expected: &Version) -> Result<u64> {
+        let promised = self.promises.data_version(&spot.cell, spot.fid);
+        if let Some(data_version) = promised.filter(|promised| facts::data_version(expected) == Some(*promised)) {
+            return Ok(data_version);
+        }
+        let Seen { status, .. } = self.status(call, spot).await?;
         if *expected != Version::None && !facts::is_version(expected, &status) {
             return Err(RemoteError::VersionChanged { detail: shown(spot) });
         }
-        let modified_s = Some(seconds(made));
-        for part in parts(extents) {
-            let change = StatusChange { modified_s, ..StatusChange::default() };
-            (status, teller) = self.store(call, spot, &status, (part, length), change, content).await?;
-        }
-        if status.length != length || extents.is_empty() {
-            let change = StatusChange { modified_s, ..StatusChange::default() };
-            let end = Extent { offset: length, length: 0 };
-            (status, teller) = self.store(call, spot, &status, (end, length), change, content).await?;
-        }
-        Ok(self.outcome_of(spot, &status, &teller))
+        Ok(status.data_version)
     }
 
     /// One store. The data version after it has to be the next one.
@@ -272,7 +311,7 @@ impl Shared {
         &self,
         call: &Call,
         spot: &Spot,
-        before: &Status,
+        before: u64,
         (part, file_length): (Extent, u64),
         change: StatusChange,
         content: &dyn Content,
@@ -285,14 +324,15 @@ impl Shared {
         };
         let place = (&spot.cell, spot.fid.volume);
         let outcome = self.files.change(call, place, &shown(spot), &question, &more).await;
-        if let Some(error) = failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(error) = failed.lock().take() {
             return Err(RemoteError::Failed { detail: format!("{}: what is to be written: {error}", shown(spot)) });
         }
         let (reply, teller) = outcome?;
         let status = reply.status;
-        if status.data_version != before.data_version + 1 {
+        if before.checked_add(1) != Some(status.data_version) {
             return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
         }
+        self.promises.stored(&spot.cell, spot.fid, before, status.data_version);
         Ok((status, teller))
     }
 
@@ -301,8 +341,7 @@ impl Shared {
         // be given to no one else.
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if new.uid.is_some_and(|new| new != uid) || new.gid.is_some_and(|new| new != gid) {
-            let detail =
-                format!("{}: owners of AFS are not users of this machine; `fs` and `pts` set them", shown(spot));
+            let detail = format!("{}: owners of AFS are not users of this machine and cannot be set here", shown(spot));
             return Err(RemoteError::Denied { detail });
         }
         let change = StatusChange {
@@ -316,25 +355,41 @@ impl Shared {
         }
         let question = StoreStatus { fid: spot.fid, change };
         let (reply, teller) = self.tell(call, spot, &shown(spot), &question).await?;
+        self.tell_of(spot, &[]).await;
         Ok(self.outcome_of(spot, &reply.status, &teller))
     }
 
-    fn outcome(&self, place: &Place, spot: Spot, status: &Status, teller: &Teller, lease: Lease) -> Answer<Outcome> {
+    fn outcome(
+        &self,
+        place: &Place,
+        (spot, status, teller): (Spot, &Status, &Teller),
+        lease: Lease,
+        dirs: Vec<Changed>,
+    ) -> Answer<Outcome> {
         let lease = shorter(lease, self.lease_of(&place.dir));
         let entry = self.entry_told(place.name.clone(), spot, status);
-        answer_of(entry, lease, facts::audience(Told::Content, status, teller))
+        answer_of(entry, lease, facts::audience(Told::Content, status, teller), dirs)
     }
 
     fn outcome_of(&self, spot: &Spot, status: &Status, teller: &Teller) -> Answer<Outcome> {
         let entry = self.entry_told(facts::nameless(spot), spot.clone(), status);
-        answer_of(entry, self.lease_of(spot), facts::audience(Told::Content, status, teller))
+        answer_of(entry, self.lease_of(spot), facts::audience(Told::Content, status, teller), Vec::new())
+    }
+
+    /// What the reply to a change of a directory's names tells of it.
+    fn directory_now(&self, place: &Place, status: &Status, teller: &Teller) -> Changed {
+        let entry = facts::entry(facts::nameless(&place.dir), place.dir.clone(), status, self.options.modes);
+        let entry = Entry { id: place.id.clone(), ..entry };
+        self.told.is_again(&entry.id, &entry.attributes);
+        let audience = facts::audience(Told::Content, status, teller);
+        Changed { entry, lease: self.lease_of(&place.dir), audience }
     }
 }
 
 /// What was written is shown from here to whom the server would give it.
-fn answer_of(entry: Entry, lease: Lease, audience: Audience) -> Answer<Outcome> {
+fn answer_of(entry: Entry, lease: Lease, audience: Audience, dirs: Vec<Changed>) -> Answer<Outcome> {
     let version = entry.version.clone();
-    Answer { audience, ..Answer::new(Outcome { entry: Some(entry) }, version, lease) }
+    Answer { audience, ..Answer::new(Outcome { entry: Some(entry), dirs }, version, lease) }
 }
 
 /// What servers say of a directory that is to go and has names in it, EEXIST, in the usual words.
@@ -389,7 +444,7 @@ impl Iterator for Pieces<'_> {
 
 impl Pieces<'_> {
     fn fail(&mut self, error: io::Error) -> Option<Bytes> {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *self.failed.lock() = Some(error);
         self.end = self.at;
         None
     }
@@ -431,7 +486,7 @@ mod tests {
         let failed = Mutex::new(None);
         let pieces = Pieces { content: &Short, at: 0, end: 400_000, failed: &failed };
         assert_eq!(pieces.map(|piece| piece.len()).sum::<usize>(), PIECE_BYTES as usize);
-        assert!(failed.lock().expect("held").is_some());
+        assert!(failed.lock().is_some());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Where a user's credential cache is, and reading it: a file of that user's, and nothing else.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -43,6 +43,15 @@ pub enum BadCacheName {
     },
 }
 
+/// The name that a text gives, as `$KRB5CCNAME` has it, and without one that of a user's own file.
+///
+/// # Errors
+/// As of [`CacheName::parse`].
+pub(crate) fn cache_of(uid: u32, text: Option<&str>) -> Result<CacheName, BadCacheName> {
+    let usual = || Ok(CacheName::File(PathBuf::from(format!("{USUAL}{uid}"))));
+    text.map_or_else(usual, CacheName::parse)
+}
+
 impl CacheName {
     /// Reads a name: `FILE:`, `DIR:` (`DIR::` for one file in such a folder) or a path.
     ///
@@ -63,6 +72,18 @@ impl CacheName {
         };
         let (CacheName::File(path) | CacheName::Dir(path)) = &name;
         if path.is_absolute() { Ok(name) } else { Err(BadCacheName::Relative { name: text.to_owned() }) }
+    }
+
+    /// As `$KRB5CCNAME` has it.
+    #[must_use]
+    pub fn to_text(&self) -> OsString {
+        let kind = match self {
+            CacheName::File(_) => "FILE:",
+            CacheName::Dir(_) => "DIR:",
+        };
+        let mut text = OsString::from(kind);
+        text.push(self.path());
+        text
     }
 
     /// Its path.
@@ -99,15 +120,8 @@ pub(crate) enum Looked {
 
 /// Looks at the cache of a user. Waits for the disk.
 pub(crate) fn look(name: &CacheName, uid: u32, before: Option<Stamp>) -> Looked {
-    let path = match name {
-        CacheName::File(path) => path.clone(),
-        CacheName::Dir(folder) => match primary(folder, uid) {
-            Ok(path) => path,
-            Err(why) => return Looked::Bad(None, why),
-        },
-    };
-    let file = match open(&path, uid) {
-        Ok(Some(file)) => file,
+    let (path, file) = match find(name, uid) {
+        Ok(Some(found)) => found,
         Ok(None) => return Looked::Absent,
         Err(why) => return Looked::Bad(None, why),
     };
@@ -129,6 +143,21 @@ pub(crate) fn look(name: &CacheName, uid: u32, before: Option<Stamp>) -> Looked 
         Err(_) if is_young => Looked::Unfinished,
         Err(error) => Looked::Bad(Some(stamp), format!("{shown}: {error}")),
     }
+}
+
+/// All bytes of the cache of a user, of which [`look`] would say the same; none where there is no cache. Waits for the disk.
+pub(crate) fn bytes_of(name: &CacheName, uid: u32) -> Result<Option<Vec<u8>>, String> {
+    let Some((path, file)) = find(name, uid)? else { return Ok(None) };
+    read(&file, CCACHE_BYTES_MAX).map(Some).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Opens a cache that is a user's own.
+fn find(name: &CacheName, uid: u32) -> Result<Option<(PathBuf, File)>, String> {
+    let path = match name {
+        CacheName::File(path) => path.clone(),
+        CacheName::Dir(folder) => primary(folder, uid)?,
+    };
+    Ok(open(&path, uid)?.map(|file| (path, file)))
 }
 
 /// The cache in use of a folder of caches.
@@ -183,6 +212,8 @@ impl Stamp {
     }
 }
 
+/// What the path of a user's own cache begins with; the user's id follows.
+pub(crate) const USUAL: &str = "/tmp/krb5cc_";
 /// A cache that makes no sense may be half written for so long.
 const YOUNG: Duration = Duration::from_secs(2);
 /// The cache in use where nothing names one, and how the names of all begin.

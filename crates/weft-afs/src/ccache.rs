@@ -27,6 +27,8 @@ pub const CREDENTIALS_MAX: usize = 4096;
 const COMPONENTS_MAX: u32 = 32;
 /// Most addresses, or pieces of authorization data, of a credential.
 const ITEMS_MAX: u32 = 1024;
+/// What the names of tickets that get others begin with.
+const GRANTER: &[u8] = b"krbtgt";
 /// The realm of what is no credential.
 const SETTINGS_REALM: &[u8] = b"X-CACHECONF:";
 
@@ -104,31 +106,64 @@ impl Ccache {
     /// # Errors
     /// All of [`CcacheError`].
     pub fn read(bytes: &[u8]) -> Result<Ccache, CcacheError> {
-        if bytes.len() > CCACHE_BYTES_MAX {
-            return Err(CcacheError::TooLong);
-        }
-        let mut from = Reader { bytes, at: 2, version: 0 };
-        from.version = match bytes {
-            [5, version @ (3 | 4), ..] => *version,
-            _ => return Err(CcacheError::Version),
-        };
-        if from.version == 4 {
-            let header = from.u16()?;
-            from.take(header.into())?;
-        }
-        let principal = from.principal()?;
-        let (mut credentials, mut count) = (Vec::new(), 0);
-        while from.at < bytes.len() {
-            let at = from.at;
-            count += 1;
-            from.within("credentials", count, CREDENTIALS_MAX as u32, at)?;
-            let credential = from.credential()?;
+        let mut credentials = Vec::new();
+        let (principal, _) = walk(bytes, |credential, _| {
             if credential.server.realm != SETTINGS_REALM {
                 credentials.push(credential);
             }
-        }
+        })?;
         Ok(Ccache { principal, credentials })
     }
+
+    /// A whole cache as it was read, but with those tickets alone that get others.
+    ///
+    /// # Errors
+    /// As of [`Ccache::read`].
+    pub fn granters_of(bytes: &[u8]) -> Result<Vec<u8>, CcacheError> {
+        let mut kept = Vec::new();
+        let (_, head) = walk(bytes, |credential, written| {
+            if credential.server.components.first().is_some_and(|name| name == GRANTER) {
+                kept.extend_from_slice(written);
+            }
+        })?;
+        Ok([&bytes[..head], &kept].concat())
+    }
+
+    /// The ticket that gets others: that for the user's own realm, of several the one that ends last.
+    #[must_use]
+    pub fn granter(&self) -> Option<&Credential> {
+        let granters = self.credentials.iter().filter(|credential| {
+            let Principal { realm, components } = &credential.server;
+            *realm == self.principal.realm && matches!(&components[..], [name, of] if name == GRANTER && of == realm)
+        });
+        granters.max_by_key(|credential| credential.ends_s)
+    }
+}
+
+/// Goes through a whole cache: each credential with its bytes. Whose cache it is, and where the first credential begins.
+fn walk(bytes: &[u8], mut each: impl FnMut(Credential, &[u8])) -> Result<(Principal, usize), CcacheError> {
+    if bytes.len() > CCACHE_BYTES_MAX {
+        return Err(CcacheError::TooLong);
+    }
+    let mut from = Reader { bytes, at: 2, version: 0 };
+    from.version = match bytes {
+        [5, version @ (3 | 4), ..] => *version,
+        _ => return Err(CcacheError::Version),
+    };
+    if from.version == 4 {
+        let header = from.u16()?;
+        from.take(header.into())?;
+    }
+    let principal = from.principal()?;
+    let (head, mut count) = (from.at, 0);
+    while from.at < bytes.len() {
+        let at = from.at;
+        count += 1;
+        from.within("credentials", count, CREDENTIALS_MAX as u32, at)?;
+        let credential = from.credential()?;
+        each(credential, &bytes[at..from.at]);
+    }
+    Ok((principal, head))
 }
 
 impl Principal {

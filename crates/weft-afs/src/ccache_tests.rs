@@ -90,6 +90,29 @@ fn cache(version: u8) -> (Vec<u8>, Ccache) {
     (written.bytes, Ccache { principal: alice(), credentials: vec![tgt, afs] })
 }
 
+/// Goal: what gets tickets is kept byte for byte, and nothing else is.
+#[test]
+fn what_gets_tickets_is_kept_alone() {
+    let service = |components: &[&str], realm: &str| credential(Principal::service(components, realm.as_bytes()), 9);
+    let own = service(&["krbtgt", "EXAMPLE.ORG"], "EXAMPLE.ORG");
+    let cross = service(&["krbtgt", "X.ORG"], "EXAMPLE.ORG");
+    let others =
+        [service(&["afs", "example.org"], "EXAMPLE.ORG"), service(&["krb5_ccache_conf_data", "x"], "X-CACHECONF:")];
+    for version in [3, 4] {
+        let write = |all: &[&Credential]| {
+            all.iter().fold(Writer::new(version, &alice()), |to, credential| to.credential(credential)).bytes
+        };
+        let kept = Ccache::granters_of(&write(&[&others[0], &own, &others[1], &cross])).expect("good");
+        assert_eq!(kept, write(&[&own, &cross]));
+        assert_eq!(Ccache::read(&kept).expect("good").granter(), Some(&own));
+        assert_eq!(Ccache::granters_of(&write(&[&others[0]])).expect("good"), write(&[]));
+    }
+    let later = Credential { ends_s: 10, ..own.clone() };
+    let cache = Ccache { principal: alice(), credentials: vec![cross.clone(), own.clone(), later.clone(), own] };
+    assert_eq!(cache.granter(), Some(&later));
+    assert_eq!(Ccache { credentials: vec![cross], ..cache }.granter(), None, "that of another realm");
+}
+
 #[test]
 fn both_versions_are_read_and_settings_passed_over() {
     for version in [3, 4] {

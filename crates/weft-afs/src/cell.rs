@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// Longest name of a cell, in bytes: that of a DNS name.
 pub const CELL_NAME_BYTES_MAX: usize = 253;
@@ -10,7 +11,7 @@ pub const CELL_SERVERS_MAX: usize = 64;
 
 /// The name of a cell, in lower case: a name below `/afs`, and in mount points.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CellName(String);
+pub struct CellName(Arc<str>);
 
 /// Why some bytes are not a [`CellName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,7 +74,7 @@ impl CellName {
             Ok("") => Err(BadCellName::Empty),
             _ if bytes.len() > CELL_NAME_BYTES_MAX => Err(BadCellName::TooLong),
             _ if bytes.starts_with(b".") => Err(BadCellName::Dot),
-            Ok(text) if bytes.iter().all(allowed) => Ok(CellName(text.to_ascii_lowercase())),
+            Ok(text) if bytes.iter().all(allowed) => Ok(CellName(text.to_ascii_lowercase().into())),
             _ => Err(BadCellName::ForbiddenByte),
         }
     }

@@ -34,15 +34,18 @@ impl Shared {
         // A server may give less than was asked for; the rest is asked for as any other piece.
         let rest = self.clone().pieces(*call, spot.clone(), version.clone(), got.min(end)..end);
         let first = (!bytes.is_empty()).then_some(Ok(Piece::Bytes(bytes)));
+        let file = Identity::File(spot.clone()).file_id();
+        let attributes = facts::attributes(status, self.options.modes);
+        self.told.is_again(&file, &attributes);
         let body = Body {
-            file: Identity::File(spot.clone()).file_id(),
+            file,
             version: version.clone(),
             start,
             file_length: Some(status.length),
             resumable: true,
             stream: Box::pin(stream::iter(first).chain(rest)),
         };
-        let fetched = Fetched { attributes: facts::attributes(status, self.options.modes), body };
+        let fetched = Fetched { attributes, body };
         Ok(Answer { audience: worth.audience, ..Answer::new(fetched, version, worth.lease) })
     }
 
@@ -120,6 +123,6 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Where a range has to end before (OpenAFS `src/viced/afsfileprocs.c`, `common_FetchData64`).
 const END_MAX: u64 = i64::MAX.cast_unsigned();
 /// Calls for one body that are under way at once.
-const PIECES_AT_ONCE: usize = 4;
+const PIECES_AT_ONCE: usize = 16;
 /// Longest content of a symbolic link (OpenAFS `src/fsint/common.xg`, `AFSPATHMAX`).
 const LINK_BYTES_MAX: u64 = 1024;

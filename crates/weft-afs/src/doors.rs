@@ -51,17 +51,20 @@ impl Shared {
         self.doors.lock().retain(|door, _| !matches!(door, Identity::Mount(spot) if named(spot)));
     }
 
+    /// Has all of it found out anew at the next use.
+    pub fn forget_all_doors(&self) {
+        self.doors.lock().clear();
+    }
+
     async fn led(&self, call: &Call, door: &Identity) -> Result<Led> {
         if let Some(led) = self.led_before(door).filter(|led| led.until > Instant::now()) {
             return Ok(led);
         }
         let (own, cell, mount) = match door {
             Identity::Cell { cell, writable } => {
-                let kind = if *writable { MountKind::ReadWrite } else { MountKind::Regular };
-                let volume = MountedVolume::Name(VolumeName::new(ROOT_CELL).expect("a fixed name"));
                 // As from the read-only root of all cells.
                 let own = if *writable { VolumeType::ReadWrite } else { VolumeType::ReadOnly };
-                (own, cell.clone(), MountPoint { kind, cell: None, volume })
+                (own, cell.clone(), mount_of_cell(*writable))
             }
             Identity::Mount(spot) => {
                 (self.copy_of(call, spot).await?, spot.cell.clone(), self.mount(call, spot).await?)
@@ -99,7 +102,7 @@ impl Shared {
     }
 
     /// What a mount point says.
-    async fn mount(&self, call: &Call, spot: &Spot) -> Result<MountPoint> {
+    pub async fn mount(&self, call: &Call, spot: &Spot) -> Result<MountPoint> {
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: 0, length: MOUNT_POINT_BYTES_MAX as i64 };
         let place = (&spot.cell, spot.fid.volume);
@@ -112,6 +115,13 @@ impl Shared {
         }
         MountPoint::read(&reply.bytes).map_err(|error| damaged(spot, &error))
     }
+}
+
+/// What the name of a cell in the directory of cells is a mount point for.
+pub(crate) fn mount_of_cell(writable: bool) -> MountPoint {
+    let kind = if writable { MountKind::ReadWrite } else { MountKind::Regular };
+    let volume = MountedVolume::Name(VolumeName::new(ROOT_CELL).expect("a fixed name"));
+    MountPoint { kind, cell: None, volume }
 }
 
 /// The volume that a cell's tree begins with.

@@ -16,6 +16,13 @@ pub(crate) fn version(status: &Status) -> Version {
     Version::strong(format!("{}.{}", status.data_version, status.modified_s))
 }
 
+/// The data version that a version of this form says.
+pub(crate) fn data_version(told: &Version) -> Option<u64> {
+    let Version::Strong(bytes) = told else { return None };
+    let (data_version, _) = std::str::from_utf8(bytes).ok()?.split_once('.')?;
+    data_version.parse().ok()
+}
+
 /// The version as it is told with a status: to who may read the file, that of its content. Who may only look at it gets one
 /// that no content has, for whoever is told the version of what is held is shown it.
 pub(crate) fn shown_version(status: &Status) -> Version {

@@ -15,6 +15,8 @@
 //! * **Any server that has a volume will do.** Which one, and what follows from its refusal, is decided in one place
 //!   (`rotate.rs`); a change is not made twice by itself.
 //!
+//! Programs that ask once, and keep nothing, have a [`Client`] of the same parts.
+//!
 //! What is said on the wire is in `wire/`, a type for each call; the files that neither wait nor read a clock nor open a
 //! socket are beside it (`directory.rs`, `mount_point.rs`, `abort.rs` and others).
 #![forbid(unsafe_code)]
@@ -22,24 +24,37 @@
 mod afs;
 mod apply;
 mod cache_file;
+mod cells;
+mod client;
 mod content;
 mod directories;
+mod dns;
 mod doors;
 mod facts;
+mod gains;
 mod identity;
+mod kvno;
+mod learnt;
+mod locks;
+mod login;
 mod logins;
 mod look;
 mod names;
 mod options;
 mod promises;
+#[cfg(test)]
+mod promises_cost;
 mod remote;
+mod resolver;
 mod rotate;
 mod routes;
 mod rpc;
 mod servers;
+mod space;
 mod tokens;
 mod told;
 mod transport;
+mod utc;
 mod vldb;
 
 pub mod abort;
@@ -59,5 +74,11 @@ mod directory_builder;
 
 pub use afs::{Afs, AfsError};
 pub use cache_file::{BadCacheName, CacheName};
-pub use options::{AfsOptions, Modes};
+pub use client::{As, Client, Place};
+pub use kvno::{Kvno, NoTicket};
+pub use learnt::dns_knows;
+pub use login::{LoggedIn, LoginError, LoginOrder, log_in};
+pub use options::{AfsOptions, Modes, Tickets, level_worth};
+pub use resolver::Resolver;
+pub use utc::utc;
 pub use weft_rx::Level;

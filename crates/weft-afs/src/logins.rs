@@ -5,7 +5,9 @@
 //!   ([`Caller::DAEMON`]) it is its own user: it then sends what that user has written.
 //! * A cache is looked at when somebody asks for something, at most once a second, and read when it has changed. What was
 //!   read holds until then, so `kinit` and `kdestroy` are taken up without another mount.
-//! * A token that has ended is not shown to anybody; one that a server refuses is dropped until the cache changes. Either
+//! * A user who has a ticket of Kerberos and no token for a cell gets one, if the options say so (`gains.rs`). Whoever asks
+//!   meanwhile waits a short while, and is then anybody.
+//! * A token that has ended is not shown to anybody; one that a server refuses is dropped until there is another. Either
 //!   is said once, with what to do, and its user is anybody until then.
 
 use std::collections::{HashMap, HashSet};
@@ -15,13 +17,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use weft_remote::{Call, Caller};
 use weft_rx::Level;
 
-use crate::cache_file::{CacheName, Looked, Stamp, look};
+use crate::cache_file::{CacheName, Looked, Stamp, USUAL, look};
 use crate::ccache::Ccache;
 use crate::cell::CellName;
-use crate::tokens::{NoToken, Token, Wanted};
+use crate::gains::{Gain, Getter, Got};
+use crate::options::level_worth;
+use crate::tokens::{NoToken, Token, Wanted, is_good, time};
+use crate::utc::utc;
 
 /// All users' tokens.
 #[derive(Debug)]
@@ -32,6 +38,10 @@ pub(crate) struct Logins {
     /// What the paths of all other caches begin with; the user's id follows.
     others: String,
     level: Level,
+    /// What gets tickets that are not there.
+    getter: Option<Arc<Getter>>,
+    /// How long a call waits for that.
+    get_patience: Duration,
     last_id: AtomicU64,
     /// Held for one look or one change.
     users: Mutex<HashMap<u32, Arc<User>>>,
@@ -55,15 +65,17 @@ struct State {
     tokens: HashMap<CellName, Result<Arc<Token>, NoToken>>,
     /// Those of the cache before: the same ticket goes on with its connections.
     former: HashMap<CellName, Arc<Token>>,
+    /// What was got for this user, or is being got.
+    gains: HashMap<CellName, Gain>,
     /// What was said since the cache has changed.
     told: HashSet<String>,
 }
 
 impl Logins {
     /// `own_cache` as `$KRB5CCNAME` has it.
-    pub fn new(own_uid: u32, own_cache: Option<String>, level: Level) -> Logins {
-        let (others, last_id, users) = (OTHERS.to_owned(), AtomicU64::default(), Mutex::default());
-        Logins { own_uid, own_cache, others, level, last_id, users }
+    pub fn new(own_uid: u32, own_cache: Option<String>, level: Level, getter: Option<Arc<Getter>>) -> Logins {
+        let (others, last_id, users) = (USUAL.to_owned(), AtomicU64::default(), Mutex::default());
+        Logins { own_uid, own_cache, others, level, getter, get_patience: GET_PATIENCE, last_id, users }
     }
 
     /// The token with which a cell is asked for whoever makes this call; `None` for anybody.
@@ -72,6 +84,23 @@ impl Logins {
         let user = self.user(uid)?;
         if !user.looked_lately() {
             user.look(call.deadline.min(Instant::now() + LOOK_PATIENCE)).await;
+        }
+        let mut ended = {
+            let mut state = user.state.lock();
+            let chosen = self.choose(&user, &mut state, cell);
+            let under_way = self.get(&user, &mut state, cell, &chosen);
+            match (chosen, under_way) {
+                (Ok(token), _) => return Some(token),
+                (Err(_), Some(ended)) => ended,
+                (Err(why), None) => {
+                    user.tell(&mut state, cell, &why);
+                    return None;
+                }
+            }
+        };
+        let until = call.deadline.min(Instant::now() + self.get_patience);
+        if tokio::time::timeout_at(until.into(), ended.changed()).await.is_err() {
+            tracing::debug!(uid, %cell, "a ticket is not got in time: this call is made as anybody");
         }
         let mut state = user.state.lock();
         self.choose(&user, &mut state, cell).ok()
@@ -92,20 +121,21 @@ impl Logins {
     /// As whom the daemon's own user asks a cell, for people: by what was read last.
     pub fn shown(&self, cell: &CellName) -> String {
         let user = self.users.lock().get(&self.own_uid).cloned();
-        let known = user.as_ref().and_then(|user| user.state.lock().tokens.get(cell).cloned());
-        match known {
+        let Some(user) = user else { return "anybody, so far".to_owned() };
+        let (state, uid) = (user.state.lock(), self.own_uid);
+        let why = match state.tokens.get(cell) {
             Some(Ok(token)) if token.ends > SystemTime::now() => {
-                let level = match self.level {
-                    Level::Clear => "clear",
-                    Level::Auth => "auth",
-                    Level::Crypt => "crypt",
-                };
-                format!("{} for user id {}, level {level}", token.client, self.own_uid)
+                let (client, ends, worth) = (&token.client, utc(token.ends), level_worth(self.level));
+                return format!("{client} for user id {uid} until {ends}; level {worth}");
             }
-            Some(Ok(_)) => format!("anybody: {}", NoToken::Ended),
-            Some(Err(why)) => format!("anybody: {why}"),
-            None => "anybody, so far".to_owned(),
-        }
+            Some(Ok(_)) => &NoToken::Ended,
+            Some(Err(why)) => why,
+            None if state.looked.is_some() && state.cache.is_none() && state.told.is_empty() => {
+                return format!("anybody: user id {uid} has not logged in to Kerberos (`kinit`)");
+            }
+            None => return "anybody, so far".to_owned(),
+        };
+        format!("anybody: {why}{}", state.not_got(cell))
     }
 
     /// The user, if this daemon can read the user's cache.
@@ -140,17 +170,74 @@ impl Logins {
         let Some(cache) = &state.cache else { return Err(NoToken::Missing) };
         let id = self.last_id.fetch_add(1, Ordering::Relaxed);
         let wanted = Wanted { id, uid: user.uid, cell, level: self.level };
-        let mut chosen = Token::of(cache, wanted, now).map(Arc::new);
-        let former = state.former.remove(cell);
-        match &mut chosen {
-            Ok(token) => match former.filter(|former| former.is_same(token)) {
+        let got = state.gains.get(cell).and_then(Gain::got).map(|got| got.credential.clone());
+        let mut chosen = match got {
+            None => Token::of(cache, wanted, now),
+            // Of what is as good the first is taken.
+            Some(got) => {
+                let credentials = std::iter::once(got).chain(cache.credentials.iter().cloned()).collect();
+                Token::of(&Ccache { credentials, principal: cache.principal.clone() }, wanted, now)
+            }
+        }
+        .map(Arc::new);
+        if let Ok(token) = &mut chosen {
+            match state.former.remove(cell).filter(|former| former.is_same(token)) {
                 Some(former) => *token = former,
                 None => tracing::info!(uid = user.uid, %cell, client = %token.client, "a token"),
-            },
-            Err(why) => user.tell(state, cell, why),
+            }
         }
         state.tokens.insert(cell.clone(), chosen.clone());
         chosen
+    }
+
+    /// Has a ticket got for a user who has none that is good for long, where one can be had. The end of that, when it is
+    /// under way.
+    fn get(
+        &self,
+        user: &Arc<User>,
+        state: &mut State,
+        cell: &CellName,
+        chosen: &Result<Arc<Token>, NoToken>,
+    ) -> Option<watch::Receiver<()>> {
+        let (getter, now) = (self.getter.as_ref()?, SystemTime::now());
+        let granter = state.cache.as_ref()?.granter().filter(|granter| is_good(granter, now))?;
+        if let Ok(token) = chosen
+            && (token.soon_ends > now || time(granter.ends_s) <= token.ends)
+        {
+            return None;
+        }
+        if let Some(gain) = state.gains.get(cell).filter(|gain| !gain.may_begin_again()) {
+            return gain.under_way();
+        }
+        let under_way = state.gains.values().filter(|gain| gain.under_way().is_some()).count();
+        let name = user.cache.clone().ok()?;
+        if under_way >= GETS_AT_ONCE_MAX {
+            return None;
+        }
+        if state.gains.len() >= GAINS_MAX {
+            state.gains.retain(|_, gain| gain.under_way().is_some());
+        }
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed);
+        let (mut gain, sender) = Gain::begun(id);
+        let ended = gain.under_way();
+        // Until there is another, the one that was got before counts.
+        gain.outcome = state.gains.remove(cell).and_then(|former| former.outcome);
+        state.gains.insert(cell.clone(), gain);
+        let (getter, user, cell) = (getter.clone(), user.clone(), cell.clone());
+        tokio::spawn(async move {
+            let outcome = getter.get(&name, user.uid, &cell).await;
+            user.gained(&cell, id, outcome);
+            drop(sender);
+        });
+        ended
+    }
+}
+
+impl State {
+    /// Why nothing was got for a cell.
+    fn not_got(&self, cell: &CellName) -> String {
+        let why = self.gains.get(cell).and_then(Gain::why_not);
+        why.map_or_else(String::new, |why| format!("; weft could not get one: {why}"))
     }
 }
 
@@ -179,6 +266,26 @@ impl User {
         }
     }
 
+    /// An attempt to get a ticket has ended. It counts if what it was begun with is still there.
+    fn gained(&self, cell: &CellName, id: u64, outcome: Result<Got, String>) {
+        let mut state = self.state.lock();
+        let State { gains, cache, tokens, .. } = &mut *state;
+        let Some(gain) = gains.get_mut(cell).filter(|gain| gain.id == id) else { return };
+        match outcome {
+            outcome if !gain.counts(&outcome, cache.as_ref()) => drop(gains.remove(cell)),
+            Err(why) if gain.got().is_some() => {
+                tracing::debug!(uid = self.uid, %cell, why, "no ticket follows the one that was got");
+                gain.is_followed_by_none();
+            }
+            outcome => {
+                if outcome.is_ok() {
+                    tokens.remove(cell);
+                }
+                gain.ends(outcome);
+            }
+        }
+    }
+
     fn look_now(&self) {
         let before = self.state.lock().stamp;
         let looked = match &self.cache {
@@ -187,13 +294,13 @@ impl User {
         };
         let mut state = self.state.lock();
         state.looked = Some(Instant::now());
-        match looked {
-            Looked::Same | Looked::Unfinished => {}
-            Looked::Absent => *state = State { looked: state.looked, ..State::default() },
+        let fresh = match looked {
+            Looked::Same | Looked::Unfinished => return,
+            Looked::Absent => State::default(),
             Looked::Cache(stamp, cache) => {
-                let (looked, tokens) = (state.looked, std::mem::take(&mut state.tokens));
+                let tokens = std::mem::take(&mut state.tokens);
                 let former = tokens.into_iter().filter_map(|(cell, token)| Some((cell, token.ok()?))).collect();
-                *state = State { looked, stamp: Some(stamp), cache: Some(cache), former, ..State::default() };
+                State { stamp: Some(stamp), cache: Some(cache), former, ..State::default() }
             }
             Looked::Bad(stamp, why) => {
                 if !state.told.contains(&why) {
@@ -202,26 +309,29 @@ impl User {
                         "{why}; until that is mended (`kinit` writes it anew) AFS is asked as anybody for this user"
                     );
                 }
-                let told = HashSet::from([why]);
-                *state = State { looked: state.looked, stamp, told, ..State::default() };
+                State { stamp, told: HashSet::from([why]), ..State::default() }
             }
-        }
+        };
+        let mut gains = std::mem::take(&mut state.gains);
+        gains.retain(|_, gain| gain.outlives(fresh.cache.as_ref()));
+        *state = State { looked: state.looked, gains, ..fresh };
     }
 
-    /// Says once why a user is anybody in a cell, and what to do.
+    /// Says once why a user is anybody in a cell, and what to do. Who has not logged in to Kerberos is not told of.
     fn tell(&self, state: &mut State, cell: &CellName, why: &NoToken) {
         let uid = self.uid;
-        if !state.told.insert(format!("{cell}: {why}")) {
+        if state.cache.is_none() || !state.told.insert(format!("{cell}: {why}")) {
             return;
         }
+        let not_got = state.not_got(cell);
         match why {
             // Whoever has logged in somewhere need not have to do with this cell.
-            NoToken::Missing => tracing::info!(uid, %cell, "{why}: `kvno afs/{cell}` or `aklog {cell}` gets one"),
+            NoToken::Missing => tracing::info!(uid, %cell, "{why}{not_got}: `weft login {cell}` tries it again"),
             why => tracing::warn!(
                 uid,
                 %cell,
-                "{why}. This user gets what anybody gets, until `kinit` and then `kvno afs/{cell}` or `aklog {cell}` put \
-                another ticket into the cache"
+                "{why}{not_got}. This user gets what anybody gets, until `kinit` and then `weft login {cell}` put another \
+                ticket into the cache"
             ),
         }
     }
@@ -229,117 +339,19 @@ impl User {
 
 /// The user whose daemon reads everybody's caches.
 const ROOT: u32 = 0;
-/// What the paths of caches begin with.
-const OTHERS: &str = "/tmp/krb5cc_";
 /// How often a cache is looked at, at most.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// How long a call waits for a look.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a call waits for a ticket that is got for it.
+const GET_PATIENCE: Duration = Duration::from_secs(2);
+/// Tickets that are got at once for one user.
+const GETS_AT_ONCE_MAX: usize = 4;
+/// Cells of one user of which it is remembered what was got.
+const GAINS_MAX: usize = 256;
 /// Users that are remembered.
 const USERS_MAX: usize = 1024;
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
-
-    use super::*;
-    use crate::ccache::tests::{Writer, alice, credential};
-    use crate::ccache::{Credential, Principal};
-
-    /// Users whose caches are in a folder.
-    fn logins(folder: &Path) -> Logins {
-        let others = format!("{}/cc_", folder.display());
-        Logins { others, ..Logins::new(rustix::process::geteuid().as_raw(), None, Level::Crypt) }
-    }
-
-    fn cell() -> CellName {
-        CellName::new(b"example.org").expect("a name")
-    }
-
-    fn own() -> Call {
-        Call::within(Caller { uid: rustix::process::geteuid().as_raw(), gid: 0, pid: 7 }, Duration::from_secs(60))
-    }
-
-    /// Puts a cache with this ticket in the place of the user's, and has the next call look.
-    fn login(logins: &Logins, ticket: &str) {
-        let path = format!("{}{}", logins.others, logins.own_uid);
-        let afs = credential(Principal::service(&["afs", "example.org"], b"EXAMPLE.ORG"), u32::MAX);
-        let bytes = Writer::new(4, &alice()).credential(&Credential { ticket: ticket.into(), ..afs }).bytes;
-        let fresh = format!("{path}.new");
-        std::fs::write(&fresh, bytes).expect("written");
-        std::fs::set_permissions(&fresh, PermissionsExt::from_mode(0o600)).expect("set");
-        std::fs::rename(&fresh, &path).expect("moved");
-        look_again(logins);
-    }
-
-    fn look_again(logins: &Logins) {
-        logins.users.lock().values().for_each(|user| user.state.lock().looked = None);
-    }
-
-    #[tokio::test]
-    async fn a_token_is_kept_while_its_ticket_is_there() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let logins = logins(folder.path());
-        assert!(logins.token(&own(), &cell()).await.is_none());
-        login(&logins, "one");
-        let first = logins.token(&own(), &cell()).await.expect("a token");
-        assert!(logins.shown(&cell()).starts_with("alice@EXAMPLE.ORG for user id"));
-        login(&logins, "one");
-        let again = logins.token(&own(), &cell()).await.expect("a token");
-        assert!(Arc::ptr_eq(&first, &again), "another cache with the same ticket");
-        let daemon = Call { caller: Caller::DAEMON, ..own() };
-        let daemons = logins.token(&daemon, &cell()).await.expect("a token");
-        assert!(Arc::ptr_eq(&first, &daemons), "the daemon is its user");
-        login(&logins, "another");
-        let second = logins.token(&own(), &cell()).await.expect("a token");
-        assert_ne!(second.id, first.id);
-        assert_eq!(Arc::strong_count(&first), 3, "nobody but this test has it any more");
-        std::fs::remove_file(format!("{}{}", logins.others, logins.own_uid)).expect("removed");
-        look_again(&logins);
-        assert!(logins.token(&own(), &cell()).await.is_none(), "logged out");
-    }
-
-    #[tokio::test]
-    async fn what_a_server_refuses_is_not_shown_again_before_the_cache_changes() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let logins = logins(folder.path());
-        login(&logins, "one");
-        let token = logins.token(&own(), &cell()).await.expect("a token");
-        logins.refused(&token, "no");
-        logins.refused(&token, "no");
-        look_again(&logins);
-        assert!(logins.token(&own(), &cell()).await.is_none());
-        assert!(logins.shown(&cell()).contains("a server refuses the ticket for it: no"));
-        let told = logins.user(logins.own_uid).expect("known").state.lock().told.len();
-        assert_eq!(told, 1, "said once");
-        login(&logins, "another");
-        let renewed = logins.token(&own(), &cell()).await.expect("a token");
-        logins.refused(&token, "late");
-        assert!(logins.token(&own(), &cell()).await.is_some_and(|token| token.id == renewed.id), "that was the former");
-    }
-
-    #[tokio::test]
-    async fn only_roots_daemon_reads_what_is_another_users() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let of_user = Logins { own_uid: 1000, ..logins(folder.path()) };
-        assert!(of_user.user(0).is_none() && of_user.user(1001).is_none() && of_user.user(1000).is_some());
-        let of_root = Logins { own_uid: ROOT, ..logins(folder.path()) };
-        for uid in 0..USERS_MAX as u32 + 10 {
-            assert!(of_root.user(uid).is_some());
-        }
-        assert_eq!(of_root.users.lock().len(), 10, "those who do nothing are forgotten when there are too many");
-    }
-
-    #[tokio::test]
-    async fn a_cache_that_is_no_file_is_told_once() {
-        let kcm = Logins::new(rustix::process::geteuid().as_raw(), Some("KCM:".to_owned()), Level::Crypt);
-        for _ in 0..3 {
-            assert!(kcm.token(&own(), &cell()).await.is_none());
-            look_again(&kcm);
-        }
-        let user = kcm.user(kcm.own_uid).expect("known");
-        let told = user.state.lock().told.clone();
-        assert!(told.len() == 1 && told.iter().all(|told| told.contains("not from KCM:")), "{told:?}");
-    }
-}
+#[path = "logins_tests.rs"]
+mod tests;

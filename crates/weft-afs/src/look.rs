@@ -82,7 +82,8 @@ impl Shared {
         let place = (&spot.cell, spot.fid.volume);
         let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;
         self.directories.keep_only(&spot.cell, spot.fid, reply.status.data_version);
-        let lease = self.promises.enter(ticket, teller.clone(), spot, reply.promise);
+        let data_version = reply.status.data_version;
+        let lease = self.promises.enter_of(ticket, teller.clone(), spot, reply.promise, data_version);
         let seen = Seen { status: reply.status, lease, teller };
         if seen.may_list() {
             self.admit(ticket, spot, &seen);
@@ -177,13 +178,37 @@ impl Shared {
                     return Ok((Some((spot, seen)), worth));
                 }
                 // It has gone since the directory was read.
-                Err(RemoteError::NotFound { .. }) if !is_last => {
+                Err(RemoteError::NotFound { .. }) if is_last => {}
+                Err(RemoteError::NotFound { .. }) => {
                     self.status(call, dir).await?;
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok((None, Worth { lease: Lease::Spent, audience: Audience::Only { uid: call.caller.uid } }))
+    }
+
+    /// As [`Shared::find`]; a name that ends with `@sys` is read as that of this kind of machine.
+    pub async fn find_read(&self, call: &Call, dir: &Spot, name: &Name) -> Result<(Option<(Spot, Seen)>, Worth)> {
+        let Some(stem) = name.as_bytes().strip_suffix(AT_SYS) else { return self.find(call, dir, name).await };
+        let mut absent: Option<Worth> = None;
+        for sysname in &self.options.sysnames {
+            let Ok(read) = Name::new([stem, sysname.as_bytes()].concat()) else { continue };
+            match self.find(call, dir, &read).await? {
+                (None, worth) => absent = Some(absent.map_or(worth, |absent| absent.and(worth))),
+                found => return Ok(found),
+            }
+        }
+        match absent {
+            Some(worth) => Ok((None, worth)),
+            None => self.find(call, dir, name).await,
+        }
+    }
+
+    /// The names that are read as this one.
+    pub fn readings_of(&self, name: &Name) -> impl Iterator<Item = Name> {
+        let stems = self.options.sysnames.iter().filter_map(|sysname| name.as_bytes().strip_suffix(sysname.as_bytes()));
+        stems.filter_map(|stem| Name::new([stem, AT_SYS].concat()).ok())
     }
 
     /// All names of a directory with what they stand for.
@@ -198,6 +223,7 @@ impl Shared {
         hasher.update(&content.data_version.to_be_bytes());
         let (mut worth, mut entries) = (of_names, Vec::with_capacity(names.len()));
         for (entry, seen) in rows.into_iter().flatten() {
+            self.told.is_again(&entry.id, &entry.attributes);
             match seen {
                 Some(seen) => {
                     worth = worth.and(seen.worth(Told::Status));
@@ -225,7 +251,8 @@ impl Shared {
                 Ok(status) => {
                     let lease = self.promises.enter(ticket, teller.clone(), &spot, promise);
                     self.directories.keep_only(&spot.cell, fid, status.data_version);
-                    (self.entry_told(name, spot, &status), Some(Seen { status, lease, teller: teller.clone() }))
+                    let entry = facts::entry(name, spot, &status, self.options.modes);
+                    (entry, Some(Seen { status, lease, teller: teller.clone() }))
                 }
                 Err(code) => {
                     tracing::debug!(code, %fid, "the status of a name in a listing is not told");
@@ -274,6 +301,8 @@ pub(crate) fn damaged(spot: &Spot, error: &dyn std::error::Error) -> RemoteError
     RemoteError::Damaged { detail: format!("{}: {error}", shown(spot)) }
 }
 
+/// What names end with that differ from machine to machine.
+const AT_SYS: &[u8] = b"@sys";
 /// Longest directory in bytes.
 const DIRECTORY_BYTES_MAX: i64 = (PAGE_BYTES * PAGES_MAX) as i64;
 /// Questions for the status of many files that are under way at once, for one listing.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::wire::vl::Operations;
 
 const READ_WRITE: VolumeId = VolumeId(536_870_918);
 const READ_ONLY: VolumeId = VolumeId(536_870_919);
@@ -17,7 +18,7 @@ fn name(text: &str) -> VolumeName {
 }
 
 fn entry(volumes: [Option<VolumeId>; 3]) -> Entry {
-    Entry { name: name("user.anna"), sites: Vec::new(), volumes }
+    Entry { name: name("user.anna"), sites: Vec::new(), volumes, clone: None, operations: Operations::default() }
 }
 
 fn full() -> Entry {

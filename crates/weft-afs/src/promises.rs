@@ -5,14 +5,15 @@
 //! * A break counts from the server that made the promise alone; what strangers say is refused (`afs.rs`).
 //! * [`Request::ForgetAll`](crate::wire::callback::Request) ends all promises of its server.
 //! * What is broken is told of under each identity that it was shown under: a volume that is mounted twice has each of
-//!   its files twice.
+//!   its files twice. When more ways into volumes are known than are remembered, all promises end at once and that is
+//!   told: nothing is held on a way that nobody would be told of.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Event, Lease, News, ToldUpTo};
+use weft_remote::{Event, FileId, Lease, Name, News, ToldUpTo};
 
 use crate::cell::CellName;
 use crate::fid::{Fid, VolumeId};
@@ -34,6 +35,8 @@ struct Table {
     held: HashMap<(CellName, Fid), Held>,
     /// The ways on which volumes were entered, and what lead there.
     ways: HashMap<(CellName, VolumeId), Vec<Entrance>>,
+    /// How many these are in all.
+    way_count: usize,
     /// How many breaks there were.
     breaks: u64,
     /// The last of them, with their numbers.
@@ -47,6 +50,8 @@ type Entrance = (Way, Option<Identity>);
 struct Held {
     server: ServerId,
     ends: SystemTime,
+    /// The data version that it was made with, where that was noted.
+    data_version: Option<u64>,
 }
 
 /// What a break was about.
@@ -55,6 +60,7 @@ enum Broken {
     One(CellName, Fid),
     Volume(CellName, VolumeId),
     Server(ServerId),
+    All,
 }
 
 /// The moment before a question.
@@ -76,12 +82,33 @@ impl Promises {
 
     /// Enters what a server has promised of a file with its answer; the lease that this makes.
     pub fn enter(&self, ticket: Ticket, server: impl Into<ServerId>, spot: &Spot, promise: Promise) -> Lease {
-        let server = server.into();
+        self.enter_with(ticket, server.into(), spot, (promise, None))
+    }
+
+    /// The same, of a file in this data version.
+    pub fn enter_of(
+        &self,
+        ticket: Ticket,
+        server: impl Into<ServerId>,
+        spot: &Spot,
+        promise: Promise,
+        data_version: u64,
+    ) -> Lease {
+        self.enter_with(ticket, server.into(), spot, (promise, Some(data_version)))
+    }
+
+    fn enter_with(
+        &self,
+        ticket: Ticket,
+        server: ServerId,
+        spot: &Spot,
+        (promise, data_version): (Promise, Option<u64>),
+    ) -> Lease {
         let mut table = self.table.lock();
         if !promise.is_promise() || table.broken_since(ticket, server, &spot.cell, spot.fid) {
             return Lease::Spent;
         }
-        table.note_way(spot, None);
+        self.note_way(&mut table, spot, None);
         let lasts = Duration::from_secs(u64::from(promise.expires_s.min(PROMISE_S_MAX)));
         let ends = ticket.asked + lasts.saturating_sub(MARGIN);
         if table.held.len() >= self.max {
@@ -92,14 +119,41 @@ impl Promises {
                 return Lease::Spent;
             }
         }
-        table.held.insert((spot.cell.clone(), spot.fid), Held { server, ends });
+        table.held.insert((spot.cell.clone(), spot.fid), Held { server, ends, data_version });
         Lease::UntilBroken(ends)
     }
 
     /// Notes what leads to the root of a volume.
     pub fn note_door(&self, door: &Identity, cell: &CellName, root: Fid) {
         let spot = Spot { cell: cell.clone(), fid: root, way: door.way_in() };
-        self.table.lock().note_way(&spot, Some(door));
+        self.note_way(&mut self.table.lock(), &spot, Some(door));
+    }
+
+    /// Notes a way into a volume, and makes room for it where there are too many.
+    fn note_way(&self, table: &mut Table, spot: &Spot, door: Option<&Identity>) {
+        if table.has_no_room_for(spot) {
+            tracing::info!("more ways into volumes than are remembered: all promises are given up");
+            table.held.clear();
+            table.ways.clear();
+            table.way_count = 0;
+            table.remember(Broken::All);
+            let _ = self.news.tell(vec![Event::AllBroken]);
+        }
+        table.note_way(spot, door);
+    }
+
+    /// The data version that a file has by what was promised, where that was noted.
+    pub fn data_version(&self, cell: &CellName, fid: Fid) -> Option<u64> {
+        let table = self.table.lock();
+        let held = table.held.get(&(cell.clone(), fid))?;
+        held.data_version.filter(|_| held.ends > SystemTime::now())
+    }
+
+    /// We have stored a file: it is in another data version by our doing, and what was promised of it still is.
+    pub fn stored(&self, cell: &CellName, fid: Fid, before: u64, after: u64) {
+        if let Some(held) = self.table.lock().held.get_mut(&(cell.clone(), fid)) {
+            held.data_version = held.data_version.filter(|version| *version == before).map(|_| after);
+        }
     }
 
     /// The lease that there is on a file, if any.
@@ -147,6 +201,32 @@ impl Promises {
         self.news.tell(events)
     }
 
+    /// We have changed something, and the server calls nobody who changes: what is so on the other ways to it is told, and
+    /// on all ways that these names in a directory are to be looked up again. `None` when there is nothing to tell.
+    pub fn changed_here(&self, spot: &Spot, names: &[Name]) -> Option<ToldUpTo> {
+        let table = self.table.lock();
+        let ways = table.ways.get(&(spot.cell.clone(), spot.fid.volume)).map_or(&[][..], Vec::as_slice);
+        let mut events = Vec::new();
+        for (way, door) in ways {
+            let there = Spot { way: *way, ..spot.clone() };
+            match spot.fid.is_directory().then(|| directory_id(&there, door.as_ref())) {
+                Some(id) if *way != spot.way => events.push(Event::NamesBroken(id)),
+                Some(id) => {
+                    events.extend(names.iter().map(|name| Event::NameBroken { dir: id.clone(), name: name.clone() }))
+                }
+                None if *way != spot.way => events.push(Event::Broken(Identity::File(there).file_id())),
+                None => {}
+            }
+        }
+        (!events.is_empty()).then(|| self.news.tell(events))
+    }
+
+    /// The servers whose promises count still.
+    pub fn servers(&self) -> HashSet<ServerId> {
+        let now = SystemTime::now();
+        self.table.lock().held.values().filter(|held| held.ends > now).map(|held| held.server).collect()
+    }
+
     /// How many there are.
     #[cfg(test)]
     pub fn count(&self) -> usize {
@@ -176,6 +256,7 @@ impl Table {
             Broken::One(of, one) => (of, *one) == (cell, fid),
             Broken::Volume(of, volume) => (of, *volume) == (cell, fid.volume),
             Broken::Server(of) => *of == server,
+            Broken::All => true,
         })
     }
 
@@ -197,16 +278,20 @@ impl Table {
         let ways = self.ways.get(&(cell.clone(), fid.volume)).into_iter().flatten();
         for (way, door) in ways {
             let spot = Spot { cell: cell.clone(), fid: *fid, way: *way };
-            match (fid.is_directory(), door) {
-                (true, Some(door)) if fid.is_root() => events.push(Event::NamesBroken(door.file_id())),
-                (true, _) => events.push(Event::NamesBroken(Identity::File(spot).file_id())),
-                (false, _) => {
+            match fid.is_directory() {
+                true => events.push(Event::NamesBroken(directory_id(&spot, door.as_ref()))),
+                false => {
                     // A link that is a mount point is a directory to the kernel.
                     events.push(Event::Broken(Identity::Mount(spot.clone()).file_id()));
                     events.push(Event::Broken(Identity::File(spot).file_id()));
                 }
             }
         }
+    }
+
+    fn has_no_room_for(&self, spot: &Spot) -> bool {
+        let ways = self.ways.get(&(spot.cell.clone(), spot.fid.volume)).map_or(&[][..], Vec::as_slice);
+        (self.way_count >= WAYS_MAX || ways.len() >= WAYS_OF_ONE_MAX) && !ways.iter().any(|(way, _)| *way == spot.way)
     }
 
     fn note_way(&mut self, spot: &Spot, door: Option<&Identity>) {
@@ -218,13 +303,18 @@ impl Table {
                 }
             }
             None => {
-                // The oldest is told of no more; its leases end by themselves.
-                if ways.len() >= WAYS_MAX {
-                    ways.remove(0);
-                }
                 ways.push((spot.way, door.cloned()));
+                self.way_count += 1;
             }
         }
+    }
+}
+
+/// What a directory is to the file system: the root of a volume is the door that leads there.
+fn directory_id(spot: &Spot, door: Option<&Identity>) -> FileId {
+    match door.filter(|_| spot.fid.is_root()) {
+        Some(door) => door.file_id(),
+        None => Identity::File(spot.clone()).file_id(),
     }
 }
 
@@ -236,8 +326,10 @@ const MARGIN: Duration = Duration::from_secs(2);
 const RECENT_MAX: usize = 4096;
 /// Promises that end together and are told of one by one.
 const TOLD_ONE_BY_ONE_MAX: usize = 256;
-/// Ways into one volume that are told of.
-const WAYS_MAX: usize = 64;
+/// Ways into volumes that are remembered.
+const WAYS_MAX: usize = 65_536;
+/// Ways into one volume that are remembered: each break in it is told of on each of them.
+const WAYS_OF_ONE_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -272,6 +364,25 @@ mod tests {
 
     fn holds(lease: Lease) -> bool {
         matches!(lease, Lease::UntilBroken(_))
+    }
+
+    #[test]
+    fn what_is_changed_here_is_told_on_the_other_ways() {
+        let (promises, mut told) = promises(100);
+        promises.note_door(&door(), &cell(), spot(1).fid);
+        promises.enter(promises.ticket(), SERVER, &spot(2), PROMISE);
+        let name = Name::new("lib@sys").expect("a name");
+        assert!(promises.changed_here(&spot(2), &[]).is_none(), "there is one way");
+        assert!(promises.changed_here(&spot(1), std::slice::from_ref(&name)).is_some());
+        assert_eq!(told(), [Event::NameBroken { dir: door().file_id(), name: name.clone() }]);
+        let other = Spot { way: Identity::Mount(spot(8)).way_in(), ..spot(3) };
+        promises.enter(promises.ticket(), SERVER, &other, PROMISE);
+        assert!(promises.changed_here(&spot(2), &[]).is_some());
+        assert_eq!(told(), [Event::Broken(Identity::File(Spot { way: other.way, ..spot(2) }).file_id())]);
+        assert!(promises.changed_here(&other, std::slice::from_ref(&name)).is_some());
+        let here = Identity::File(other.clone()).file_id();
+        let there = Identity::File(Spot { way: spot(3).way, ..other }).file_id();
+        assert_eq!(told(), [Event::NamesBroken(there), Event::NameBroken { dir: here, name }]);
     }
 
     #[test]
@@ -333,6 +444,26 @@ mod tests {
         assert!(promises.lease(&cell(), spot(2).fid).is_some() && told().is_empty());
         promises.forgotten(SERVER);
         assert!(promises.lease(&cell(), spot(2).fid).is_none() && told().len() == 2);
+    }
+
+    #[test]
+    fn ways_that_are_too_many_end_all_promises() {
+        let (promises, mut told) = promises(10_000);
+        let by = |mount: u32| Spot { way: Identity::Mount(spot(mount)).way_in(), ..spot(2) };
+        let enter = |spot: &Spot| assert!(holds(promises.enter(promises.ticket(), SERVER, spot, PROMISE)));
+        enter(&spot(4));
+        // The way of that one is one of them.
+        (1..WAYS_OF_ONE_MAX as u32).for_each(|mount| enter(&by(2 * mount)));
+        assert!(told().is_empty() && promises.count() == 2);
+        let before = promises.ticket();
+        let last = by(2 * WAYS_OF_ONE_MAX as u32);
+        enter(&last);
+        assert_eq!(told(), [Event::AllBroken]);
+        assert_eq!((promises.count(), promises.lease(&cell(), spot(4).fid)), (1, None));
+        assert_eq!(promises.enter(before, SERVER, &spot(4), PROMISE), Lease::Spent, "asked before");
+        promises.broken(SERVER, &cell(), &[last.fid]);
+        let file = Event::Broken(Identity::File(last.clone()).file_id());
+        assert_eq!(told(), [Event::Broken(Identity::Mount(last).file_id()), file]);
     }
 
     #[test]

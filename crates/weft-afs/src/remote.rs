@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weft_remote::{
     Answer, Attributes, Audience, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, FileId,
-    FileKind, Found, Lease, Listing, Mutation, Name, Origin, Outcome, Page, Remote, RemoteError, Result, Source, Span,
-    Version,
+    FileKind, Found, Lease, Listing, LockMode, Mutation, Name, Origin, Outcome, Page, Remote, RemoteError, Result,
+    Source, Space, Span, Version,
 };
 
 use crate::afs::{Afs, Shared};
 use crate::cell::CellName;
+use crate::doors::mount_of_cell;
 use crate::facts::{self, Told};
 use crate::identity::{Identity, Spot};
 use crate::look::{Worth, shown};
@@ -26,7 +27,7 @@ impl Remote for Afs {
             stable_ids: true,
             breakable_leases: true,
             links: true,
-            locks: false,
+            locks: true,
             symlinks: true,
             special_files: false,
             extended: false,
@@ -44,11 +45,12 @@ impl Remote for Afs {
         let shared = &self.shared;
         let dir = of(dir)?;
         if dir == Identity::Top {
-            let found = shared.cell_entry(name).map(|entry| Found { entry, along: None });
-            return Ok(Answer::new(found, Version::None, Lease::lasting(TOP_LEASE)));
+            let (entry, lasts) = shared.cell_entry(call, name).await?;
+            let found = entry.map(|entry| Found { entry, along: None });
+            return Ok(Answer::new(found, Version::None, Lease::lasting(lasts)));
         }
         let dir = shared.inside(call, &dir).await?;
-        let (found, Worth { lease, audience }) = shared.find(call, &dir, name).await?;
+        let (found, Worth { lease, audience }) = shared.find_read(call, &dir, name).await?;
         let Some((spot, seen)) = found else {
             return Ok(Answer { audience, ..Answer::new(None, Version::None, lease) });
         };
@@ -78,9 +80,9 @@ impl Remote for Afs {
         _cursor: Option<&Cursor>,
     ) -> Result<Answer<Listing>> {
         let dir = of(dir)?;
-        let page = |entries| Page { entries, completeness: Completeness::Complete, next: None };
+        let page = |entries| Page { entries, completeness: Completeness::CompleteButAtSys, next: None };
         if dir == Identity::Top {
-            // There are more names than are listed: aliases.
+            // There are more names than are listed: aliases, and what DNS knows.
             let page = Page { completeness: Completeness::Partial, ..page(self.shared.cell_entries()) };
             return Ok(Answer::new(Listing::Page(page, None), Version::None, Lease::lasting(TOP_LEASE)));
         }
@@ -118,6 +120,17 @@ impl Remote for Afs {
         self.shared.sync(call, file).await
     }
 
+    async fn lock(&self, call: &Call, file: &FileId, from: LockMode, to: LockMode) -> Result<()> {
+        match of(file)? {
+            Identity::File(spot) if !spot.fid.is_directory() => self.shared.lock(call, &spot, from, to).await,
+            identity => Err(RemoteError::IsADirectory { detail: self.shared.words(&identity) }),
+        }
+    }
+
+    async fn space(&self, call: &Call, file: &FileId) -> Result<Option<Space>> {
+        self.shared.space(call, &of(file)?).await
+    }
+
     fn events(&self) -> BoxStream<'static, Event> {
         self.shared.news.stream()
     }
@@ -127,15 +140,21 @@ impl Remote for Afs {
         let mut told = Vec::new();
         let mut tell = |what: &str, text: String| told.push((what.to_owned(), text));
         match &identity {
-            Identity::Top => {}
+            Identity::Top => tell("cells", self.shared.files.vldb.cells.written().len().to_string()),
             Identity::Cell { cell, .. } => tell("cell", cell.to_string()),
             Identity::Mount(spot) | Identity::File(spot) => {
                 tell("cell", spot.cell.to_string());
                 tell("fid", spot.fid.to_string());
             }
         }
-        if let Some(led) = self.shared.led_before(&identity) {
-            tell("mount point", led.words);
+        let led = self.shared.led_before(&identity);
+        match (&identity, &led) {
+            (Identity::Cell { writable, .. }, _) => tell("mount point", mount_of_cell(*writable).to_string()),
+            (Identity::Mount(_), Some(led)) => tell("mount point", led.words.clone()),
+            (Identity::Mount(_), None) => tell("mount point", "not followed yet".to_owned()),
+            (Identity::Top | Identity::File(_), _) => {}
+        }
+        if let Some(led) = led {
             tell("volume root", led.root.fid.to_string());
         }
         if let Some(cell) = cell_of(&identity) {
@@ -154,6 +173,9 @@ impl Remote for Afs {
 
     fn try_again(&self, file: &FileId) -> bool {
         let cell = Identity::of(file).and_then(|identity| cell_of(&identity));
+        // Also where volumes are is found out again.
+        self.shared.files.vldb.forget(cell.as_ref());
+        self.shared.forget_all_doors();
         self.shared.files.servers.try_again(cell.as_ref())
     }
 }
@@ -182,19 +204,27 @@ impl Shared {
         }
     }
 
-    /// A name in the directory of cells: that of a cell, or after a dot its read-write side.
-    fn cell_entry(&self, name: &Name) -> Option<Entry> {
-        let (writable, cell) = match name.as_bytes().strip_prefix(b".") {
-            Some(cell) => (true, cell),
-            None => (false, name.as_bytes()),
+    /// A name in the directory of cells, which is that of a cell or after a dot of its read-write side, and how long it is so.
+    async fn cell_entry(&self, call: &Call, name: &Name) -> Result<(Option<Entry>, Duration)> {
+        let (cell, writable) = match name.as_bytes().strip_prefix(b".") {
+            Some(cell) => (self.cell(cell), true),
+            None => (self.cell(name.as_bytes()), false),
         };
-        let cell = self.cell(cell)?;
-        Some(door_entry(name.clone(), &Identity::Cell { cell, writable }))
+        let Some(cell) = cell else { return Ok((None, TOP_LEASE)) };
+        let (known, lasts) = self.files.vldb.cells.find(call, &cell).await?;
+        let entry = known.map(|_| door_entry(name.clone(), &Identity::Cell { cell, writable }));
+        Ok((entry, lasts.map_or(TOP_LEASE, |lasts| lasts.min(TOP_LEASE))))
     }
 
+    /// Those that are written down.
     fn cell_entries(&self) -> Vec<Entry> {
-        let names = self.files.vldb.cells().into_iter().flat_map(|cell| [cell.to_string(), format!(".{cell}")]);
-        names.filter_map(|name| self.cell_entry(&Name::new(name).ok()?)).collect()
+        let sides = |cell: &CellName| {
+            [(cell.to_string(), false), (format!(".{cell}"), true)].map(|(name, writable)| {
+                let door = Identity::Cell { cell: cell.clone(), writable };
+                Name::new(name).ok().map(|name| door_entry(name, &door))
+            })
+        };
+        self.files.vldb.cells.written().into_iter().flat_map(sides).flatten().collect()
     }
 
     /// Where a file is, for people.

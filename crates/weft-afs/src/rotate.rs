@@ -305,20 +305,30 @@ fn after(failure: &Failure, repeat: Repeat, call: &Call) -> Option<After> {
 
 /// Waits before the same is asked again; false when that may not be any more.
 async fn wait(call: &Call, left: &mut u32) -> bool {
-    if *left == 0 || call.remaining() <= PAUSE {
+    let Some(nth) = left.checked_sub(1) else { return false };
+    let pause = PAUSES[WAITS_MAX as usize - 1 - nth as usize];
+    if call.remaining() <= pause {
         return false;
     }
-    *left -= 1;
-    tokio::time::sleep(PAUSE).await;
+    *left = nth;
+    tokio::time::sleep(pause).await;
     true
 }
 
 /// How often one question has the VLDB asked again.
 const HOPS_MAX: u32 = 4;
 /// How often one question waits for a volume that is busy or under way.
-const WAITS_MAX: u32 = 8;
-/// How long it waits each time.
-const PAUSE: Duration = Duration::from_millis(400);
+const WAITS_MAX: u32 = PAUSES.len() as u32;
+/// How long it waits each time. File servers say that they are busy also to a client of which they are just finding out who
+/// it is (observed with OpenAFS 1.8.9, where the first few connections open at once): that passes in a moment.
+const PAUSES: [Duration; 11] = {
+    const LONG: Duration = Duration::from_millis(400);
+    let mut pauses = [LONG; 11];
+    pauses[0] = Duration::from_millis(5);
+    pauses[1] = Duration::from_millis(20);
+    pauses[2] = Duration::from_millis(80);
+    pauses
+};
 /// How long a server may take before another one is asked as well.
 const HEDGE_AFTER: Duration = Duration::from_millis(700);
 /// How long nobody waits for a volume that was with none of its servers.

@@ -89,7 +89,7 @@ impl Rpc {
         more: &mut (dyn Iterator<Item = Bytes> + Send),
     ) -> Result<C::Reply, Failure> {
         let request = question.request().map_err(|error| Failure::Unaskable(error.to_string()))?;
-        let asked = self.transport.call((to, C::SERVICE), token, &request, more, REPLY_BYTES_MAX);
+        let asked = self.transport.call((to, C::SERVICE), token, &request, more, C::REPLY_BYTES_MAX);
         let reply = match tokio::time::timeout_at(call.deadline.into(), asked).await {
             Ok(reply) => reply.map_err(|error| failure(to, &error))?,
             Err(_) => return Err(Failure::TimedOut),
@@ -105,6 +105,3 @@ fn failure(server: SocketAddr, error: &CallError) -> Failure {
         error => Failure::Silent(format!("{server}: {error}")),
     }
 }
-
-/// Longest reply that is taken in: that with a piece of content, or with the largest directory (1,023 pages).
-const REPLY_BYTES_MAX: usize = 4 << 20;

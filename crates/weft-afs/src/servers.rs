@@ -143,6 +143,13 @@ impl Servers {
         }
     }
 
+    /// The addresses that have answered.
+    pub fn that_answered(&self) -> Vec<SocketAddr> {
+        let known = self.known.lock();
+        let addresses = known.servers.values().flat_map(|server| &server.addresses);
+        addresses.filter(|address| address.took.is_some()).map(|address| address.at).collect()
+    }
+
     /// Which server speaks from an address, and of which cell it is; `None` for a stranger.
     pub fn who(&self, from: IpAddr) -> Option<(ServerId, CellName)> {
         let known = self.known.lock();

@@ -1,9 +1,9 @@
 //! Tokens: what a user shows to the file servers of a cell, made of what is in a credential cache.
 //!
 //! A cell's service has one of several names, which are tried in the order of OpenAFS's `aklog`, as far as the cache alone
-//! can tell them: `afs/cell` in the user's own realm; `afs` there, where the realm is named as the cell; `afs/cell` in
-//! whatever realm there is a ticket of (`src/aklog/aklog.c`). Nobody is asked for a ticket that is not in the cache: that is
-//! what `kvno afs/cell` and `aklog` are for. The ticket is shown as it is; the key is derived from its session key.
+//! can tell them: `afs/cell` in the user's own realm; `afs` in the realm that is named as the cell; `afs/cell` in whatever
+//! realm there is a ticket of (`src/aklog/aklog.c`). Whoever gets a ticket asks for these as well ([`services`]). The ticket
+//! is shown as it is; the key is derived from its session key.
 //! Session keys of single DES are refused: whoever has heard such a ticket can find its key.
 
 use std::fmt;
@@ -25,8 +25,12 @@ pub(crate) struct Token {
     pub cell: CellName,
     /// Whose it is in Kerberos.
     pub client: Principal,
+    /// For which service it is.
+    pub service: Principal,
     /// Until when it is good.
     pub ends: SystemTime,
+    /// From when on another is to be had, before it ends.
+    pub soon_ends: SystemTime,
     /// Ticket and key.
     pub security: Rxkad,
     ticket: Vec<u8>,
@@ -75,7 +79,9 @@ impl Token {
                         uid: wanted.uid,
                         cell: wanted.cell.clone(),
                         client: credential.client.clone(),
+                        service: credential.server.clone(),
                         ends: time(credential.ends_s),
+                        soon_ends: soon_ends(credential),
                         security,
                         ticket: credential.ticket.clone(),
                     });
@@ -107,11 +113,9 @@ impl fmt::Display for NoToken {
 fn in_order<'a>(cache: &'a Ccache, cell: &CellName) -> Vec<&'a Credential> {
     let realm = &cache.principal.realm;
     let own = Principal::service(&["afs", cell.as_str()], realm);
-    let is_cells_realm = realm.eq_ignore_ascii_case(cell.as_str().as_bytes());
-    let short = is_cells_realm.then(|| Principal::service(&["afs"], realm));
     let rank = |credential: &&Credential| match &credential.server {
         server if *server == own => 0,
-        server if Some(server) == short.as_ref() => 1,
+        server if server.components == [b"afs"] && is_named_as(&server.realm, cell) => 1,
         server if server.components == own.components => 2,
         _ => 3,
     };
@@ -120,15 +124,40 @@ fn in_order<'a>(cache: &'a Ccache, cell: &CellName) -> Vec<&'a Credential> {
     found
 }
 
-fn is_good(credential: &Credential, now: SystemTime) -> bool {
+/// The services whose ticket is a cell's token, for a user of this realm, in the order in which they are asked for: in the
+/// realm that is said; else in the user's own, and then in the one that is named as the cell, as realms are written.
+pub(crate) fn services(cell: &CellName, own_realm: &str, said: Option<&str>) -> Vec<String> {
+    let of_cell = cell.as_str().to_ascii_uppercase();
+    let mut realms = said.map_or_else(|| vec![own_realm, &of_cell], |said| vec![said]);
+    realms.dedup();
+    let of_realm = |realm: &str| {
+        let short = is_named_as(realm.as_bytes(), cell).then(|| format!("afs@{realm}"));
+        [Some(format!("afs/{cell}@{realm}")), short]
+    };
+    realms.into_iter().flat_map(of_realm).flatten().collect()
+}
+
+fn is_named_as(realm: &[u8], cell: &CellName) -> bool {
+    realm.eq_ignore_ascii_case(cell.as_str().as_bytes())
+}
+
+pub(crate) fn is_good(credential: &Credential, now: SystemTime) -> bool {
     // Clocks differ: a ticket of this moment is good.
     time(credential.starts_s) <= now + SKEW && now < time(credential.ends_s)
 }
 
-fn time(seconds: u32) -> SystemTime {
+pub(crate) fn time(seconds: u32) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into())
 }
 
+/// A while before a ticket's end, of which a short one has less.
+fn soon_ends(credential: &Credential) -> SystemTime {
+    let life = Duration::from_secs(credential.ends_s.saturating_sub(credential.starts_s).into());
+    time(credential.ends_s) - SOON.min(life / 4)
+}
+
+/// How long before a ticket's end another is to be had.
+const SOON: Duration = Duration::from_secs(300);
 /// How far the clocks of Kerberos may be apart.
 const SKEW: Duration = Duration::from_secs(300);
 
@@ -178,6 +207,16 @@ pub(crate) mod tests {
         assert_eq!(chosen(all[..5].to_vec()), Ok(b"second".to_vec()));
         assert_eq!(chosen(all[..4].to_vec()), Ok(b"third".to_vec()));
         assert_eq!(chosen(all[1..4].to_vec()), Err(NoToken::Missing));
+    }
+
+    #[test]
+    fn services_are_asked_for_in_order() {
+        let cell = CellName::new(b"example.org").expect("a name");
+        let of = |own, said| services(&cell, own, said).join(" ");
+        assert_eq!(of("EXAMPLE.ORG", None), "afs/example.org@EXAMPLE.ORG afs@EXAMPLE.ORG");
+        assert_eq!(of("X.ORG", None), "afs/example.org@X.ORG afs/example.org@EXAMPLE.ORG afs@EXAMPLE.ORG");
+        assert_eq!(of("EXAMPLE.ORG", Some("X.ORG")), "afs/example.org@X.ORG");
+        assert_eq!(of("X.ORG", Some("EXAMPLE.ORG")), "afs/example.org@EXAMPLE.ORG afs@EXAMPLE.ORG");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What was told last of each file, so that who knows it can be told that nothing has changed: a version says nothing of
-//! modes, owners and the number of names.
+//! modes, owners and the number of names. An answer that is not given, of a listing that fails midway, tells nobody.
 
 use std::collections::HashMap;
 

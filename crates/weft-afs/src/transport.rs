@@ -12,6 +12,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use rustix::net::{SendFlags, sendto};
 use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use weft_rx::{CallError, CallId, Config, Endpoint, Event, Read};
@@ -171,13 +172,10 @@ impl Begun<'_> {
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        let id = self.id;
-        if self.has_ended {
-            self.shared.state.lock().waiting.remove(&id);
-            return;
+        if !self.has_ended {
+            self.shared.with(|endpoint, now| endpoint.abort(now, self.id, RX_USER_ABORT));
         }
-        self.shared.with(|endpoint, now| endpoint.abort(now, id, RX_USER_ABORT));
-        self.shared.state.lock().waiting.remove(&id);
+        self.shared.state.lock().waiting.remove(&self.id);
     }
 }
 
@@ -197,8 +195,9 @@ impl Shared {
     /// Sends what is to be sent, and wakes who waits.
     fn settle(&self, state: &mut State) {
         while let Some(transmit) = state.endpoint.poll_transmit(Instant::now()) {
-            if let Err(error) = self.socket.try_send_to(&transmit.payload, transmit.to) {
-                tracing::trace!(%error, to = %transmit.to, "a datagram was not sent");
+            // Not by the runtime's own call, which sends nothing before it has once heard that the socket can be written.
+            if let Err(errno) = sendto(&self.socket, &transmit.payload, SendFlags::DONTWAIT, &transmit.to) {
+                tracing::trace!(%errno, to = %transmit.to, "a datagram was not sent");
             }
         }
         while let Some(event) = state.endpoint.poll_event() {

@@ -1,6 +1,7 @@
 //! The names of file servers and of clients: 128 bits that stay when addresses change.
 
 use std::fmt;
+use std::str::FromStr;
 
 use weft_rx::{Decoder, Encoder, XdrError};
 
@@ -44,6 +45,29 @@ impl Xdr for Uuid {
     }
 }
 
+/// Why some text is not a [`Uuid`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a UUID has 32 hexadecimal digits, with dashes between groups of them")]
+pub struct BadUuid;
+
+impl FromStr for Uuid {
+    type Err = BadUuid;
+
+    /// Dashes may be anywhere: OpenAFS writes one more than others do.
+    fn from_str(text: &str) -> Result<Uuid, BadUuid> {
+        let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
+        let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+        let mut bytes = [0; 16];
+        if digits.len() != 2 * bytes.len() {
+            return Err(BadUuid);
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+            *byte = value(pair[0]).ok_or(BadUuid)? << 4 | value(pair[1]).ok_or(BadUuid)?;
+        }
+        Ok(Uuid(bytes))
+    }
+}
+
 /// Hexadecimal digits in groups of 8, 4, 4, 4 and 12 (RFC 9562).
 impl fmt::Display for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,5 +101,15 @@ mod tests {
         let mut bytes = encode_whole(&Uuid([0xff; 16])).expect("no bounds");
         bytes.chunks_mut(4).skip(1).for_each(|word| word[..2].fill(0));
         assert_eq!(decode_whole(&bytes), Ok(Uuid([0xff; 16])));
+    }
+
+    #[test]
+    fn the_text_of_a_uuid_leads_back_to_it() {
+        let uuid = Uuid([0x80, 0x91, 0xa2, 0xb3, 0xc4, 0xd5, 0xe6, 0xf7, 0x08, 0x99, 1, 2, 3, 4, 5, 0xff]);
+        assert_eq!(uuid.to_string().parse(), Ok(uuid));
+        assert_eq!("8091A2B3-c4d5-e6f7-08-99-0102030405ff".parse(), Ok(uuid));
+        for text in ["", "80", "8091a2b3c4d5e6f708990102030405f", "8091a2b3c4d5e6f708990102030405fg", "\u{e5}"] {
+            assert_eq!(text.parse::<Uuid>(), Err(BadUuid), "{text}");
+        }
     }
 }

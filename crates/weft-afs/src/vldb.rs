@@ -1,36 +1,28 @@
 //! Where volumes are: what the database servers of a cell say, kept for a while.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use weft_remote::{Call, RemoteError, Result};
+use weft_remote::{Call, Result};
 
 use crate::abort::{AbortCode, Next};
-use crate::cell::{Cell, CellName};
+use crate::cell::CellName;
+use crate::cells::{Cells, Known};
 use crate::fid::VolumeId;
 use crate::rpc::{Failure, Rpc};
 use crate::servers::{ServerId, Servers};
+use crate::tokens::Token;
 use crate::volume_name::VolumeType;
-use crate::wire::vl::{self, Entry, GetAddrsU, GetEntryByNameN, GetEntryByNameU, Site, SiteServer};
-use crate::wire::{Call as WireCall, Text, fileserver};
+use crate::wire::vl::{Entry, GetAddrsU, GetEntryByNameN, GetEntryByNameU, Site, SiteServer};
+use crate::wire::{Call as WireCall, Text, fileserver, pr};
 
 /// The databases of all cells.
 pub(crate) struct Vldb {
     rpc: Arc<Rpc>,
     servers: Arc<Servers>,
     volume_time: Duration,
-    cells: HashMap<CellName, Known>,
-}
-
-struct Known {
-    cell: Cell,
-    /// What was said, by what was asked. Held for one look or one change.
-    volumes: Mutex<HashMap<String, Arc<Volume>>>,
-    /// The server that answered last.
-    last: Mutex<usize>,
+    pub cells: Cells,
 }
 
 /// A volume and its copies, as the database has it.
@@ -51,22 +43,8 @@ impl Volume {
 }
 
 impl Vldb {
-    pub fn new(rpc: Arc<Rpc>, servers: Arc<Servers>, cells: Vec<Cell>, volume_time: Duration) -> Vldb {
-        let known = |cell: Cell| Known { cell, volumes: Mutex::default(), last: Mutex::default() };
-        let cells = cells.into_iter().map(|cell| (cell.name.clone(), known(cell))).collect();
+    pub fn new(rpc: Arc<Rpc>, servers: Arc<Servers>, cells: Cells, volume_time: Duration) -> Vldb {
         Vldb { rpc, servers, volume_time, cells }
-    }
-
-    /// The names of all cells, in order.
-    pub fn cells(&self) -> Vec<&CellName> {
-        let mut names: Vec<&CellName> = self.cells.keys().collect();
-        names.sort_unstable();
-        names
-    }
-
-    /// Whether there is such a cell.
-    pub fn has(&self, cell: &CellName) -> bool {
-        self.cells.contains_key(cell)
     }
 
     /// What is known of a volume, by its number.
@@ -77,9 +55,9 @@ impl Vldb {
     /// What is known of a volume, by its name or its number in digits.
     ///
     /// # Errors
-    /// `NotFound` when the cell has no such volume; whatever keeps its database from answering.
+    /// `NotFound` when there is no such cell or volume; whatever keeps its database from answering.
     pub async fn find(&self, call: &Call, cell: &CellName, asked: &str) -> Result<Arc<Volume>> {
-        let known = self.known(cell)?;
+        let known = self.cells.known(call, cell).await?;
         let held = known.volumes.lock().get(asked).cloned();
         match held {
             Some(volume) if volume.asked.elapsed() < self.volume_time => Ok(volume),
@@ -92,12 +70,12 @@ impl Vldb {
     /// # Errors
     /// As of [`Vldb::find`].
     pub async fn ask(&self, call: &Call, cell: &CellName, asked: &str) -> Result<Arc<Volume>> {
-        let known = self.known(cell)?;
+        let known = &*self.cells.known(call, cell).await?;
         let what = format!("volume {asked} of {cell}");
         let name = || Text(asked.as_bytes().to_vec());
-        let entry = match self.query(call, known, &what, &GetEntryByNameU { volume: name() }).await {
+        let entry = match self.query(call, (known, None), &what, &GetEntryByNameU { volume: name() }).await {
             Err(Failure::Aborted(code)) if code.next() == Next::OlderCall => {
-                self.query(call, known, &what, &GetEntryByNameN { volume: name() }).await.map(|entry| entry.0)
+                self.query(call, (known, None), &what, &GetEntryByNameN { volume: name() }).await.map(|entry| entry.0)
             }
             outcome => outcome,
         };
@@ -124,7 +102,7 @@ impl Vldb {
 
     /// What is known of a volume did not help: the next question about it goes to the database, unless it was asked lately.
     pub fn doubt(&self, cell: &CellName, volume: VolumeId) {
-        let Some(known) = self.cells.get(cell) else { return };
+        let Some(known) = self.cells.at_hand(cell) else { return };
         let (mut volumes, name) = (known.volumes.lock(), volume.to_string());
         if volumes.get(&name).is_some_and(|held| held.asked.elapsed() >= DOUBT_PAUSE) {
             volumes.remove(&name);
@@ -136,7 +114,7 @@ impl Vldb {
         let (uuid, unique) = match site.server {
             SiteServer::Address(address) => {
                 let (id, at) = (ServerId::Address(address.into()), SocketAddr::from((address, fileserver::PORT)));
-                self.servers.learn(&known.cell.name, id, None, &[at]);
+                self.servers.learn(&known.name, id, None, &[at]);
                 return Ok(id);
             }
             SiteServer::Uuid { uuid, unique } => (uuid, unique),
@@ -145,32 +123,57 @@ impl Vldb {
         if self.servers.knows(id, Some(unique)) {
             return Ok(id);
         }
-        let what = format!("the addresses of file server {uuid} of {}", known.cell.name);
-        let told =
-            self.query(call, known, &what, &GetAddrsU::Of(uuid)).await.map_err(|failure| failure.error(&what))?;
+        let what = format!("the addresses of file server {uuid} of {}", known.name);
+        let told = self
+            .query(call, (known, None), &what, &GetAddrsU::Of(uuid))
+            .await
+            .map_err(|failure| failure.error(&what))?;
         let usable = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified() && !address.is_multicast();
         let addresses = told.addresses.into_iter().map(IpAddr::from).filter(usable);
         let addresses: Vec<SocketAddr> = addresses.map(|address| (address, fileserver::PORT).into()).collect();
-        self.servers.learn(&known.cell.name, id, Some(unique), &addresses);
+        self.servers.learn(&known.name, id, Some(unique), &addresses);
         Ok(id)
+    }
+
+    /// Has what is known of volumes asked for again; of one cell, or of all.
+    pub fn forget(&self, cell: Option<&CellName>) {
+        let known = match cell {
+            Some(cell) => self.cells.at_hand(cell).into_iter().collect(),
+            None => self.cells.all_at_hand(),
+        };
+        known.iter().for_each(|known| known.volumes.lock().clear());
+    }
+
+    /// Puts a question to a database of a cell, as nobody or with a token: that of volumes or that of users, as the call says.
+    ///
+    /// # Errors
+    /// What the servers say, or that none does; `Unaskable` when the cell is not known.
+    pub async fn database<C: WireCall>(
+        &self,
+        call: &Call,
+        (cell, token): (&CellName, Option<&Arc<Token>>),
+        what: &str,
+        question: &C,
+    ) -> std::result::Result<C::Reply, Failure> {
+        let known = self.cells.known(call, cell).await.map_err(|error| Failure::Unaskable(error.to_string()))?;
+        self.query(call, (&known, token), what, question).await
     }
 
     /// Asks the database servers of a cell one after the other, beginning with the one that answered last.
     async fn query<C: WireCall>(
         &self,
         call: &Call,
-        known: &Known,
+        (known, token): (&Known, Option<&Arc<Token>>),
         what: &str,
         question: &C,
     ) -> std::result::Result<C::Reply, Failure> {
-        let count = known.cell.servers.len();
-        let first = *known.last.lock();
-        let mut last = Failure::Silent(format!("{}: no database server of this cell is known", known.cell.name));
-        for at in (0..count).map(|turn| (first + turn) % count) {
-            let server = SocketAddr::from((known.cell.servers[at].address, vl::PORT));
-            match self.rpc.ask(call, server, question).await {
+        let mut last = Failure::Silent(format!("{}: no database server of this cell is known", known.name));
+        for server in known.servers() {
+            // The protection database is on the same machines.
+            let at = if C::SERVICE == pr::SERVICE { SocketAddr::new(server.ip(), pr::PORT) } else { server };
+            match self.rpc.send(call, (at, token), question, &mut std::iter::empty()).await {
                 Ok(reply) => {
-                    *known.last.lock() = at;
+                    *known.last.lock() = Some(server);
                     return Ok(reply);
                 }
                 Err(Failure::Aborted(code)) if !goes_on(code) => return Err(Failure::Aborted(code)),
@@ -181,12 +184,6 @@ impl Vldb {
             }
         }
         Err(last)
-    }
-
-    fn known(&self, cell: &CellName) -> Result<&Known> {
-        self.cells
-            .get(cell)
-            .ok_or_else(|| RemoteError::NotFound { detail: format!("{cell}: no cell of this name is in CellServDB") })
     }
 }
 

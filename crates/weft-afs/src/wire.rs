@@ -10,6 +10,7 @@ pub mod fileserver;
 pub mod pr;
 pub mod status;
 pub mod vl;
+pub mod volser;
 
 use weft_rx::{Decoder, Encoder, XdrError};
 
@@ -31,6 +32,8 @@ pub trait Call: Xdr {
     const SERVICE: u16;
     /// Its number in that service.
     const OPCODE: u32;
+    /// Longest reply that is taken in, in bytes: that with a piece of content, or with the largest directory (1,023 pages).
+    const REPLY_BYTES_MAX: usize = 4 << 20;
     /// What it returns.
     type Reply: Xdr;
 

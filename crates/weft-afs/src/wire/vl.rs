@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use weft_rx::{Decoder, Encoder, XdrError};
 
 use super::status::{read_words, write_words};
-use super::{List, Text, Xdr, calls, on_the_wire};
+use super::{Call, List, Text, Xdr, calls, on_the_wire};
 use crate::fid::VolumeId;
 use crate::uuid::Uuid;
 use crate::volume_name::{VOLUME_NAME_BYTES_MAX, VolumeName, VolumeType};
@@ -20,6 +20,10 @@ pub const SERVICE: u16 = 52;
 pub const PORT: u16 = 7003;
 /// Most sites of a volume.
 pub const SITES_MAX: usize = 13;
+/// Most volumes that one reply tells.
+pub const ENTRIES_MAX: usize = 20_000;
+/// Most file servers of a cell (OpenAFS `src/vlserver/vlserver.p.h`, `MAXSERVERID`).
+pub const SERVERS_MAX: u32 = 254;
 /// Most addresses of a server that are taken in.
 pub const ADDRESSES_MAX: usize = 500;
 
@@ -41,11 +45,42 @@ on_the_wire! {
 
     /// Does nothing: a probe.
     pub struct ProbeServer {}
+
+    /// How many file servers are known; an address of each, which for most stands for others.
+    pub struct GetAddrs {
+        /// Nothing.
+        handle: i32,
+        /// Nothing.
+        spare: i32,
+    }
+
+    /// The volumes that fit, as many as the server likes to tell at once.
+    pub struct ListAttributesN2 {
+        /// What they are to be like.
+        like: EntriesLike,
+        /// A name of theirs as a regular expression; empty for any.
+        name: Asked,
+        /// From which on: 0, then what the last reply told.
+        start: i32,
+    }
+}
+
+/// What volumes are to be like; what is `None` may be anything (`VldbListByAttributes`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntriesLike {
+    /// On this file server, by one of its addresses.
+    pub server: Option<Ipv4Addr>,
+    /// In this partition, 0 for the one named a.
+    pub partition: Option<u32>,
+    /// With one of these under way.
+    pub operations: Option<Operations>,
 }
 
 /// The addresses of a file server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GetAddrsU {
+    /// Of the one with this place in the database, from 1. Places may be empty.
+    At(u32),
     /// Of the one with this UUID.
     Of(Uuid),
     /// Of the one that has this address among others.
@@ -54,9 +89,76 @@ pub enum GetAddrsU {
 
 calls! { SERVICE;
     ProbeServer = 514 -> ();
+    GetAddrs = 515 -> ServerList;
     GetEntryByNameN = 519 -> NumberedEntry;
     GetEntryByNameU = 527 -> Entry;
     GetAddrsU = 533 -> Addresses;
+}
+
+impl Call for ListAttributesN2 {
+    const SERVICE: u16 = SERVICE;
+    const OPCODE: u32 = 534;
+    /// Servers tell some thousand entries at once, of 476 bytes each.
+    const REPLY_BYTES_MAX: usize = 8 << 20;
+    type Reply = EntryList;
+}
+
+on_the_wire! {
+    /// Some of the file servers that are known.
+    pub struct ServerList {
+        /// A promise that nobody makes, of four words.
+        promise: Unused,
+        /// How many servers there are.
+        servers: u32,
+        /// An address of each.
+        addresses: List<u32, ADDRESSES_MAX>,
+    }
+
+    /// Some volumes.
+    pub struct EntryList {
+        /// How many.
+        count: u32,
+        /// They.
+        entries: List<NumberedEntry, ENTRIES_MAX>,
+        /// From which on there are more; -1 if there are none.
+        next: i32,
+    }
+}
+
+/// Four words that mean nothing: written as 0, not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unused;
+
+impl Xdr for Unused {
+    fn encode(&self, to: &mut Encoder) {
+        write_words(to, &[0; 4]);
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Result<Unused, XdrError> {
+        read_words::<4>(from).map(|_| Unused)
+    }
+}
+
+impl Xdr for EntriesLike {
+    fn encode(&self, to: &mut Encoder) {
+        let EntriesLike { server, partition, operations } = *self;
+        let bit = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
+        let mask = bit(server.is_some(), LIKE_SERVER)
+            | bit(partition.is_some(), LIKE_PARTITION)
+            | bit(operations.is_some(), LIKE_FLAG);
+        let server = server.map_or(0, Ipv4Addr::to_bits);
+        write_words(to, &[mask, server, partition.unwrap_or(0), 0, 0, operations.unwrap_or_default().0]);
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Result<EntriesLike, XdrError> {
+        let [mask, server, partition, _spare, _volume, flag] = read_words(from)?;
+        let set = |bit: u32| mask & bit != 0;
+        Ok(EntriesLike {
+            server: set(LIKE_SERVER).then_some(Ipv4Addr::from_bits(server)),
+            partition: set(LIKE_PARTITION).then_some(partition),
+            operations: set(LIKE_FLAG).then_some(Operations(flag)),
+        })
+    }
 }
 
 /// What the database knows of a volume and its copies.
@@ -68,6 +170,35 @@ pub struct Entry {
     pub sites: Vec<Site>,
     /// The numbers of the copies that there are, in the order of [`VolumeType`].
     pub volumes: [Option<VolumeId>; 3],
+    /// The copy that a release under way is made from.
+    pub clone: Option<VolumeId>,
+    /// What is being done with the volume, which keeps others from doing something.
+    pub operations: Operations,
+}
+
+/// What is being done with a volume: its lock in the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operations(pub u32);
+
+impl Operations {
+    /// It is moved.
+    pub const MOVE: Operations = Operations(0x10);
+    /// It is released.
+    pub const RELEASE: Operations = Operations(0x20);
+    /// Its backup is made.
+    pub const BACKUP: Operations = Operations(0x40);
+    /// It is removed, or given another site.
+    pub const DELETE: Operations = Operations(0x80);
+    /// It is dumped or restored.
+    pub const DUMP: Operations = Operations(0x100);
+    /// All of them.
+    pub const ALL: Operations = Operations(0x1f0);
+
+    /// Whether all of `operations` are among these.
+    #[must_use]
+    pub const fn has(self, operations: Operations) -> bool {
+        self.0 & operations.0 == operations.0
+    }
 }
 
 /// An [`Entry`] as [`GetEntryByNameN`] has it.
@@ -180,6 +311,14 @@ const HAS_BACKUP: u32 = 0x4000;
 const NAME_WORDS: usize = VOLUME_NAME_BYTES_MAX + 1;
 /// Words after the flags that mean nothing to us.
 const SPARE_WORDS: usize = 9;
+/// `ListAttributesN2`: the server is asked for.
+const LIKE_SERVER: u32 = 1;
+/// `ListAttributesN2`: the partition is asked for.
+const LIKE_PARTITION: u32 = 2;
+/// `ListAttributesN2`: the flags are asked for.
+const LIKE_FLAG: u32 = 16;
+/// `GetAddrsU`: the place is the question.
+const MASK_INDEX: u32 = 2;
 /// `GetAddrsU`: the address is the question.
 const MASK_ADDRESS: u32 = 1;
 /// `GetAddrsU`: the UUID is the question.
@@ -187,20 +326,22 @@ const MASK_UUID: u32 = 4;
 
 impl Xdr for GetAddrsU {
     fn encode(&self, to: &mut Encoder) {
-        let (mask, address, uuid) = match self {
-            GetAddrsU::Of(uuid) => (MASK_UUID, Ipv4Addr::UNSPECIFIED, *uuid),
-            GetAddrsU::With(address) => (MASK_ADDRESS, *address, Uuid([0; 16])),
+        let (mask, address, index, uuid) = match self {
+            GetAddrsU::At(index) => (MASK_INDEX, Ipv4Addr::UNSPECIFIED, *index, Uuid([0; 16])),
+            GetAddrsU::Of(uuid) => (MASK_UUID, Ipv4Addr::UNSPECIFIED, 0, *uuid),
+            GetAddrsU::With(address) => (MASK_ADDRESS, *address, 0, Uuid([0; 16])),
         };
-        uuid.encode(to.u32(mask).u32(address.to_bits()).u32(0).u32(0));
+        uuid.encode(to.u32(mask).u32(address.to_bits()).u32(index).u32(0));
     }
 
     fn decode(from: &mut Decoder<'_>) -> Result<GetAddrsU, XdrError> {
-        let [mask, address, _index, _spare] = read_words(from)?;
+        let [mask, address, index, _spare] = read_words(from)?;
         let uuid = Uuid::decode(from)?;
         match mask {
+            MASK_INDEX => Ok(GetAddrsU::At(index)),
             MASK_UUID => Ok(GetAddrsU::Of(uuid)),
             MASK_ADDRESS => Ok(GetAddrsU::With(Ipv4Addr::from_bits(address))),
-            _ => Err(from.invalid("neither one address nor one UUID is asked for")),
+            _ => Err(from.invalid("neither one address nor one UUID nor one place is asked for")),
         }
     }
 }
@@ -301,7 +442,7 @@ fn read_rest(
     let partitions: [u32; SITES_MAX] = read_words(from)?;
     let flags: [u32; SITES_MAX] = read_words(from)?;
     let [read_write, read_only, backup] = read_words(from)?;
-    let [_clone, there] = read_words(from)?;
+    let [clone, there] = read_words(from)?;
     let _spares: [u32; SPARE_WORDS] = read_words(from)?;
     let volume = |bit: u32, volume: u32| (there & bit != 0 && volume != 0).then_some(VolumeId(volume));
     let site = |at: usize| {
@@ -312,6 +453,8 @@ fn read_rest(
         name,
         sites: (0..sites).map(site).collect(),
         volumes: [volume(HAS_READ_WRITE, read_write), volume(HAS_READ_ONLY, read_only), volume(HAS_BACKUP, backup)],
+        clone: (clone != 0).then_some(VolumeId(clone)),
+        operations: Operations(there & Operations::ALL.0),
     })
 }
 
@@ -351,9 +494,10 @@ impl Parts<'_> {
         write_words(to, &self.column(|site| site.partition));
         write_words(to, &self.column(|site| site.flags.0));
         let bits = [HAS_READ_WRITE, HAS_READ_ONLY, HAS_BACKUP];
-        let there = self.0.volumes.iter().zip(bits).filter(|(volume, _)| volume.is_some()).map(|(_, bit)| bit).sum();
+        let volumes = self.0.volumes.iter().zip(bits).filter(|(volume, _)| volume.is_some());
+        let there = volumes.map(|(_, bit)| bit).sum::<u32>() | self.0.operations.0;
         write_words(to, &self.0.volumes.map(|volume| volume.map_or(0, |volume| volume.0)));
-        write_words(to, &[0, there]);
+        write_words(to, &[self.0.clone.map_or(0, |clone| clone.0), there]);
         write_words(to, &[0; SPARE_WORDS]);
     }
 }

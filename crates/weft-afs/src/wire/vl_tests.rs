@@ -23,6 +23,8 @@ fn entry() -> Entry {
         name: VolumeName::new(b"root.cell").expect("a name"),
         sites: vec![site(1, 0x04), site(1, 0x02), site(2, 0x02), by_address],
         volumes: [Some(VolumeId(536_870_918)), Some(VolumeId(536_870_919)), None],
+        clone: Some(VolumeId(536_870_930)),
+        operations: Operations::RELEASE,
     }
 }
 
@@ -110,6 +112,41 @@ fn addresses_are_asked_for_by_uuid_or_by_one_of_them() {
     assert_eq!(check_call(&ProbeServer {}, &()), "00000202");
 }
 
+/// Goal: each place of the database is asked for by number, and a list of servers is read.
+#[test]
+fn servers_are_asked_for_by_place() {
+    let reply = Addresses { uuid: uuid(7), unique: 3, addresses: vec![Ipv4Addr::new(192, 0, 2, 1)] };
+    let request = check_call(&GetAddrsU::At(5), &reply);
+    assert!(request.starts_with("00000215000000020000000000000005"));
+    let list = ServerList { promise: Unused, servers: 2, addresses: List(vec![0xc000_0201, 0xe000_0001]) };
+    assert_eq!(check_call(&GetAddrs { handle: 0, spare: 0 }, &list), "000002030000000000000000");
+}
+
+/// Goal: volumes are asked for by what they are like, and lists of them are read.
+#[test]
+fn volumes_are_listed_by_attributes() {
+    let like = |server, partition, operations| EntriesLike { server, partition, operations };
+    let list = EntryList { count: 2, entries: List(vec![numbered(entry()), numbered(entry())]), next: -1 };
+    let ask = |like| ListAttributesN2 { like, name: Asked::from(""), start: 7 };
+    let request = check_call(&ask(like(Some(Ipv4Addr::new(192, 0, 2, 1)), Some(3), Some(Operations::ALL))), &list);
+    assert_eq!(request, "0000021600000013c0000201000000030000000000000000000001f00000000000000007");
+    let request = check_call(&ask(EntriesLike::default()), &EntryList { count: 0, entries: List(Vec::new()), next: 0 });
+    assert_eq!(request, format!("00000216{}0000000000000007", "0".repeat(48)));
+    check(&ask(like(None, Some(0), None)));
+}
+
+/// Goal: what is done with a volume is told, whatever else the word of its flags has.
+#[test]
+fn locks_are_told() {
+    let all = [Operations::MOVE, Operations::RELEASE, Operations::BACKUP, Operations::DELETE, Operations::DUMP];
+    for operations in all {
+        let read: Entry = decode_whole(&check(&Entry { operations, ..entry() })).expect("it was read before");
+        assert!(read.operations.has(operations) && Operations::ALL.has(read.operations));
+        assert_eq!(read.volumes, entry().volumes);
+    }
+    assert_eq!(all.iter().map(|one| one.0).sum::<u32>(), Operations::ALL.0);
+}
+
 #[test]
 fn fewer_addresses_than_came_may_count() {
     let reply = Addresses { uuid: uuid(7), unique: 1, addresses: vec![Ipv4Addr::LOCALHOST; 3] };
@@ -152,5 +189,7 @@ proptest! {
         let _ = GetEntryByNameU::reply(&bytes);
         let _ = GetEntryByNameN::reply(&bytes);
         let _ = GetAddrsU::reply(&bytes);
+        let _ = GetAddrs::reply(&bytes);
+        let _ = ListAttributesN2::reply(&bytes);
     }
 }

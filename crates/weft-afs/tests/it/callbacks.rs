@@ -51,6 +51,24 @@ async fn hold(client: &Client, path: &str) {
     tokio::time::timeout(PATIENCE, asked).await.expect("a promise is given");
 }
 
+/// Goal: a server that is told to forget a client calls it no more, and promises anew when it is asked. Method: another client
+/// changes what was promised; such a change returns when all that were promised it have been called.
+#[tokio::test]
+async fn a_client_that_gives_up_its_promises_is_not_called() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Pair { watcher, other, folder } = &Pair::new(cell, Tree::Cell, "given-up").await;
+    let path = format!("{folder}/file");
+    let (here, there) = (watcher.id(&path).await, other.id(&path).await);
+    hold(watcher, &path).await;
+    watcher.told();
+    watcher.afs.give_up(PATIENCE).await;
+    other.write(&there, b"unseen").await;
+    assert_eq!(watcher.told(), []);
+    hold(watcher, &path).await;
+    other.write(&there, b"seen").await;
+    assert_told(watcher, &[&Event::Broken(here)], "asked again");
+}
+
 /// Goal: whoever has changed something knows that nobody uses what was there before. Method: one client holds promises,
 /// another makes each kind of change; the moment that returns, the first has been told.
 #[tokio::test]

@@ -14,7 +14,7 @@ async fn what_afs_does_not_have_is_unsupported() {
     let dir = client.id(&folder).await;
     let file = client.create(format!("{folder}/file").as_bytes(), FileKind::File).await;
     let capabilities = client.afs.capabilities();
-    assert!(!capabilities.special_files && !capabilities.extended && !capabilities.locks);
+    assert!(!capabilities.special_files && !capabilities.extended);
     for kind in [FileKind::Fifo, FileKind::Socket, FileKind::CharDevice, FileKind::BlockDevice] {
         let special = Change::Create { dir: dir.clone(), name: name("special"), kind, mode: 0o644, device: 0 };
         assert!(is_unsupported(&client.apply(special).await), "{kind:?}");
