@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit;
+use crate::tools::{Which, is_json};
 
 /// A network file system: one mount, and every remote tree has a name in it.
 #[derive(Debug, Parser)]
@@ -17,6 +18,27 @@ pub struct Cli {
     /// What to do
     #[command(subcommand)]
     pub verb: Verb,
+}
+
+impl Cli {
+    /// How the program is called in what it says of failures.
+    pub fn name(&self) -> &'static str {
+        self.tool().map_or("weft", |(which, _)| which.name())
+    }
+
+    /// Whether results and errors are to be JSON, which the words of a tool may say as well.
+    pub fn wants_json(&self) -> bool {
+        self.json || self.tool().is_some_and(|(_, args)| args.words.iter().any(|word| is_json(word)))
+    }
+
+    fn tool(&self) -> Option<(Which, &ToolArgs)> {
+        match &self.verb {
+            Verb::Fs(args) => Some((Which::Fs, args)),
+            Verb::Vos(args) => Some((Which::Vos, args)),
+            Verb::Pts(args) => Some((Which::Pts, args)),
+            _ => None,
+        }
+    }
 }
 
 /// The verbs.
@@ -152,6 +174,15 @@ pub enum Verb {
         /// A file or directory in a mount
         path: PathBuf,
     },
+    /// Files, volumes, access lists and mount points of AFS, as OpenAFS's tool of this name (also as `fs`)
+    #[command(disable_help_flag = true, override_usage = "fs COMMAND [-OPTION [VALUE...]]...", after_help = Which::Fs.list())]
+    Fs(ToolArgs),
+    /// Volumes of AFS and their servers, as OpenAFS's tool of this name; it only asks (also as `vos`)
+    #[command(disable_help_flag = true, override_usage = "vos COMMAND [-OPTION [VALUE...]]...", after_help = Which::Vos.list())]
+    Vos(ToolArgs),
+    /// Users and groups of a cell of AFS, as OpenAFS's tool of this name; it only asks (also as `pts`)
+    #[command(disable_help_flag = true, override_usage = "pts COMMAND [-OPTION [VALUE...]]...", after_help = Which::Pts.list())]
+    Pts(ToolArgs),
     /// Show figures: what was answered from where, how long the kernel waited, what each host was asked for
     #[command(after_help = STATS_EXAMPLES)]
     Stats {
@@ -173,6 +204,8 @@ pub enum Verb {
         /// A mount point, or a directory or file in a mount; it need not be known yet
         path: PathBuf,
     },
+    /// Get the ticket of a cell of AFS into your credential cache, where mounts find it (as aklog does)
+    Login(crate::cmd::login::LoginArgs),
     /// Check or show the configuration
     Config {
         /// What to do
@@ -202,7 +235,7 @@ pub enum Verb {
 /// What `weft mount` takes.
 #[derive(Args, Clone, Debug)]
 pub struct MountArgs {
-    /// What to mount (nothing: everything; web; web:HOST/PATH), and where
+    /// What to mount (nothing: everything; web; web:HOST/PATH; dir; dir:/PATH; afs; afs:CELL), and where
     #[arg(value_name = "[SOURCE] DIR", num_args = 1..=2, required = true)]
     pub source_and_dir: Vec<OsString>,
     /// Keep the cache here
@@ -298,6 +331,14 @@ pub struct WarmArgs {
     pub ignore_robots: bool,
 }
 
+/// What a tool of AFS takes, in its own words.
+#[derive(Args, Clone, Debug)]
+pub struct ToolArgs {
+    /// The command and its options; `help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+    pub words: Vec<OsString>,
+}
+
 /// Where a daemon reports that the tree is usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ReadyOn {
@@ -332,7 +373,7 @@ pub enum Called {
     Nothing,
 }
 
-/// Turns the names `lsw`, `rmw`, `mount.weft` and `mount.fuse.weft` into arguments of `weft`.
+/// Turns the names `lsw`, `rmw`, `fs`, `vos`, `pts`, `mount.weft` and `mount.fuse.weft` into arguments of `weft`.
 ///
 /// # Errors
 /// A sentence when mount(8) is not what called the mount helper.
@@ -344,6 +385,7 @@ pub fn by_name(args: Vec<OsString>) -> Result<Called, String> {
     match name {
         "lsw" => Ok(Called::Weft(with(&["weft", "ls", "-w"]))),
         "rmw" => Ok(Called::Weft(with(&["weft", "rm", "-w"]))),
+        "fs" | "vos" | "pts" => Ok(Called::Weft(with(&["weft", name]))),
         "mount.weft" | "mount.fuse.weft" => helper(args.collect()),
         _ => Ok(Called::Weft(with(&["weft"]))),
     }
@@ -382,7 +424,7 @@ Examples:
   weft mount ~/weft                        everything: web sites are in ~/weft/web/HOST/...
   weft mount web:example.org/docs ~/docs   one tree
   weft mount dir:/srv/www /srv/www-fast    a directory of this machine, stored where it is read fast
-  weft mount afs:example.org ~/afs         a cell of AFS, as anybody sees it
+  weft mount afs:example.org ~/afs         a cell of AFS
   weft mount -o deadline=5s,freshness=manual ~/weft
 
 Options for -o:
@@ -477,6 +519,8 @@ mod tests {
         assert_eq!(called("/usr/bin/lsw a"), Called::Weft(words("weft ls -w a")));
         assert_eq!(called("rmw -r a"), Called::Weft(words("weft rm -w -r a")));
         assert_eq!(called("weft status"), Called::Weft(words("weft status")));
+        assert_eq!(called("/usr/bin/fs la -path x"), Called::Weft(words("weft fs la -path x")));
+        assert_eq!(called("vos"), Called::Weft(words("weft vos")));
         let mounted = Called::Weft(words("weft mount -o rw,user -- weft /mnt"));
         assert_eq!(called("/sbin/mount.weft weft /mnt -o rw,user"), mounted);
         assert_eq!(called("mount.fuse.weft weft /mnt -n -o rw,user -t fuse.weft"), mounted);
@@ -484,6 +528,24 @@ mod tests {
         for line in ["mount.weft weft", "mount.weft", "mount.weft a b c", "mount.weft a b -q", "mount.weft a b -o"] {
             assert!(by_name(words(line)).is_err(), "{line}");
         }
+    }
+
+    /// Goal: the words of the tools of AFS reach them as they are, whatever they begin with.
+    #[test]
+    fn tools_have_words_of_their_own() {
+        let parse = |line: &str| {
+            let cli = Cli::try_parse_from(words(line)).unwrap_or_else(|error| panic!("{line}: {error}"));
+            match cli.verb {
+                Verb::Fs(args) | Verb::Vos(args) | Verb::Pts(args) => (cli.json, args.words.clone()),
+                other => panic!("{other:?}"),
+            }
+        };
+        for line in ["la -path x", "sa -dir x -acl u rl -clear", "-help", "--help", "-h", "la --json x", "sq x -max -1"]
+        {
+            assert_eq!(parse(&format!("weft fs {line}")), (false, words(line)), "{line}");
+        }
+        assert_eq!(parse("weft --json vos examine x"), (true, words("examine x")));
+        assert_eq!(parse("weft pts"), (false, vec![]));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use weft_afs::{Level, level_worth};
 use weft_control::{
     BindingStatus, CacheReport, Cached, Checked, Code, Copied, Covered, Daemon, Decision, Depth, Eviction, Fact,
     Figures, Grouped, Hello, Lines, Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed,
@@ -25,6 +26,8 @@ pub struct MountDaemon {
     cache_dir: PathBuf,
     source: String,
     allow_other: bool,
+    /// What is said to cells of AFS is worth so much.
+    afs_level: Level,
     started: Instant,
     meter: Arc<Meter>,
     transport: Transport,
@@ -43,6 +46,7 @@ impl MountDaemon {
             cache_dir: resolved.cache_dir.clone(),
             source: resolved.source.to_string(),
             allow_other: resolved.allow_other,
+            afs_level: resolved.afs.level.unwrap_or(Level::Crypt),
             started: Instant::now(),
             meter: Arc::default(),
             transport: Transport::Classic,
@@ -135,7 +139,11 @@ impl Daemon for MountDaemon {
         let bindings = self.vfs.bindings().map(|(at, source)| BindingStatus {
             path: PathBytes(at.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/')),
             kind: source.split(':').next().unwrap_or_default().to_owned(),
-            state: if source.starts_with("dir:") { "on this machine".to_owned() } else { state.clone() },
+            state: match source.split(':').next() {
+                Some("dir") => "on this machine".to_owned(),
+                Some("afs") => format!("{state}; with a ticket: level {}", level_worth(self.afs_level)),
+                _ => state.clone(),
+            },
         });
         let troubles = self.vfs.troubles().into_iter().rev();
         // A path that something went wrong at may be known to one user alone.

@@ -1,6 +1,7 @@
 //! The weft program: verbs, configuration, and `wire_up`, the one place that knows every room.
 #![forbid(unsafe_code)]
 
+mod cells;
 mod checking;
 mod cli;
 mod cmd;
@@ -15,6 +16,7 @@ mod ready;
 mod site;
 mod space;
 mod supervisor;
+mod tools;
 mod unsent;
 mod users;
 mod warming;
@@ -28,22 +30,22 @@ use clap::Parser;
 use cli::{Called, Cli, Verb};
 use exit::{Failure, Outcome};
 use output::say;
+use tools::Which;
 
 fn main() -> ExitCode {
     let cli = match cli::by_name(std::env::args_os().collect()) {
         Ok(Called::Weft(args)) => Cli::parse_from(args),
         Ok(Called::Nothing) => return ExitCode::SUCCESS,
-        Err(sentence) => return fail(&Failure::usage(sentence), false),
+        Err(sentence) => return fail("weft", &Failure::usage(sentence), false),
     };
-    let json = cli.json;
-    match run(cli) {
+    let (name, json) = (cli.name(), cli.wants_json());
+    match run(cli, json) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => fail(&failure, json),
+        Err(failure) => fail(name, &failure, json),
     }
 }
 
-fn run(cli: Cli) -> Outcome {
-    let json = cli.json;
+fn run(cli: Cli, json: bool) -> Outcome {
     match cli.verb {
         Verb::Mount(args) => cmd::mount::run(&args, json),
         Verb::Umount { dir, lazy } => cmd::umount::run(&dir, lazy, json),
@@ -60,11 +62,15 @@ fn run(cli: Cli) -> Outcome {
         Verb::Warm(args) => cmd::warm::run(&args, json),
         Verb::Group { from, format, path } => cmd::group::run(&from, format, &path, json),
         Verb::Unsent(args) => cmd::unsent::run(&args, json),
+        Verb::Fs(args) => tools::run(Which::Fs, &args.words, json),
+        Verb::Vos(args) => tools::run(Which::Vos, &args.words, json),
+        Verb::Pts(args) => tools::run(Which::Pts, &args.words, json),
         Verb::Why { path } => cmd::why::run(&path, json),
         Verb::Stats { every, prometheus, dir } => {
             cmd::stats::run(dir.as_deref(), cmd::stats::Shown { json, prometheus, every })
         }
         Verb::Watch { validate, path } => cmd::watch::run(&path, validate, json),
+        Verb::Login(args) => cmd::login::run(&args, json),
         Verb::Config { verb } => cmd::config::run(verb, json),
         Verb::Demo => cmd::demo::run(),
         Verb::Doctor => cmd::doctor::run(json),
@@ -73,12 +79,12 @@ fn run(cli: Cli) -> Outcome {
     }
 }
 
-fn fail(failure: &Failure, json: bool) -> ExitCode {
+fn fail(name: &str, failure: &Failure, json: bool) -> ExitCode {
     if json {
         let object = serde_json::json!({ "error": { "code": failure.exit.word(), "sentence": failure.sentence } });
         say!("{object}");
     } else {
-        eprintln!("weft: {}", failure.sentence);
+        eprintln!("{name}: {}", failure.sentence);
     }
     ExitCode::from(failure.exit as u8)
 }

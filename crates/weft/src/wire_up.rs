@@ -20,6 +20,8 @@ use crate::handover::{Handover, Line, Word};
 use crate::metrics::http::Metrics;
 use crate::ready::Ready;
 
+pub use bindings::asked_afs;
+
 /// Runs the daemon of a mount: returns when it has been unmounted.
 ///
 /// # Errors
@@ -35,7 +37,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let journal = Journal::new(kept.journal).context("the journal in memory cannot be used")?;
     let store = open_store(&resolved.cache_dir, journal)?;
     let (notices, receivers) = Notices::channel();
-    let bindings = bindings::of(&resolved, &store, runtime.handle())?;
+    let bindings::Bound { all: bindings, cells } = bindings::of(&resolved, &store, runtime.handle())?;
     let options = vfs_options(&resolved)?;
     let takes_changes = bindings.iter().any(|binding| binding.remote.capabilities().writable);
     let vfs = Vfs::new(store.clone(), bindings, options, notices, runtime.handle().clone())?;
@@ -83,6 +85,10 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
 
     let ended = mounted.wait();
     runtime.block_on(vfs.wind_down());
+    if let Some(cells) = cells {
+        // Another daemon that takes over comes with the same name, and does not pass here.
+        runtime.block_on(cells.give_up(GIVE_UP_PATIENCE));
+    }
     let flushed = store.flush();
     drop(stop);
     // The verb that asked for the end gets its answer before the process goes, whatever else fails.
@@ -268,6 +274,8 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSING_PAUSE: Duration = Duration::from_millis(20);
 /// How long the disk may take when another daemon is to come.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long file servers may take to hear that this client ends.
+const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// How long requests under way may take when the mount has gone.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
 

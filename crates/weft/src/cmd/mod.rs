@@ -7,6 +7,7 @@ pub mod definition;
 pub mod demo;
 pub mod doctor;
 pub mod group;
+pub mod login;
 pub mod ls;
 pub mod mount;
 pub mod offline;

@@ -130,7 +130,7 @@ impl Reader<'_> {
         metrics
     }
 
-    fn address(&mut self, key: &str, value: &Value<'_>) -> Option<SocketAddr> {
+    pub(super) fn address(&mut self, key: &str, value: &Value<'_>) -> Option<SocketAddr> {
         const WANTED: &str = "an address and a port in quotes, as in \"127.0.0.1:9469\" or \"[::1]:9469\"";
         let text = self.text_of(key, value, WANTED)?;
         match text.parse() {

@@ -19,7 +19,7 @@ mod source;
 mod space;
 mod web;
 
-pub use afs::AfsSettings;
+pub use afs::{AfsSettings, TicketSource};
 pub use directory::DirTable;
 pub use duration::{parse_duration, show_duration};
 pub use file::{FileError, load_file};

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weft_afs::Kvno;
 
 use weft_fuse::Transport;
 use weft_web::UsualProxies;
@@ -57,6 +58,8 @@ pub struct Resolved {
     pub dirs: Vec<DirTable>,
     /// The settings of AFS.
     pub afs: AfsSettings,
+    /// What gets tickets of Kerberos.
+    pub kvno: Kvno,
     /// The environment's proxies.
     pub usual_proxies: UsualProxies,
     /// The files that were read.
@@ -95,6 +98,8 @@ pub struct Environment {
     pub netrc: Option<PathBuf>,
     /// `$KRB5CCNAME`.
     pub ccache: Option<String>,
+    /// `$PATH` and `$KRB5_CONFIG`, for the program that gets tickets.
+    pub kvno: Kvno,
     /// `$http_proxy` and its like.
     pub proxies: UsualProxies,
     /// What is wrong with those, if something is.
@@ -131,6 +136,7 @@ impl Environment {
             runtime_dir: dir("XDG_RUNTIME_DIR"),
             netrc: dir("NETRC"),
             ccache: std::env::var("KRB5CCNAME").ok().filter(|name| !name.is_empty()),
+            kvno: Kvno { path: std::env::var_os("PATH"), config: std::env::var_os("KRB5_CONFIG") },
         }
     }
 
@@ -208,6 +214,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         trees: settings.trees,
         dirs: settings.dirs,
         afs: settings.afs,
+        kvno: environment.kvno.clone(),
         usual_proxies: environment.proxies.clone(),
         files,
     })

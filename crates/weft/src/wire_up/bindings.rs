@@ -5,25 +5,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use weft_afs::cell_server_db::{CellServerDb, read_aliases};
-use weft_afs::{Afs, AfsOptions, Modes};
+use weft_afs::{Afs, AfsOptions, Kvno, Modes, Tickets};
 use weft_dir::{Directory, DirectoryOptions};
 use weft_remote::{Name, Remote};
 use weft_store::Store;
 use weft_vfs::Binding;
 use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, WebOptions};
 
-use crate::config::{DirTable, PrivateAddresses, ProxyTable, Resolved, Source, WebSettings, patterns};
+use crate::cells::Cells;
+use crate::config::{
+    AfsSettings, DirTable, PrivateAddresses, ProxyTable, Resolved, Source, TicketSource, WebSettings, patterns,
+};
 use crate::logins;
 use crate::site::{self, Site};
 
+/// What is shown, and the part of it that wants to hear of its end.
+pub(super) struct Bound {
+    pub all: Vec<Binding>,
+    pub cells: Option<Arc<Afs>>,
+}
+
 /// The bindings of what is mounted. The web has a name when it is not mounted alone, and so has each directory; all of
 /// them share one cache with what is mounted alone, for the sources are the same.
-pub(super) fn of(
-    resolved: &Resolved,
-    store: &Arc<Store>,
-    runtime: &tokio::runtime::Handle,
-) -> anyhow::Result<Vec<Binding>> {
+pub(super) fn of(resolved: &Resolved, store: &Arc<Store>, runtime: &tokio::runtime::Handle) -> anyhow::Result<Bound> {
+    let mut bound_cells = None;
+    let mut afs = |at: Vec<Name>, options: AfsOptions| -> anyhow::Result<Binding> {
+        let (binding, cells) = afs(at, options, store, runtime)?;
+        bound_cells = Some(cells);
+        Ok(binding)
+    };
     let web = |at: Vec<Name>, tree: Option<String>| -> anyhow::Result<Binding> {
         let (options, notes) = (web_options(resolved, runtime)?, store.notes("web"));
         let remote: Arc<dyn Remote> = match tree {
@@ -33,7 +43,7 @@ pub(super) fn of(
         };
         Ok(Binding { at, source: "web".to_owned(), remote })
     };
-    Ok(match &resolved.source {
+    let all = match &resolved.source {
         Source::Everything => {
             let mut all = vec![web(vec![kind("web")], None)?];
             // One directory that is not there keeps nothing else from being mounted.
@@ -43,27 +53,32 @@ pub(super) fn of(
                     Err(error) => tracing::error!("dir/{} is left out: {error:#}", table.name),
                 }
             }
-            match cells(resolved) {
-                Ok(cells) if cells.cells.is_empty() => {}
-                Ok(cells) => all.push(afs(vec![kind("afs")], cells, store, runtime)?),
+            let cells = Cells::read(&resolved.afs).and_then(|cells| {
+                // A machine that has nothing to do with AFS has no such directory, and no socket for it.
+                let is_wanted = cells.are_written || resolved.afs.dns == Some(true);
+                is_wanted.then(|| afs(vec![kind("afs")], afs_options(cells, resolved))).transpose()
+            });
+            match cells {
+                Ok(binding) => all.extend(binding),
                 Err(error) => tracing::error!("afs is left out: {error:#}"),
             }
             all
         }
         Source::Afs => {
-            let cells = cells(resolved)?;
-            if cells.cells.is_empty() {
-                let file = resolved.afs.config_dir().join("CellServDB");
+            let cells = Cells::read(&resolved.afs)?;
+            if cells.known.cells().next().is_none() && resolved.afs.resolver().is_none() {
                 anyhow::bail!(
-                    "{}: no cell is written down there; `[afs] config_dir` names another folder",
-                    file.display()
+                    "{}: no cell is written down there; `[afs] config_dir` names another folder, and with `dns = true` \
+                    DNS is asked for cells",
+                    cells.cell_server_db().display()
                 );
             }
-            vec![afs(Vec::new(), cells, store, runtime)?]
+            vec![afs(Vec::new(), afs_options(cells, resolved))?]
         }
         Source::AfsCell { cell } => {
-            let options = AfsOptions { tree: Some(cell.clone()), ..cells(resolved)? };
-            vec![afs(Vec::new(), options, store, runtime)?]
+            let options = afs_options(Cells::read(&resolved.afs)?, resolved);
+            let options = AfsOptions { tree: Some(cell.clone()), ..options };
+            vec![afs(Vec::new(), options)?]
         }
         Source::Web => vec![web(Vec::new(), None)?],
         Source::WebTree { host, path } => vec![web(Vec::new(), Some(format!("{host}/{path}")))?],
@@ -78,7 +93,8 @@ pub(super) fn of(
             let read_only = resolved.dirs.iter().any(|table| table.path == *path && table.read_only);
             vec![directory(Vec::new(), Shown { path, read_only }, resolved, runtime)?]
         }
-    })
+    };
+    Ok(Bound { all, cells: bound_cells })
 }
 
 fn kind(name: &str) -> Name {
@@ -122,34 +138,28 @@ fn whole_path(path: &Path) -> anyhow::Result<PathBuf> {
     std::fs::canonicalize(path).with_context(|| format!("{}: the directory cannot be reached", path.display()))
 }
 
-/// The cells that are written down: none where there is no such file.
-fn cells(resolved: &Resolved) -> anyhow::Result<AfsOptions> {
-    let dir = resolved.afs.config_dir();
-    let read = |name: &str| -> anyhow::Result<Option<Vec<u8>>> {
-        let path = dir.join(name);
-        match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            outcome => outcome.map(Some).with_context(|| path.display().to_string()),
-        }
-    };
-    let of = |name: &str| dir.join(name).display().to_string();
-    let known = match read("CellServDB")? {
-        Some(bytes) => CellServerDb::read(&bytes).with_context(|| of("CellServDB"))?,
-        None => CellServerDb::default(),
-    };
-    let aliases = match read("CellAlias")? {
-        Some(bytes) => read_aliases(&bytes).with_context(|| of("CellAlias"))?,
-        None => Vec::new(),
-    };
+/// AFS with the cells that are written down, as this mount shows it.
+fn afs_options(written: Cells, resolved: &Resolved) -> AfsOptions {
+    let modes = if resolved.allow_other { Modes::Everybodys } else { Modes::Exact };
+    AfsOptions { modes, ..asked_afs(written, &resolved.afs, &resolved.kvno) }
+}
+
+/// AFS with the cells that are written down, for whoever asks their servers.
+pub fn asked_afs(written: Cells, settings: &AfsSettings, kvno: &Kvno) -> AfsOptions {
     let default = AfsOptions::default();
-    Ok(AfsOptions {
-        cells: known.cells().cloned().collect(),
-        aliases,
-        modes: if resolved.allow_other { Modes::Everybodys } else { Modes::Exact },
-        level: resolved.afs.level.unwrap_or(default.level),
-        ccache: resolved.afs.ccache.clone(),
+    AfsOptions {
+        cells: written.known.cells().cloned().collect(),
+        aliases: written.aliases,
+        resolver: settings.resolver(),
+        level: settings.level.unwrap_or(default.level),
+        tickets: match settings.tickets.unwrap_or_default() {
+            TicketSource::Get => Tickets::Get(kvno.clone()),
+            TicketSource::Found => Tickets::Found,
+        },
+        ccache: settings.ccache.clone(),
+        sysnames: settings.sysname.clone().unwrap_or(default.sysnames),
         ..default
-    })
+    }
 }
 
 /// AFS: identities have their cells in them, so that all of it shares one cache.
@@ -158,10 +168,10 @@ fn afs(
     options: AfsOptions,
     store: &Arc<Store>,
     runtime: &tokio::runtime::Handle,
-) -> anyhow::Result<Binding> {
+) -> anyhow::Result<(Binding, Arc<Afs>)> {
     let _entered = runtime.enter();
-    let remote = Afs::open(options, &*store.notes("afs"))?;
-    Ok(Binding { at, source: "afs".to_owned(), remote })
+    let cells = Afs::open(options, &*store.notes("afs"))?;
+    Ok((Binding { at, source: "afs".to_owned(), remote: cells.clone() }, cells))
 }
 
 fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow::Result<WebOptions> {

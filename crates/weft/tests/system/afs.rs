@@ -14,7 +14,13 @@ pub fn mounted(cell: &AfsCell, source: &'static str, options: &[&str]) -> Option
 }
 
 pub fn mounted_on(cell: &AfsCell, node: &str, source: &'static str, options: &[&str]) -> Option<Mount> {
-    let config = format!("[afs]\nconfig_dir = \"{}\"\n", cell.client_config().display());
+    mounted_with(cell, node, (source, ""), options)
+}
+
+/// With more lines in the configuration's `[afs]`.
+fn mounted_with(cell: &AfsCell, node: &str, (source, more): (&'static str, &str), options: &[&str]) -> Option<Mount> {
+    // The machine's name servers are none of a test's business.
+    let config = format!("[afs]\nconfig_dir = \"{}\"\ndns = false\n{more}", cell.client_config().display());
     let options = options.iter().map(|option| (*option).to_owned()).collect();
     let mut mount = Mount::prepare(Setup { source, config, options, ..Setup::default() })?;
     mount.move_to(cell.words(node));
@@ -162,7 +168,8 @@ fn refusals_are_errors_of_their_own() {
     assert_eq!(std::fs::read_link(top.join("pub/dangling")).expect("a link"), PathBuf::from("not/there"));
     fails_with(std::fs::read(top.join("pub/dangling")), Errno::NOENT);
 
-    let config = format!("[afs]\nconfig_dir = \"{}\"\n", cell.client_config().display());
+    // The machine's name servers are none of a test's business.
+    let config = format!("[afs]\nconfig_dir = \"{}\"\ndns = false\n", cell.client_config().display());
     let refused = |source: &'static str, config: &str, wanted: &str| {
         let setup = Setup { source, config: config.to_owned(), ..Setup::default() };
         let Some(mount) = Mount::prepare(setup) else { return };
@@ -171,7 +178,7 @@ fn refusals_are_errors_of_their_own() {
     };
     refused("afs:no.such.cell", &config, "no cell of this name is known");
     refused("afs:not/a/cell", &config, "letters, digits");
-    refused("afs", "[afs]\nconfig_dir = \"/nonexistent\"\n", "no cell is written down there");
+    refused("afs", "[afs]\nconfig_dir = \"/nonexistent\"\ndns = false\n", "no cell is written down there");
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("CellServDB"), ">weft.test\n10.77.0.300 #fs1\n").expect("written");
     let bad = format!("[afs]\nconfig_dir = \"{}\"\n", folder.path().display());
@@ -227,4 +234,30 @@ fn a_volume_is_followed_where_it_goes() {
     crate::interrupts::wait_until("the volume is online", || {
         std::fs::read_to_string(&other).is_ok_and(|now| now == there)
     });
+}
+
+/// Goal: `@sys` in a name is the kind of machine that is set, the first of which there is such a name; it is not listed.
+#[test]
+fn at_sys_is_the_kind_of_machine() {
+    let Some(cell) = AfsCell::up() else { return };
+    let sysname = "sysname = [\"nosuch_os\", \"amd64_linux26\"]\n";
+    let Some(mount) = mounted_with(cell, "c1", ("afs", sysname), &[]) else { return };
+    let top = mount.at("weft.test/scratch/at-sys");
+    std::fs::create_dir_all(top.join("amd64_linux26/bin")).expect("made");
+    std::fs::create_dir_all(top.join("lib.amd64_linux26")).expect("made");
+    std::fs::write(top.join("amd64_linux26/bin/tool"), "of this machine").expect("written");
+    std::os::unix::fs::symlink("@sys/bin", top.join("bin")).expect("made");
+    let names = ["amd64_linux26", "bin", "lib.amd64_linux26"];
+    assert_eq!(names_in(&top), names);
+    assert_eq!(read(&top.join("bin/tool")), "of this machine");
+    assert_eq!(read(&top.join("@sys/bin/tool")), "of this machine");
+    assert!(top.join("lib.@sys").is_dir() && !top.join("etc.@sys").exists() && !top.join("@system").exists());
+    assert_eq!(names_in(&top), names);
+    // What becomes of the name becomes of what it stands for.
+    std::fs::rename(top.join("amd64_linux26"), top.join("gone")).expect("moved");
+    assert!(!top.join("@sys").exists());
+    std::fs::create_dir_all(top.join("nosuch_os/bin")).expect("made");
+    std::fs::write(top.join("nosuch_os/bin/tool"), "of another").expect("written");
+    assert_eq!(read(&top.join("bin/tool")), "of another");
+    std::fs::remove_dir_all(&top).expect("removed");
 }

@@ -7,6 +7,7 @@ use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
 use crate::afs::{mounted, mounted_on, read};
+use crate::interrupts::wait_until;
 use crate::posix::{FSX, suite};
 use crate::support::{AfsCell, Afsd, Mount, Program, compare, fails_with, names_in, noise, run};
 
@@ -81,6 +82,40 @@ fn what_is_changed_here_is_so_at_the_servers() {
     assert!(std::fs::read(folder.at("deep/long")).expect("read") == wanted);
     let Some(fresh) = Afsd::mount(cell, "c2") else { return };
     assert!(std::fs::read(fresh.dir().join("weft.test/scratch/changes/deep/long")).expect("read") == wanted);
+}
+
+/// Goal: what is changed on one of two ways to a volume is seen on the other long before any lease ends; a server calls nobody
+/// for what he does himself. Method: the volume by the read-only and by the read-write root of its cell, each looked at before
+/// every change.
+#[test]
+fn what_is_changed_on_one_way_is_seen_on_the_other() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(mount) = mounted(cell, "afs", &[]) else { return };
+    let ways = ["weft.test/scratch/two-ways", ".weft.test/scratch/two-ways"].map(|way| mount.at(way));
+    std::fs::create_dir(&ways[0]).expect("made");
+    for turn in 0..6 {
+        let (one, other) = (&ways[turn % 2], &ways[(turn + 1) % 2]);
+        let links = |way: &Path| way.join("file").metadata().map_or(0, |stat| stat.nlink());
+        // The kernel is told before the change is answered, unless it takes more than a moment.
+        wait_until("both are empty", || names_in(one).is_empty() && names_in(other).is_empty());
+        for text in [format!("first {turn}"), format!("second, longer {turn}")] {
+            std::fs::write(one.join("file"), &text).expect("written");
+            wait_until("the text", || std::fs::read_to_string(other.join("file")).is_ok_and(|read| read == text));
+        }
+        std::fs::hard_link(other.join("file"), other.join("linked")).expect("linked");
+        wait_until("the second name", || (names_in(one).len(), links(one)) == (2, 2));
+        std::fs::rename(one.join("linked"), one.join("moved")).expect("moved");
+        wait_until("the new name", || other.join("moved").exists() && !other.join("linked").exists());
+        std::fs::remove_file(one.join("moved")).expect("removed");
+        wait_until("one name", || (names_in(other).len(), links(other)) == (1, 1));
+        std::fs::set_permissions(other.join("file"), std::fs::Permissions::from_mode(0o600)).expect("set");
+        let mode = || one.join("file").metadata().map_or(0, |stat| stat.permissions().mode() & 0o777);
+        wait_until("the bits", || mode() == 0o600);
+        std::fs::remove_file(other.join("file")).expect("removed");
+        wait_until("no file", || !one.join("file").exists());
+    }
+    std::fs::remove_dir(&ways[1]).expect("removed");
+    wait_until("no directory", || !ways[0].exists());
 }
 
 /// Goal: what AFS does not have is refused with an error of its own, and leaves things as they are.
@@ -159,6 +194,45 @@ fn programs_work_on_a_cell() {
     }
 }
 
+/// Goal: a program is compiled, linked, run and made anew on a cell as on a local disk. Method: make(1) on several files at a
+/// time; the program says what its parts are, and runs from the mount.
+#[test]
+fn a_program_is_made_on_a_cell() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "compile") else { return };
+    for nth in 0..12 {
+        let text = format!("#include \"all.h\"\nint part_{nth}(void) {{ return EACH * {nth}; }}\n");
+        std::fs::write(folder.at(format!("part_{nth}.c")), text).expect("written");
+    }
+    let parts: Vec<String> = (0..12).map(|nth| format!("part_{nth}()")).collect();
+    let declared: String = parts.iter().map(|part| format!("int {part};\n")).collect();
+    let main =
+        format!("#include <stdio.h>\n{declared}int main(void) {{ printf(\"%d\\n\", {}); }}\n", parts.join(" + "));
+    std::fs::write(folder.at("main.c"), main).expect("written");
+    let makefile = "objects = $(patsubst %.c,%.o,$(wildcard *.c))\nprogram: $(objects)\n\tcc -o $@ $^\n\
+        %.o: %.c all.h\n\tcc -c -g -o $@ $<\n";
+    std::fs::write(folder.at("Makefile"), makefile).expect("written");
+    let make = |each: &str| {
+        std::fs::write(folder.at("all.h"), format!("#define EACH {each}\n")).expect("written");
+        // Times are whole seconds: what was made in the second of the change is older than it.
+        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(10);
+        let made = names_in(&folder.at(""));
+        for name in made.iter().filter(|name| name.ends_with(".o") || *name == "program") {
+            let file = std::fs::File::options().append(true).open(folder.at(name)).expect("opened");
+            file.set_times(std::fs::FileTimes::new().set_modified(old)).expect("set");
+        }
+        Program::new("make").args(["-j4", "program"]).dir(&folder.at("")).good();
+        Program::new(folder.at("program")).good()
+    };
+    assert_eq!(make("1"), "66\n");
+    assert_eq!(make("10"), "660\n");
+    let again = Program::new("make").args(["-q", "program"]).dir(&folder.at("")).run();
+    assert_eq!(again.code, Some(0), "all is made: {again:?}");
+    assert!(
+        std::fs::read(folder.there("program")).expect("read") == std::fs::read(folder.at("program")).expect("read")
+    );
+}
+
 /// Goal: what somebody else has written meanwhile is not written over: the close fails, what was written here is kept, and
 /// somebody decides.
 #[test]
@@ -189,6 +263,9 @@ fn what_finds_no_room_is_kept() {
     let Some(folder) = Folder::new(&cell, "full") else { return };
     let quota = |kib: &str| cell.on("fs1", ["vos", "setfields", "scratch", "-maxquota", kib, "-localauth"]).good();
     quota("20000");
+    let df =
+        || rustix::fs::statvfs(folder.at("")).map(|told| (told.f_blocks * told.f_frsize, told.f_bavail)).expect("df");
+    assert!(df().0 == 20_000 << 10 && df().1 > 0, "{:?}", df());
     // Two stores and a half: the first has room, the second has not.
     let long = noise(40 << 20);
     let copied = std::fs::write(folder.at("file"), &long);

@@ -2,6 +2,12 @@
 
 mod afs;
 mod afs_cell;
+mod afs_dns;
+mod afs_ends;
+mod afs_locks;
+mod afs_login;
+mod afs_posix;
+mod afs_tools;
 mod afs_users;
 mod afs_writing;
 mod cache_check;

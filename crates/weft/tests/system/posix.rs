@@ -147,7 +147,7 @@ pub fn suite(name: &str) -> Option<PathBuf> {
 const NOBODY: u32 = 65534;
 
 /// The users are those of every Debian. Remounting is off, for it would be of whatever is at the path.
-const PJDFSTEST: &str = r#"
+pub const PJDFSTEST: &str = r#"
 [features]
 posix_fallocate = {}
 rename_ctime = {}
@@ -163,7 +163,7 @@ entries = [["nobody", "nogroup"], ["daemon", "daemon"], ["bin", "bin"]]
 const REMOUNTS: &str = "it would remount; a_mount_that_is_read_only_takes_no_change tries the same";
 
 /// What pjdfstest does not try here, and why.
-const SKIPPED: &[(&str, &str)] = &[
+pub const SKIPPED: &[(&str, &str)] = &[
     ("chmod::erofs_named", REMOUNTS),
     ("chown::erofs_named", REMOUNTS),
     ("chown::lchown::erofs_named", REMOUNTS),

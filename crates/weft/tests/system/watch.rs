@@ -38,14 +38,19 @@ fn changes_at_a_server_are_told() {
     }
     std::fs::read_dir(top.join("d")).expect("listed").for_each(drop);
     let mut watching = watch(&mount, "watch --json --validate 1s", &top.join("d"));
-    std::fs::write(server.root().join("other/changes.txt"), "second").expect("written");
-    std::fs::write(server.root().join("d/changes.txt"), "second").expect("written");
+    // At once: whoever asks in between must not find it empty.
+    let write = |name: &str, text: &str| {
+        let (fresh, place) = (server.root().join("fresh"), server.root().join(name));
+        std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, place)).expect("written");
+    };
+    write("other/changes.txt", "second");
+    write("d/changes.txt", "second");
     let changed = line(&mut watching, "/d/changes.txt", "changed");
     assert_eq!(changed["size"], 6, "{changed}");
     assert!(changed["from"] != changed["to"] && changed["at"].as_f64() > Some(1e9), "{changed}");
     std::fs::remove_file(server.root().join("d/goes.txt")).expect("removed");
     line(&mut watching, "/d/goes.txt", "gone");
-    std::fs::write(server.root().join("d/comes.txt"), "third").expect("written");
+    write("d/comes.txt", "third");
     let new = line(&mut watching, "/d/comes.txt", "new");
     assert_eq!(new["size"], 5, "{new}");
     assert!(!watching.seen().contains("other"), "{}", watching.seen());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::support::{Pair, Program, find_program, without};
 
 /// python3, without what stands before it on some machines.
-fn python() -> Option<PathBuf> {
+pub fn python() -> Option<PathBuf> {
     let found = Some(PathBuf::from("/usr/bin/python3")).filter(|path| path.is_file()).or(find_program("python3"));
     if found.is_none() {
         without("python3 is missing; scripts/install-test-deps.sh installs it");

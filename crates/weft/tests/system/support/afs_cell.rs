@@ -4,11 +4,15 @@
 //! [`AfsCell`] or, for the one that all tests of a run share, with the tests' process, however that ends.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::process::{Program, without};
 
@@ -60,6 +64,17 @@ impl AfsCell {
     /// The words that run a program in the network of a node; its files, and what it mounts, are the host's.
     pub fn words(&self, node: &str) -> Vec<String> {
         ["nsenter", &format!("--net=/run/netns/{}", self.namespace(node)), "--"].map(str::to_owned).into()
+    }
+
+    /// Does something in the network of a node: a socket that is opened there stays there.
+    pub fn inside<T: Send>(&self, node: &str, act: impl FnOnce() -> T + Send) -> T {
+        let network = File::open(Path::new("/run/netns").join(self.namespace(node))).expect("the cell is up");
+        // Only a thread of its own goes there.
+        let moved = move || {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).expect("root may");
+            act()
+        };
+        std::thread::scope(|scope| scope.spawn(moved).join()).expect("done without a panic")
     }
 
     /// A program of OpenAFS or Kerberos to be run on a node, with the cell's configuration.

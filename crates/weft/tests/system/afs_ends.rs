@@ -1,0 +1,62 @@
+//! How a mount of a cell ends: whether its file servers go on calling it.
+
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::path::Path;
+
+use rustix::process::Pid;
+
+use crate::afs::{mounted_on, read};
+use crate::support::AfsCell;
+
+/// The port of the only socket of UDP that a daemon has (proc(5): of a row in its network's table the second column is the
+/// address, and the tenth the socket's number).
+fn port_of(daemon: Pid) -> u16 {
+    let of = |name: &str| Path::new("/proc").join(daemon.as_raw_nonzero().to_string()).join(name);
+    let files = std::fs::read_dir(of("fd")).expect("it runs").flatten();
+    let sockets: Vec<String> = files
+        .filter_map(|file| std::fs::read_link(file.path()).ok()?.to_str().map(str::to_owned))
+        .filter_map(|target| Some(target.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let table = std::fs::read_to_string(of("net/udp")).expect("Linux has it");
+    let ports = table.lines().skip(1).filter_map(|row| {
+        let columns: Vec<&str> = row.split_whitespace().collect();
+        let is_its = sockets.iter().any(|socket| columns.get(9) == Some(&socket.as_str()));
+        is_its.then(|| u16::from_str_radix(columns[1].rsplit_once(':')?.1, 16).ok()).flatten()
+    });
+    let ports: Vec<u16> = ports.collect();
+    assert_eq!(ports.len(), 1, "{ports:?}");
+    ports[0]
+}
+
+/// Goal: after an unmount file servers do not call the mount that was; one that was killed is called. Method: somebody takes
+/// the port that the daemon had, and another client changes what had been read: that returns when all who were promised to be
+/// called have been called, or were silent.
+#[test]
+fn file_servers_forget_a_mount_that_has_ended() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(other) = mounted_on(&cell, "c2", "afs", &[]) else { return };
+    let Some(mount) = mounted_on(&cell, "c1", "afs", &[]) else { return };
+    let name = "weft.test/scratch/readme.txt";
+    for (ends, is_called) in [("unmounted", false), ("killed", true)] {
+        assert!(!read(&mount.at(name)).is_empty());
+        let port = port_of(mount.daemon());
+        match ends {
+            "unmounted" => mount.umount(),
+            _ => mount.kill9(),
+        }
+        let socket = cell.inside("c1", || UdpSocket::bind(("0.0.0.0", port)).expect("it is free again"));
+        socket.set_nonblocking(true).expect("set");
+        std::fs::write(other.at(name), ends).expect("written");
+        let called = match socket.recv(&mut [0; 2048]) {
+            Ok(_) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(called, is_called, "{ends}");
+        drop(socket);
+        if ends == "unmounted" {
+            mount.mount();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Locks in AFS cells: among processes of one machine, and between machines by the server's lock of the whole file.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation as How, flock};
+use rustix::io::Errno;
+
+use crate::afs::{mounted_on, read};
+use crate::interrupts::wait_until;
+use crate::support::{AfsCell, Mount, Program};
+use crate::writing_processes::python;
+
+/// Two machines with a mount each, and a folder of one test in the volume that anybody may write.
+struct Machines {
+    mounts: [Mount; 2],
+    name: &'static str,
+}
+
+impl Machines {
+    fn new(cell: &AfsCell, name: &'static str) -> Option<Machines> {
+        let mounts = [mounted_on(cell, "c1", "afs", &[])?, mounted_on(cell, "c2", "afs", &[])?];
+        let machines = Machines { mounts, name };
+        std::fs::create_dir(machines.at(0, "")).expect("made");
+        Some(machines)
+    }
+
+    fn at(&self, machine: usize, path: impl AsRef<Path>) -> PathBuf {
+        self.mounts[machine].at("weft.test/scratch").join(self.name).join(path)
+    }
+
+    fn open(&self, machine: usize, path: &str) -> File {
+        File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.at(machine, path))
+            .expect("opened")
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.at(0, ""));
+    }
+}
+
+/// Goal: what one machine has locked another cannot have, until it is given back, also by the end of the process or of the
+/// mount; one that waits gets it then.
+#[test]
+fn machines_keep_each_other_out() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "locks") else { return };
+    let (here, there) = (machines.open(0, "file"), machines.open(1, "file"));
+    flock(&here, How::NonBlockingLockShared).expect("locked");
+    flock(&there, How::NonBlockingLockShared).expect("shared");
+    assert_eq!(flock(&there, How::NonBlockingLockExclusive), Err(Errno::AGAIN));
+    flock(&here, How::Unlock).expect("unlocked");
+    flock(&there, How::NonBlockingLockExclusive).expect("alone");
+    assert_eq!(flock(&here, How::NonBlockingLockShared), Err(Errno::AGAIN));
+    let second = machines.open(1, "file");
+    assert_eq!(flock(&second, How::NonBlockingLockShared), Err(Errno::AGAIN), "on its own machine as well");
+    let waits = std::thread::spawn(move || {
+        flock(&here, How::LockExclusive).expect("locked in the end");
+        here
+    });
+    drop(there);
+    let here = waits.join().expect("no panic");
+    assert_eq!(flock(&second, How::NonBlockingLockShared), Err(Errno::AGAIN));
+    drop(here);
+    wait_until("the server has no lock", || flock(&second, How::NonBlockingLockExclusive).is_ok());
+    machines.mounts[1].kill9();
+    drop(second);
+}
+
+/// Goal: who gets a lock sees what was written under it, also by a file that was opened long before. Method: processes on
+/// two machines, and two on one of them, each add to a number in one file that they keep open.
+#[test]
+fn what_is_written_under_a_lock_is_seen_under_the_next() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "counter") else { return };
+    let Some(python) = python() else { return };
+    std::fs::write(machines.at(0, "number"), "0").expect("written");
+    let count = "
+import fcntl, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+for turn in range(40):
+    fcntl.flock(file, fcntl.LOCK_EX)
+    number = int(os.pread(file, 100, 0))
+    os.pwrite(file, b'%d' % (number + 1), 0)
+    fcntl.flock(file, fcntl.LOCK_UN)
+";
+    let start = |machine| Program::new(&python).args(["-c", count]).arg(machines.at(machine, "number")).start();
+    let running = [start(0), start(1), start(1)];
+    running.into_iter().for_each(|running| assert_eq!(running.end(), Some(0)));
+    assert_eq!(read(&machines.at(0, "number")), "120");
+    assert_eq!(read(&machines.at(1, "number")), "120");
+}
+
+/// Goal: a database that is written on two machines at a time is whole, and has what each has written.
+#[test]
+fn a_database_is_written_on_two_machines() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "database") else { return };
+    let Some(python) = python() else { return };
+    let insert = "
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], timeout=120, isolation_level=None)
+for row in range(25):
+    base.execute('begin immediate')
+    base.execute('insert into rows values (?, ?, ?)', (sys.argv[2], row, 'x' * 500))
+    base.execute('commit')
+";
+    let make = "
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1])
+base.execute('create table rows (writer text, row integer, filling text)')
+base.commit()
+";
+    let check = "
+import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], timeout=120)
+print(base.execute('pragma integrity_check').fetchall(), base.execute('select count(*), count(distinct writer || row) from rows').fetchall())
+";
+    let run = |script: &str, machine| Program::new(&python).args(["-c", script]).arg(machines.at(machine, "base"));
+    run(make, 0).good();
+    let running = [(0, "one"), (1, "two"), (1, "three")].map(|(machine, name)| run(insert, machine).arg(name).start());
+    running.into_iter().for_each(|running| assert_eq!(running.end(), Some(0)));
+    for machine in [0, 1] {
+        assert_eq!(run(check, machine).good(), "[('ok',)] [(75, 75)]\n");
+    }
+}
+
+/// Goal: locks outlive the daemon: nobody gets in while another one takes over.
+#[test]
+fn a_daemon_that_is_killed_loses_no_lock() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "killed-locks") else { return };
+    let (file, other) = (machines.open(0, "file"), machines.open(0, "file"));
+    let there = machines.open(1, "file");
+    flock(&file, How::NonBlockingLockExclusive).expect("locked");
+    for _ in 0..3 {
+        machines.mounts[0].kill_daemon();
+        assert_eq!(flock(&other, How::NonBlockingLockShared), Err(Errno::AGAIN), "here");
+        assert_eq!(flock(&there, How::NonBlockingLockShared), Err(Errno::AGAIN), "there");
+    }
+    flock(&file, How::Unlock).expect("unlocked");
+    flock(&there, How::NonBlockingLockExclusive).expect("it was given back by the daemon that took over");
+    assert_eq!(flock(&other, How::NonBlockingLockShared), Err(Errno::AGAIN));
+}
+
+/// Goal: a file that nobody changes, or that its reader may not lock at the server, can be locked for reading all the same.
+#[test]
+fn who_only_reads_can_lock() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(mount) = mounted_on(cell, "c1", "afs", &[]) else { return };
+    for path in ["weft.test/replicated", "weft.test/pub"] {
+        let names = std::fs::read_dir(mount.at(path)).expect("listed").flatten().map(|entry| entry.path());
+        let name = names.into_iter().find(|path| path.is_file()).expect("there is a file");
+        let (one, other) = (File::open(&name).expect("opened"), File::open(&name).expect("opened"));
+        flock(&one, How::NonBlockingLockShared).expect("locked");
+        flock(&other, How::NonBlockingLockShared).expect("shared");
+        assert_eq!(flock(&other, How::NonBlockingLockExclusive), Err(Errno::AGAIN));
+    }
+}
