@@ -7,8 +7,9 @@ DESTDIR ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 FUZZ_SECONDS ?= 60
+AFS_TOOLS := fs vos pts
 
-.PHONY: help run build test faults fuzz check bench bench-quick bench-store afs-cell install uninstall
+.PHONY: help run build test faults fuzz check bench bench-quick bench-store bench-afs afs-cell install uninstall
 
 help:
 	@echo "make run      install what is missing, build, mount at ~/weft, say what to try"
@@ -19,6 +20,7 @@ help:
 	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
 	@echo "make bench-quick   the same, one round, printed only"
 	@echo "make bench-store   measure the store against ext4, xfs and btrfs, and nginx on both, write docs/figures-store.md (as root)"
+	@echo "make bench-afs     measure on a real AFS cell against afsd.fuse and ext4, write docs/figures-afs.md (as root)"
 	@echo "make afs-cell   bring up a real AFS cell to try things with (as root)"
 	@echo "make install  install into PREFIX ($(PREFIX)); build first"
 
@@ -64,6 +66,10 @@ bench-store:
 	@scripts/install-build-deps.sh
 	@scripts/bench-store.sh
 
+bench-afs:
+	@scripts/install-build-deps.sh
+	@scripts/bench-afs.sh
+
 afs-cell:
 	@scripts/install-afs-server.sh
 	@scripts/afs-cell.sh up target/afs-cell
@@ -73,6 +79,12 @@ install:
 	install -D -m 755 target/release/weft "$(DESTDIR)$(PREFIX)/bin/weft"
 	ln -sf weft "$(DESTDIR)$(PREFIX)/bin/lsw"
 	ln -sf weft "$(DESTDIR)$(PREFIX)/bin/rmw"
+	@# The tools of AFS have names that OpenAFS's own may have here: then those stay.
+	@for tool in $(AFS_TOOLS); do \
+		if [ -e /usr/bin/$$tool ] || [ -e /usr/sbin/$$tool ]; then \
+			echo "$$tool is here already: ours is weft $$tool"; \
+		else ln -sfv weft "$(DESTDIR)$(PREFIX)/bin/$$tool"; fi; \
+	done
 	install -d "$(DESTDIR)$(SBINDIR)"
 	ln -sf "$(PREFIX)/bin/weft" "$(DESTDIR)$(SBINDIR)/mount.weft"
 	ln -sf "$(PREFIX)/bin/weft" "$(DESTDIR)$(SBINDIR)/mount.fuse.weft"
@@ -87,6 +99,9 @@ install:
 
 uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/bin/weft" "$(DESTDIR)$(PREFIX)/bin/lsw" "$(DESTDIR)$(PREFIX)/bin/rmw"
+	@for tool in $(AFS_TOOLS); do \
+		if [ "$$(readlink "$(DESTDIR)$(PREFIX)/bin/$$tool")" = weft ]; then rm -fv "$(DESTDIR)$(PREFIX)/bin/$$tool"; fi; \
+	done
 	rm -f "$(DESTDIR)$(SBINDIR)/mount.weft" "$(DESTDIR)$(SBINDIR)/mount.fuse.weft"
 	rm -f "$(DESTDIR)$(PREFIX)"/share/man/man1/weft.1 "$(DESTDIR)$(PREFIX)"/share/man/man1/weft-*.1
 	rm -f "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft"

@@ -371,7 +371,11 @@ start() {
     local node=$1 server=$2 command file=$dir/pids/$1.$2
     case $server in
         krb5kdc) command=(env "KRB5_KDC_PROFILE=$dir/krb/kdc.conf" krb5kdc -n -r "$realm") ;;
-        dafileserver) command=("$servers/dafileserver" -d 1 -sync never) ;;
+        # As Debian's afs-newcell starts it, but for what it writes at once.
+        dafileserver)
+            command=("$servers/dafileserver" -p 23 -busyat 600 -rxpck 400 -s 1200 -l 1200 -cb 65535 -b 240 -vc 1200 \
+                -d 1 -sync never)
+            ;;
         davolserver) command=("$servers/davolserver" -sync never) ;;
         ptserver | vlserver | salvageserver) command=("$servers/$server") ;;
         *) fail "there is no server $server; there are: krb5kdc ptserver vlserver" \

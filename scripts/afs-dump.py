@@ -21,7 +21,9 @@ import stat
 import struct
 import sys
 
-PAGE_BYTES, BLOB_BYTES, PAGE_BLOBS, PAGES_MAX, CHAINS = 2048, 32, 64, 128, 128
+PAGE_BYTES, BLOB_BYTES, PAGE_BLOBS, CHAINS = 2048, 32, 64, 128
+# Most pages of a directory, and those that its map of free blobs has room for.
+PAGES_MAX, MAPPED_PAGES = 1023, 128
 GROUPS = {"admins": -204, "anyuser": -101, "authuser": -102}
 RIGHTS = {"r": 1, "w": 2, "i": 4, "l": 8, "d": 16, "k": 32, "a": 64}
 ACL_BYTES = 192
@@ -55,14 +57,14 @@ class Directory:
 
     def content(self):
         """All pages: 2048 bytes each."""
-        free = [PAGE_BLOBS - len(page) for page in self.pages]
+        free = [PAGE_BLOBS - len(page) for page in self.pages[:MAPPED_PAGES]]
         out = b""
         for number, page in enumerate(self.pages):
             used = ((1 << len(page)) - 1).to_bytes(8, "little")
             count = len(self.pages) if number == 0 else 0
             header = struct.pack(">HHB8s19x", count, 1234, PAGE_BLOBS - (13 if number == 0 else 1), used)
             if number == 0:
-                header += bytes(free + [PAGE_BLOBS] * (PAGES_MAX - len(free)))
+                header += bytes(free + [PAGE_BLOBS] * (MAPPED_PAGES - len(free)))
                 header += struct.pack(">%dH" % CHAINS, *self.chains)
             out += (header + b"".join(page)).ljust(PAGE_BYTES, b"\0")
         return out

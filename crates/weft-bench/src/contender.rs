@@ -151,7 +151,7 @@ impl Drop for Mounted {
 }
 
 /// Runs `weft mount`; the daemon.
-fn started(command: &mut Command) -> Result<u32> {
+pub fn started(command: &mut Command) -> Result<u32> {
     let said = process::output(command)?;
     let said: serde_json::Value = serde_json::from_str(&said).with_context(|| format!("weft said {said}"))?;
     Ok(u32::try_from(said["daemon_pid"].as_u64().context("daemon_pid")?)?)

@@ -7,6 +7,7 @@
 //! are shown. Nothing is asserted: the targets are a column.
 
 mod access_log;
+mod afs;
 mod block;
 mod book;
 mod contender;
@@ -53,6 +54,10 @@ enum Verb {
     Run(RunArgs),
     /// Measure the store of small objects alone, beside ext4, and print
     Store(store::StoreArgs),
+    /// Measure weft on an AFS cell, beside afsd.fuse and ext4, and print; as root
+    Afs(afs::AfsArgs),
+    /// Hand on frames between two interfaces later (started by `afs`)
+    AfsDistance(afs::DistanceArgs),
     /// Replay a server's log against the store, told and not told what belongs together, and print
     Replay(replay::ReplayArgs),
     /// Open a volume and print `open_ns first_ns memory_bytes objects` (started by `store`)
@@ -102,6 +107,8 @@ fn main() -> Result<()> {
         Verb::Relay(args) => relay::run(&args),
         Verb::Run(args) => run(&args),
         Verb::Store(args) => store::run(&args),
+        Verb::Afs(args) => afs::run(&args),
+        Verb::AfsDistance(args) => afs::run_distance(&args),
         Verb::TurningDisk(args) => block::run(&args),
         Verb::Replay(args) => replay::run(&args),
         Verb::StoreOpen(args) => store::open_and_tell(&args),

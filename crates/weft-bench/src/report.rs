@@ -96,6 +96,7 @@ impl Unit {
         match self {
             Unit::Seconds if value < 0.1 => format!("{:.1} ms", value * 1000.0),
             Unit::Seconds => format!("{value:.3} s"),
+            Unit::MibPerSecond if value < 10.0 => format!("{value:.2} MiB/s"),
             Unit::MibPerSecond => format!("{value:.0} MiB/s"),
             Unit::Megabytes => format!("{value:.1} MB"),
             Unit::Count => format!("{value:.0}"),

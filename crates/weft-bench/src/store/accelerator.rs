@@ -167,8 +167,7 @@ fn rows(book: &Book) -> Vec<Row> {
             let mut add = |what: &str, unit, ours, theirs, bound| {
                 rows.extend(book.compare(&title(what), unit, ours, (ON_EXT4, theirs), bound));
             };
-            let target = Some(Bound::AtLeast(RATE_TARGET));
-            add("URLs", Unit::PerSecond, ours.rate, theirs.rate, target);
+            add("URLs", Unit::PerSecond, ours.rate, theirs.rate, Some(Bound::AtLeast(RATE_TARGET)));
             add("time of a page, median", Unit::Seconds, ours.p50, theirs.p50, None);
             add("time of a page, 95 %", Unit::Seconds, ours.p95, theirs.p95, None);
             add("reads of the disk for each URL", Unit::Each, ours.reads, theirs.reads, None);

@@ -89,7 +89,7 @@ impl Table {
 }
 
 /// `contenders` in another order in every round.
-fn in_turn<T: Copy>(contenders: &[T], round: usize) -> Vec<T> {
+pub fn in_turn<T: Copy>(contenders: &[T], round: usize) -> Vec<T> {
     let mut order = contenders.to_vec();
     order.rotate_left(round % contenders.len());
     if round % 2 == 1 {

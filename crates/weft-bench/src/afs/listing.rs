@@ -1,0 +1,40 @@
+//! `ls -l` of a large directory.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::client::Client;
+use super::tree::MANY;
+use super::{Bench, Table};
+use crate::book::Book;
+use crate::report::{Bound, Section, Unit};
+use crate::tables::in_turn;
+
+/// Measures the table.
+pub fn measure(bench: &Bench) -> Result<Section> {
+    let mut book = Book::default();
+    for round in 0..bench.scale.rounds {
+        for client in in_turn(&[Client::Weft, Client::Afsd, Client::Ext4], round) {
+            let place = client.start(bench)?;
+            for what in ["cold", "warm"] {
+                let cost = place.cost(Command::new("ls").arg("-l").arg(place.top.join(MANY)))?;
+                book.note(client.name(), what, cost.wall);
+                book.note(client.name(), if what == "cold" { "cold cpu" } else { "warm cpu" }, cost.client_cpu);
+            }
+            place.end()?;
+        }
+    }
+    let most = || Some(Bound::AtMost(0.2));
+    let beside = |title, what, who, bound| book.compare(title, Unit::Seconds, what, (who, what), bound);
+    let rows = [
+        beside("cold, time", "cold", "afsd.fuse", most()),
+        beside("cold, CPU of the client", "cold cpu", "afsd.fuse", None),
+        beside("warm, time", "warm", "afsd.fuse", most()),
+        beside("warm, CPU of the client", "warm cpu", "afsd.fuse", None),
+        beside("warm, time", "warm", "ext4", None),
+    ];
+    let notes =
+        vec!["Cold: a client with an empty cache, whose way to the volume is known; warm: once more.".to_owned()];
+    Ok(Table::Listing.section(rows, notes))
+}
