@@ -253,6 +253,8 @@ impl Vfs {
         }
         let mut after = None;
         loop {
+            // What is made meanwhile stays.
+            let _names = self.renames.lock();
             let names = self.store.dentries(dir.id, after.as_ref(), NAMES_AT_ONCE)?;
             let Some((last, _)) = names.last() else { return Ok(()) };
             after = Some(last.clone());

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{Answer, Attributes, Audience, Entry, Figure, Lease, Name, Origin, Sameness, Version};
-use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record};
+use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
 use crate::Result;
 use crate::agree::contradicts;
@@ -66,7 +66,11 @@ impl Vfs {
         let target = DentryTarget::Node(id);
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);
+        let _names = self.renames.lock();
         let known = self.store.dentry(dir, &entry.name)?;
+        if known.is_none_or(|known| known.target == DentryTarget::Absent) {
+            changes.extend(self.doubted_listing(dir, |listing| listing.completeness.denies(&entry.name))?);
+        }
         self.tell_entry(known.as_ref(), id, old.as_ref(), &record);
         self.put_dentry(&mut changes, dir, &entry.name, dentry, known);
         self.put_node(&mut changes, id, old.as_ref(), record);
@@ -74,15 +78,40 @@ impl Vfs {
         Ok(id)
     }
 
-    /// Learns that a directory has no such name.
-    pub(crate) fn learn_absence(&self, dir: NodeId, name: &Name, lease: Lease, learnt: SystemTime) -> Result<()> {
-        let dentry = DentryRecord { target: DentryTarget::Absent, lease, source: DentrySource::LookedUp, learnt };
-        let mut changes = Vec::with_capacity(1);
+    /// Learns that a directory has no such name, and returns whether that is the newest word on it.
+    pub(crate) fn learn_absence(&self, dir: NodeId, name: &Name, lease: Lease, learnt: SystemTime) -> Result<bool> {
+        let _names = self.renames.lock();
         let known = self.store.dentry(dir, name)?;
+        let is_newest = known.is_none_or(|known| known.learnt <= learnt);
+        if is_newest {
+            self.put_absence(dir, name, known, (lease, learnt))?;
+        }
+        Ok(is_newest)
+    }
+
+    /// Puts that a name is absent. The names are locked.
+    fn put_absence(
+        &self,
+        dir: NodeId,
+        name: &Name,
+        known: Option<DentryRecord>,
+        (lease, learnt): (Lease, SystemTime),
+    ) -> Result<()> {
+        let dentry = DentryRecord { target: DentryTarget::Absent, lease, source: DentrySource::LookedUp, learnt };
+        let mut changes = Vec::with_capacity(2);
+        if known.is_some_and(|known| known.target != DentryTarget::Absent) {
+            changes.extend(self.doubted_listing(dir, |_| true)?);
+        }
         self.tell_gone(known.as_ref());
         self.put_dentry(&mut changes, dir, name, dentry, known);
-        self.store.apply(changes)?;
-        Ok(())
+        Ok(self.store.apply(changes)?)
+    }
+
+    /// The listing of a directory of which something else has told otherwise, as it is from now on: no source can confirm it,
+    /// and so the next one comes whole.
+    fn doubted_listing(&self, dir: NodeId, is_doubted: impl Fn(&ListingRecord) -> bool) -> Result<Option<Record>> {
+        let listing = self.store.listing(dir)?.filter(is_doubted);
+        Ok(listing.map(|listing| Record::Listing(dir, Some(ListingRecord { version: Version::None, ..listing }))))
     }
 
     /// Learns what an inode is now. Its names stay as they are.
@@ -179,10 +208,17 @@ impl Vfs {
         Ok(())
     }
 
-    /// Forgets a name whose file is gone at the source.
+    /// Forgets a name whose file is gone at the source, unless it is another one's by now.
     pub(crate) fn learn_gone(&self, inode: &Inode) -> Result<()> {
-        let record = inode.record();
-        self.learn_absence(record.parent, &record.name, Lease::lasting(GONE_LEASE), SystemTime::now())?;
+        {
+            let _names = self.renames.lock();
+            let record = inode.record();
+            let known = self.store.dentry(record.parent, &record.name)?;
+            if known.is_none_or(|known| known.target == DentryTarget::Node(inode.id)) {
+                let told = (Lease::lasting(GONE_LEASE), SystemTime::now());
+                self.put_absence(record.parent, &record.name, known, told)?;
+            }
+        }
         self.give_up_content(inode.id)?;
         Ok(())
     }

@@ -271,10 +271,12 @@ impl Vfs {
                 // A name has one record, for everyone: that it is absent for this caller tells others nothing.
                 return Ok(Looked::Absent { ttl: Duration::ZERO });
             }
-            self.learn_absence(dir.id, name, told.lease, learnt)?;
-            return Ok(Looked::Absent {
-                ttl: cap(self.lease_left(dir, dir.id, &told.lease, learnt, SystemTime::now())),
-            });
+            let left = match self.learn_absence(dir.id, name, told.lease, learnt)? {
+                true => self.lease_left(dir, dir.id, &told.lease, learnt, SystemTime::now()),
+                // It has been made meanwhile.
+                false => Duration::ZERO,
+            };
+            return Ok(Looked::Absent { ttl: cap(left) });
         };
         let mut entry = found.entry.clone();
         entry.name = name.clone();

@@ -1,6 +1,7 @@
 //! Leases that the source ends by its own word.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
@@ -113,13 +114,16 @@ async fn an_answer_from_before_the_word_counts_no_longer_than_it() {
 
 /// Waits until all words sent so far have been heard: they are heard in order.
 async fn heard(bench: &Bench) {
-    bench.fake.file("witness", "before");
+    static WITNESSES: AtomicU32 = AtomicU32::new(0);
+    let witness = format!("witness-{}", WITNESSES.fetch_add(1, Ordering::Relaxed));
+    let path = format!("fake/{witness}");
+    bench.fake.file(&witness, "before");
     bench.fake.send(Event::Broken(bench.fake.id("")));
-    while bench.cat("fake/witness").await.is_err() {
+    while bench.cat(&path).await.is_err() {
         tokio::task::yield_now().await;
     }
-    bench.fake.set("witness", "after");
-    while bench.cat("fake/witness").await.expect("content") != b"after" {
+    bench.fake.set(&witness, "after");
+    while bench.cat(&path).await.expect("content") != b"after" {
         tokio::task::yield_now().await;
     }
 }
@@ -154,4 +158,39 @@ async fn a_file_that_is_gone_is_not_found() {
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// Goal: that a file is gone says nothing of a name that another file has by now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_of_another_file_stays_when_the_former_one_is_gone() {
+    let bench = telling();
+    let former = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+    bench.fake.remove("a/b/hello.txt");
+    bench.fake.file("a/b/hello.txt", "another");
+    bench.fake.send(Event::NamesBroken(bench.fake.id("a/b")));
+    heard(&bench).await;
+    let another = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+    assert_ne!(former, another);
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    let gone = bench.vfs.clone().stat(bench.call(), former, None).await;
+    assert!(gone.is_err(), "{gone:?}");
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    assert_eq!(bench.walk("fake/a/b/hello.txt").await.expect("a file").node, another);
+}
+
+/// Goal: a name that was not there for a moment is listed again, although the listing is what it was before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_from_before_a_name_was_gone_is_not_confirmed() {
+    let bench = telling();
+    let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    let gone = RemoteError::NotFound { detail: "for a moment".to_owned() };
+    bench.fake.order(Order::of(Fault::Error(gone)).on(Operation::Attributes).at("a/b/hello.txt").times(1));
+    bench.fake.send(Event::Broken(bench.fake.id("a/b/hello.txt")));
+    heard(&bench).await;
+    let outcome = bench.vfs.clone().stat(bench.call(), file, None).await;
+    assert!(matches!(outcome, Err(VfsError::NotFound)), "{outcome:?}");
+    bench.fake.send(Event::NamesBroken(bench.fake.id("a/b")));
+    heard(&bench).await;
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
 }
