@@ -276,6 +276,10 @@ impl Handler for Bridge {
         async move { set.await.map_err(Errno::of_attribute) }
     }
 
+    fn is_running(&self, node: NodeId) -> bool {
+        self.vfs.is_running(node)
+    }
+
     fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()> {
         self.vfs.reopen(node, handle, record, read_by).map_err(Errno::from)
     }

@@ -243,6 +243,9 @@ pub trait Handler: Send + Sync + 'static {
         must_exist: Option<bool>,
     ) -> impl Future<Output = Answer<()>> + Send + 'static;
 
+    /// Whether a program is run from a file.
+    fn is_running(&self, node: NodeId) -> bool;
+
     /// Opens a file that was open under this handle when a former daemon ended; asks no remote.
     fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()>;
 

@@ -281,7 +281,7 @@ fn read_slot(file: &File, slot: u32) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Room for one entry: a version longer than about 400 bytes is left out.
 const SLOT_BYTES: usize = 512;
 /// Most slots (32 MiB); a daemon runs out of files long before.
@@ -311,7 +311,8 @@ mod tests {
     }
 
     fn file(handle: u64, version: Version) -> Entry {
-        let record = OpenRecord { generation: Some(7), version, length: Some(3), bypass_pages: false, writing: true };
+        let record =
+            OpenRecord { generation: Some(7), version, length: Some(3), writing: true, ..OpenRecord::default() };
         Entry::File { handle, node: 4096, unique: 2 * handle, read_by: ReadBy::Daemon, record }
     }
 

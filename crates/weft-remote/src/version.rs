@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 /// A validator for the content of a file or for a directory's listing.
 ///
 /// The token is the kind's own (an ETag, a Last-Modified with a length, an AFS data version, a replica position).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Version {
     /// Two equal tokens mean the same bytes (RFC 9110 section 8.8.1: a strong validator).
     Strong(Box<[u8]>),
     /// Two equal tokens mean content that the source holds to be equivalent (a weak validator).
     Weak(Box<[u8]>),
     /// The source offers no validator.
+    #[default]
     None,
 }
 

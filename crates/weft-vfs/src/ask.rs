@@ -11,6 +11,8 @@ pub struct OpenFor {
     pub writing: bool,
     /// It loses its content at once.
     pub truncating: bool,
+    /// A program is run from it.
+    pub running: bool,
 }
 
 /// What a new name is to be.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weft_remote::Version;
@@ -29,6 +29,8 @@ pub(crate) struct Handle {
     pub(crate) generation: AtomicU64,
     /// Whether it may be written.
     pub(crate) writing: bool,
+    /// Whether a program is run from it.
+    pub(crate) running: AtomicBool,
 }
 
 impl Handle {
@@ -36,7 +38,8 @@ impl Handle {
     pub(crate) fn new(inode: Arc<Inode>, held: Held, counted: u64) -> Handle {
         let (pace, lanes) = Default::default();
         let generation = AtomicU64::new(counted);
-        Handle { inode, content: Mutex::new(held), pace, lanes, offered: false, generation, writing: false }
+        let running = AtomicBool::new(false);
+        Handle { inode, content: Mutex::new(held), pace, lanes, offered: false, generation, writing: false, running }
     }
 
     /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file that was empty.

@@ -5,6 +5,7 @@
 //! becomes another version.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weft_remote::{Answer, Call, Checked, LockMode};
 use weft_store::{NodeId, Object};
@@ -90,7 +91,7 @@ impl Vfs {
             }
             let turned = self.turn_to(inode, &object);
             if let Some(draft) = slot.take() {
-                inode.drafts_ended.fetch_add(1, std::sync::atomic::Ordering::Release);
+                inode.drafts_ended.fetch_add(1, Ordering::Release);
                 self.drafts.lock().remove(&inode.id);
                 draft.dirty.discard();
             }
@@ -116,8 +117,14 @@ impl Vfs {
             }
             handle.turn_to(&mut content, object);
             content.pages_of = Some(generation);
-            let (version, length, writing) = (object.version().clone(), object.length(), handle.writing);
-            let record = OpenRecord { generation: Some(generation), version, length, bypass_pages: false, writing };
+            let record = OpenRecord {
+                generation: Some(generation),
+                version: object.version().clone(),
+                length: object.length(),
+                bypass_pages: false,
+                writing: handle.writing,
+                running: handle.running.load(Ordering::Relaxed),
+            };
             turned.push((id, record));
         });
         turned

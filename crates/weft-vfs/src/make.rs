@@ -50,7 +50,7 @@ impl Vfs {
         let opened = match stat.size {
             0 => self.open_made(&inode)?,
             // Somebody else has put something into it already.
-            _ => self.clone().open(call, stat.node, OpenFor { writing: true, truncating: false }).await?,
+            _ => self.clone().open(call, stat.node, OpenFor { writing: true, ..OpenFor::default() }).await?,
         };
         Ok((made, opened))
     }

@@ -49,7 +49,11 @@ impl Vfs {
             self.refuse_read_only(&inode)?;
         }
         for _ in 0..OPEN_ROUNDS_MAX {
-            if let Some(opened) = self.open_once(&call, &inode, how).await? {
+            if let Some(mut opened) = self.open_once(&call, &inode, how).await? {
+                opened.record.running = how.running;
+                if let Some(handle) = self.handles.get(opened.handle) {
+                    handle.running.store(how.running, Ordering::Relaxed);
+                }
                 return Ok(opened);
             }
         }
@@ -110,6 +114,14 @@ impl Vfs {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a program is run from a file.
+    pub fn is_running(&self, node: NodeId) -> bool {
+        let node = self.namespace.real(node);
+        self.inodes
+            .get(node)
+            .is_some_and(|inode| self.handles.of(&inode).iter().any(|handle| handle.running.load(Ordering::Relaxed)))
     }
 
     /// The whole content of an open file, if it is small and complete, and no other handle of the file is open: what a
@@ -178,7 +190,8 @@ impl Vfs {
         }
         let backing = (!writing && self.may_pass_through(&inode, &object)).then(|| object.clone());
         let (version, length) = (object.version().clone(), object.length());
-        let record = OpenRecord { generation: Some(generation), version, length, bypass_pages, writing };
+        let record =
+            OpenRecord { generation: Some(generation), version, length, bypass_pages, writing, running: false };
         let offered = backing.is_some();
         let handle = Handle { offered, writing, ..Handle::new(inode, Held::Object(object), generation) };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing, record }
@@ -280,7 +293,14 @@ impl Vfs {
         writing: bool,
     ) -> Opened {
         let (keep_pages, bypass_pages) = inode.content.lock().pages_for(counted);
-        let record = OpenRecord { generation: Some(counted), version, length: Some(length), bypass_pages, writing };
+        let record = OpenRecord {
+            generation: Some(counted),
+            version,
+            length: Some(length),
+            bypass_pages,
+            writing,
+            running: false,
+        };
         let handle = Handle { writing, ..Handle::new(inode, held, counted) };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing: None, record }
     }
@@ -288,8 +308,7 @@ impl Vfs {
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
         let held = Held::Through(Arc::new(Through::of_version(Version::None, self)));
         let handle = Handle::new(inode, held, 0);
-        let (version, length) = (Version::None, None);
-        let record = OpenRecord { generation: None, version, length, bypass_pages: true, writing: false };
+        let record = OpenRecord { bypass_pages: true, ..OpenRecord::default() };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None, record }
     }
 

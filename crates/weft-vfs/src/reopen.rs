@@ -5,6 +5,7 @@
 //! same version are taken. When that is gone the reader gets an error, never another version's bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 use weft_remote::{Call, Caller, RemoteError, Version};
@@ -18,7 +19,7 @@ use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
 /// What must be known of an open file to open it again in another life of the daemon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRecord {
     /// The generation of its object; `None` when it is read past the store.
     pub generation: Option<u64>,
@@ -30,6 +31,8 @@ pub struct OpenRecord {
     pub bypass_pages: bool,
     /// It may be written.
     pub writing: bool,
+    /// A program is run from it.
+    pub running: bool,
 }
 
 /// Who reads the bytes of an open file.
@@ -73,7 +76,9 @@ impl Vfs {
             draft.take_up(counted);
         }
         let offered = read_by == ReadBy::Kernel;
-        self.handles.add_at(id, Handle { offered, writing: record.writing, ..Handle::new(inode, held, counted) });
+        let handle = Handle { offered, writing: record.writing, ..Handle::new(inode, held, counted) };
+        handle.running.store(record.running, Ordering::Relaxed);
+        self.handles.add_at(id, handle);
         Ok(())
     }
 

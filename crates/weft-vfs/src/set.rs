@@ -61,7 +61,7 @@ impl Vfs {
             draft.touch();
             return Ok(());
         }
-        let how = OpenFor { writing: true, truncating: size == 0 };
+        let how = OpenFor { writing: true, truncating: size == 0, running: false };
         let opened = self.clone().open(*call, self.namespace.shown(inode.id), how).await?.handle;
         let resized = async {
             let handle = self.handle(opened)?;

@@ -300,7 +300,7 @@ impl Vfs {
                 if there.id == inode.id || there.draft().is_some() {
                     return Err(taken("it is being written under this name; try again later").into());
                 }
-                let how = OpenFor { writing: true, truncating: true };
+                let how = OpenFor { writing: true, truncating: true, running: false };
                 self.clone().open(*call, stat.node, how).await?.handle
             }
         };

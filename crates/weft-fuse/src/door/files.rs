@@ -41,6 +41,10 @@ impl<H: Handler> Door<H> {
         let how = how_of(flags);
         let by = By { node: NodeId(header.node), unique: header.unique, changing: how.writing || how.truncating };
         self.close_unanswered(header);
+        // Of a file that is opened to be read the kernel looks whether a program is run from it after it has had it cut.
+        if how.truncating && !how.writing && self.handler.is_running(by.node) {
+            return self.refuse(Operation::Open, header, E::TXTBSY, reply);
+        }
         // Asked before the file is cut: an open that cannot be had must leave it alone.
         let reserved = by.changing.then(|| self.files.modes.reserve(by.node));
         if matches!(reserved, Some(None)) {
@@ -234,7 +238,7 @@ async fn open_made<H: Handler>(
 ) -> Answer<(Made, OpenReply)> {
     match handler.lookup(caller, dir, name).await? {
         EntryReply::Found { attributes, ttl } if node.is_none_or(|node| attributes.node == node) => {
-            let opened = handler.open(caller, attributes.node, OpenFor { writing: true, truncating: false }).await?;
+            let opened = handler.open(caller, attributes.node, OpenFor { writing: true, ..OpenFor::default() }).await?;
             Ok((Made { attributes, ttl }, opened))
         }
         EntryReply::Found { .. } | EntryReply::Absent { .. } => Err(Errno(E::EXIST)),
@@ -244,8 +248,15 @@ async fn open_made<H: Handler>(
 /// What the flags of open(2) ask for.
 fn how_of(flags: u32) -> OpenFor {
     let flags = OFlags::from_bits_retain(flags);
-    OpenFor { writing: flags.intersects(OFlags::WRONLY | OFlags::RDWR), truncating: flags.contains(OFlags::TRUNC) }
+    OpenFor {
+        writing: flags.intersects(OFlags::WRONLY | OFlags::RDWR),
+        truncating: flags.contains(OFlags::TRUNC),
+        running: flags.bits() & FOR_RUNNING != 0,
+    }
 }
+
+/// Of an open by execve(2): the kernel's own `__FMODE_EXEC` (include/linux/fs.h), which it passes on.
+const FOR_RUNNING: u32 = 0x20;
 
 #[cfg(test)]
 mod tests {
@@ -254,7 +265,8 @@ mod tests {
     #[test]
     fn flags_say_what_a_file_is_opened_for() {
         let how = |flags: OFlags| how_of((flags | OFlags::NOFOLLOW).bits());
-        let wanted = |writing, truncating| OpenFor { writing, truncating };
+        let wanted = |writing, truncating| OpenFor { writing, truncating, running: false };
+        assert_eq!(how_of(FOR_RUNNING), OpenFor { running: true, ..OpenFor::default() });
         assert_eq!(how(OFlags::RDONLY), wanted(false, false));
         assert_eq!(how(OFlags::WRONLY), wanted(true, false));
         assert_eq!(how(OFlags::RDWR | OFlags::TRUNC), wanted(true, true));

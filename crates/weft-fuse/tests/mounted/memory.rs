@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use rustix::io::Errno as E;
 use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
-use weft_remote::{Caller, FileKind, LockMode, RenameTarget, Version};
+use weft_remote::{Caller, FileKind, LockMode, RenameTarget};
 use weft_vfs::{
     Allocate, Data, HandleId, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, Seek, SetStat, SetTime, Snapshot,
     Stat, StatFs,
@@ -106,8 +106,7 @@ impl Files {
         self.last += 1;
         let handle = HandleId(self.last);
         self.handles.insert(handle, (node, writing));
-        let record =
-            OpenRecord { generation: None, version: Version::None, length: None, bypass_pages: false, writing: false };
+        let record = OpenRecord::default();
         OpenReply { handle, keep_pages: false, bypass_pages: false, backing: None, record }
     }
 
@@ -440,6 +439,10 @@ impl Handler for Memory {
             None => drop(extended.remove(&name)),
         }
         ready(Ok(()))
+    }
+
+    fn is_running(&self, _: NodeId) -> bool {
+        false
     }
 
     fn reopen(&self, _: NodeId, _: HandleId, _: &OpenRecord, _: ReadBy) -> Answer<()> {

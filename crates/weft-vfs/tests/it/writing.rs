@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use weft_remote::{FileKind, RenameTarget, Version};
+use weft_remote::{FileKind, RenameTarget};
 use weft_vfs::{HandleId, Looked, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError};
 
 use crate::bench::Bench;
@@ -44,8 +44,8 @@ impl Bench {
 
 /// How long a test waits before it fails instead of hanging.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
-pub const WRITING: OpenFor = OpenFor { writing: true, truncating: false };
-const EMPTYING: OpenFor = OpenFor { writing: true, truncating: true };
+pub const WRITING: OpenFor = OpenFor { writing: true, truncating: false, running: false };
+const EMPTYING: OpenFor = OpenFor { writing: true, truncating: true, running: false };
 pub const HELLO: &str = "fake/a/b/hello.txt";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,8 +221,7 @@ async fn what_was_removed_while_open_is_still_gone_after_a_restart() {
     let dir = bench.dir("fake/a/b").await;
     let node = bench.walk(HELLO).await.unwrap().node;
     bench.vfs.clone().remove_name(bench.call(), dir, b"hello.txt".to_vec(), Removal::File).await.unwrap();
-    let record =
-        OpenRecord { generation: Some(1), version: Version::None, length: None, bypass_pages: false, writing: true };
+    let record = OpenRecord { generation: Some(1), writing: true, ..OpenRecord::default() };
     // The daemon dies, and the kernel still has the file open.
     let bench = bench.remount();
     bench.vfs.reopen(node, handle, &record, ReadBy::Daemon).unwrap();

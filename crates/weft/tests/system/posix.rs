@@ -123,6 +123,35 @@ fn a_mount_that_is_read_only_takes_no_change() {
     pair.agree();
 }
 
+/// Goal: a program that is run is not cut, whatever its file is opened for, also by the next daemon; it can be once the program
+/// has ended.
+#[test]
+fn a_program_that_is_run_is_not_cut() {
+    let Some(pair) = Pair::new() else { return };
+    let program = pair.at("program");
+    let sleep = std::fs::read("/bin/sleep").expect("a program of every system");
+    std::fs::write(&program, &sleep).expect("written");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("set");
+    let mut running = std::process::Command::new(&program).arg("600").spawn().expect("run");
+    let cut = || rustix::fs::open(&program, OFlags::RDONLY | OFlags::TRUNC, Mode::empty()).map(drop);
+    let tried = || {
+        fails_with(OpenOptions::new().write(true).open(&program), Errno::TXTBSY);
+        fails_with(OpenOptions::new().read(true).write(true).open(&program), Errno::TXTBSY);
+        fails_with(File::create(&program), Errno::TXTBSY);
+        fails_with(cut().map_err(Into::into), Errno::TXTBSY);
+        assert!(std::fs::read(&program).expect("read") == sleep && std::fs::read(pair.there("program")).is_ok());
+    };
+    tried();
+    pair.mount.kill_daemon();
+    tried();
+    assert_eq!(running.try_wait().expect("looked"), None, "it runs on");
+    running.kill().expect("ended");
+    running.wait().expect("ended");
+    crate::interrupts::wait_until("the kernel closes the program", || cut().is_ok());
+    assert_eq!(std::fs::metadata(&program).expect("its length").len(), 0);
+    pair.agree();
+}
+
 impl Outcome {
     /// The error that a program told.
     fn read_only(self) -> std::io::Result<()> {
