@@ -30,7 +30,6 @@ use crate::transport::Transport;
 use crate::uuid::Uuid;
 use crate::vldb::Vldb;
 use crate::wire::callback::{self, Answer, Client, Request};
-use crate::wire::fileserver::GiveUpAllCallBacks;
 
 /// The cells of AFS, or one of them, as a remote tree.
 pub struct Afs {
@@ -141,14 +140,8 @@ impl Afs {
     /// order. Nobody is told that the promises have ended. One that does not answer within `patience` finds out by itself.
     pub async fn give_up(&self, patience: Duration) {
         let Shared { files, promises, .. } = &*self.shared;
-        let call = Call::within(Caller::DAEMON, patience);
         let servers = promises.servers().into_iter().filter_map(|id| files.servers.in_order(&[id]).first().copied());
-        let telling = servers.map(async |(_, at)| {
-            if let Err(failure) = files.rpc.ask(&call, at, &GiveUpAllCallBacks {}).await {
-                tracing::debug!(server = %at, %failure, "a file server was not told that its promises are not needed");
-            }
-        });
-        futures_util::future::join_all(telling).await;
+        files.rpc.forget_at(servers.map(|(_, at)| at), Call::within(Caller::DAEMON, patience)).await;
     }
 }
 

@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 use weft_remote::{Call, Caller, MemoryNotes, RemoteError, Result};
 
@@ -21,7 +20,7 @@ use crate::options::AfsOptions;
 use crate::rpc::Failure;
 use crate::servers::ServerId;
 use crate::tokens::Token;
-use crate::wire::fileserver::{self, GiveUpAllCallBacks};
+use crate::wire::fileserver;
 use crate::wire::vl::{Addresses, Entry, GetEntryByNameN};
 use crate::wire::{Call as WireCall, Text};
 
@@ -220,14 +219,8 @@ impl Client {
         servers.extend(std::mem::take(&mut *self.asked.lock()));
         servers.sort_unstable();
         servers.dedup();
-        let rpc = &self.shared().files.rpc;
         let call = Call { deadline: Instant::now() + CLOSE_PATIENCE, ..call() };
-        join_all(servers.into_iter().map(async |at| {
-            if let Err(failure) = rpc.ask(&call, at, &GiveUpAllCallBacks {}).await {
-                tracing::debug!(%at, %failure, "a file server goes on to know this client");
-            }
-        }))
-        .await;
+        self.shared().files.rpc.forget_at(servers, call).await;
     }
 
     /// Asks as the user; as anybody where that is wanted, or where a server does not take the user's token.

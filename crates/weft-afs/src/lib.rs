@@ -50,6 +50,7 @@ mod rotate;
 mod routes;
 mod rpc;
 mod servers;
+mod socket;
 mod space;
 mod tokens;
 mod told;

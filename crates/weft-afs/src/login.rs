@@ -130,7 +130,7 @@ pub async fn log_in(order: &LoginOrder) -> Result<LoggedIn, LoginError> {
         service: token.service.to_string(),
         ends: token.ends,
     };
-    let cache = read(&name, uid)?.ok_or_else(|| LoginError::NoCache { cache: shown.clone() })?;
+    let cache = read(&name, uid).await?.ok_or_else(|| LoginError::NoCache { cache: shown.clone() })?;
     if let Err(error) = check_granter(&cache, &shown) {
         // A token can be there all the same, and count.
         return token(&cache).map(logged_in).map_err(|_| error);
@@ -144,7 +144,7 @@ pub async fn log_in(order: &LoginOrder) -> Result<LoggedIn, LoginError> {
     for service in services(cell, &own_realm, realm.as_deref()) {
         match kvno.get(&service, (&name.to_text(), Stdio::null()), None, until).await {
             Ok(()) => {
-                let cache = read(&name, uid)?.ok_or_else(|| LoginError::NoCache { cache: shown.clone() })?;
+                let cache = read(&name, uid).await?.ok_or_else(|| LoginError::NoCache { cache: shown.clone() })?;
                 let useless = |why: String| LoginError::Useless { cell: cell.clone(), why };
                 return token(&cache).map(logged_in).map_err(|why| useless(why.to_string()));
             }
@@ -167,13 +167,13 @@ fn check_granter(cache: &Ccache, shown: &str) -> Result<(), LoginError> {
 }
 
 /// The cache as it is now; what is being written just now is read again.
-fn read(name: &CacheName, uid: u32) -> Result<Option<Ccache>, LoginError> {
+async fn read(name: &CacheName, uid: u32) -> Result<Option<Ccache>, LoginError> {
     for _ in 0..READS_MAX {
         match look(name, uid, None) {
             Looked::Cache(_, cache) => return Ok(Some(cache)),
             Looked::Absent => return Ok(None),
             Looked::Bad(_, why) => return Err(LoginError::BadCache(why)),
-            Looked::Same | Looked::Unfinished => std::thread::sleep(READ_PAUSE),
+            Looked::Same | Looked::Unfinished => tokio::time::sleep(READ_PAUSE).await,
         }
     }
     Err(LoginError::BadCache(format!(

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use weft_remote::{Call, RemoteError};
 use weft_rx::CallError;
 
@@ -12,6 +13,7 @@ use crate::abort::{AbortCode, Next};
 use crate::tokens::Token;
 use crate::transport::Transport;
 use crate::wire::Call as WireCall;
+use crate::wire::fileserver::GiveUpAllCallBacks;
 
 /// Makes calls.
 pub(crate) struct Rpc {
@@ -78,6 +80,16 @@ impl Rpc {
     /// Asks one server, as nobody.
     pub async fn ask<C: WireCall>(&self, call: &Call, to: SocketAddr, question: &C) -> Result<C::Reply, Failure> {
         self.send(call, (to, None), question, &mut std::iter::empty()).await
+    }
+
+    /// Tells file servers, all at once, to forget what they have promised this client.
+    pub async fn forget_at(&self, servers: impl IntoIterator<Item = SocketAddr>, call: Call) {
+        let telling = servers.into_iter().map(async |at| {
+            if let Err(failure) = self.ask(&call, at, &GiveUpAllCallBacks {}).await {
+                tracing::debug!(%at, %failure, "a file server goes on to know this client");
+            }
+        });
+        join_all(telling).await;
     }
 
     /// The same, as nobody or with a token, with bytes that follow the request.

@@ -66,8 +66,8 @@ impl Mounts {
         self.0.iter().find(|mount| mount.id == id && id != 0)?.uid
     }
 
-    /// Lines of mountinfo: the first field is the mount's number, the fifth its place; after the lone `-` come the type, the source and the
-    /// options, among them `user_id=` of every FUSE mount.
+    /// Lines of mountinfo: the first field is the mount's number, the fifth its place; after the lone `-` come the type, the
+    /// source and the options, among them `user_id=` of every FUSE mount.
     fn parse(text: &[u8]) -> Mounts {
         let of_weft = |line: &[u8]| -> Option<Place> {
             let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
@@ -78,7 +78,7 @@ impl Mounts {
             let mut options = fields.get(dash + 3).copied().unwrap_or_default().split(|byte| *byte == b',');
             let uid =
                 options.find_map(|option| std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?.parse().ok());
-            let id = std::str::from_utf8(fields[0]).ok()?.parse().ok()?;
+            let id = std::str::from_utf8(fields.first()?).ok()?.parse().ok()?;
             Some(Place { path: unescape(fields.get(4)?), id, uid })
         };
         Mounts(text.split(|byte| *byte == b'\n').filter_map(of_weft).collect())

@@ -158,6 +158,7 @@ impl<H: Handler> LockTable<H> {
         self.runtime.spawn(async move {
             let _turn = file.turn.lock().await;
             if let Err(errno) = table.handler.lock(caller, node, mode, mode).await {
+                file.state.lock().at_source = None;
                 tracing::warn!(?errno, ?node, "a lock that a former daemon had is lost at the source");
             }
         });

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tz::UtcDateTime;
 use weft_remote::{Audience, Call, Change, FileKind, Lease, RemoteError, SourceState, Version};
 use weft_store::{DentrySource, NodeId};
 
@@ -247,31 +248,13 @@ impl Vfs {
     }
 }
 
-/// A time as RFC 3339 writes it, in UTC.
+/// A time as RFC 3339 writes it, in UTC. What lies before 1970, or after what a calendar has, is told as 1970.
 pub(crate) fn time_text(at: SystemTime) -> String {
-    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// Year, month and day of a number of days since 1970 in the Gregorian calendar, by counting.
-fn civil(days_since_1970: u64) -> (u64, u64, u64) {
-    // 400 years have 146,097 days.
-    let (mut year, mut days) = (1970 + days_since_1970 / 146_097 * 400, days_since_1970 % 146_097);
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    for (month, length) in (1..).zip(lengths) {
-        if days < length {
-            return (year, month, days + 1);
-        }
-        days -= length;
-    }
-    (year, 12, 31)
+    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let at = i64::try_from(seconds).ok().and_then(|seconds| UtcDateTime::from_timespec(seconds, 0).ok());
+    let Some(at) = at else { return time_text(UNIX_EPOCH) };
+    let (year, month, day) = (at.year(), at.month(), at.month_day());
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", at.hour(), at.minute(), at.second())
 }
 
 /// What names of weft's own attributes begin with: no file has such ones at its source.

@@ -9,7 +9,7 @@ mod help;
 mod hosts;
 mod pts;
 mod session;
-mod times;
+pub mod times;
 mod vos;
 mod whereabouts;
 
@@ -95,6 +95,12 @@ fn wishes(arguments: &Arguments, json: bool) -> Outcome<Wishes> {
         encrypt: arguments.has("encrypt"),
         addresses: arguments.has("noresolve") || arguments.has("numeric"),
     })
+}
+
+/// What a server wrote, as it may be shown on a terminal: control characters are replaced.
+fn server_text(bytes: &[u8]) -> String {
+    let replaced = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    String::from_utf8_lossy(bytes).chars().map(replaced).collect()
 }
 
 fn help(text: &str, json: bool) -> Outcome {

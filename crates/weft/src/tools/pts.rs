@@ -254,7 +254,7 @@ fn lines(title: String, names: &[String]) -> String {
 }
 
 fn text(name: &Principal) -> String {
-    String::from_utf8_lossy(name.as_bytes()).into_owned()
+    super::server_text(name.as_bytes())
 }
 
 /// Replies to one question in parts, so that a server that always has more comes to an end.

@@ -262,7 +262,7 @@ fn letters(rights: Rights) -> String {
 }
 
 fn name(who: &Principal) -> String {
-    String::from_utf8_lossy(who.as_bytes()).into_owned()
+    crate::tools::server_text(who.as_bytes())
 }
 
 #[cfg(test)]

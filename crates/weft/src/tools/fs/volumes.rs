@@ -11,6 +11,7 @@ use weft_afs::wire::vl::SiteServer;
 
 use crate::exit::{Failure, Outcome};
 use crate::tools::arguments::Arguments;
+use crate::tools::server_text;
 use crate::tools::session::{Session, Told};
 use crate::tools::whereabouts::{Link, Whereabouts};
 
@@ -164,8 +165,7 @@ fn volume_of(session: &Session, path: &Path) -> Outcome<(Place, Volume)> {
     let what = format!("{}: volume {}", path.display(), place.fid.volume);
     let question = GetVolumeStatus { volume: place.fid.volume };
     let reply: VolumeReply = session.answer(&place.cell, session.client()?.ask(&place, &what, &question))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (name, offline) = (text(&reply.name.0), text(&reply.offline.0));
+    let (name, offline) = (server_text(&reply.name.0), server_text(&reply.offline.0));
     Ok((place, Volume { status: reply.status, name, offline }))
 }
 

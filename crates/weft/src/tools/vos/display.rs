@@ -6,7 +6,7 @@ use weft_afs::wire::volser::{CountedInfo, DESTROY_ME, STATUS_BUSY, STATUS_GOOD, 
 
 use super::partition;
 use super::statistics;
-use crate::tools::times;
+use crate::tools::{server_text, times};
 
 /// A volume on a server, with what was counted where that was asked for.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Totals {
 impl Shown {
     /// Its name.
     pub fn name(&self) -> String {
-        String::from_utf8_lossy(self.info.name.as_bytes()).into_owned()
+        server_text(self.info.name.as_bytes())
     }
 
     /// Whether all of it is told.
@@ -298,6 +298,14 @@ pub mod tests {
         assert_eq!(lines[6], "    Backup      Never");
         assert_eq!(lines[7], "    Last Update Tue Nov 14 22:13:22 2023", "nobody has used it yet");
         assert!(shown().format(&zone).contains("\nflags\t\t0\t(Optional)\n"));
+    }
+
+    /// Goal: a server's words do nothing to a terminal.
+    #[test]
+    fn control_characters_are_not_shown() {
+        let mut named = shown();
+        named.info.name = Chars::new(b"a\x1b[2Jb\n\xff");
+        assert_eq!(named.name(), "a\u{fffd}[2Jb\u{fffd}\u{fffd}");
     }
 
     /// Goal: of a volume that is not well no more is told than its server knows.

@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::tools::arguments::Arguments;
 use crate::tools::fs::file_servers;
 use crate::tools::session::{Session, Told};
-use crate::tools::times;
+use crate::tools::{server_text, times};
 
 /// `vos partinfo`.
 pub fn partitions(session: &Session, arguments: &Arguments) -> Outcome {
@@ -147,7 +147,7 @@ fn transaction_lines(transaction: &Transaction, zone: &TimeZone) -> String {
     if transaction.flags.0 != 0 {
         lines.push("transactionFlags: delete".to_owned());
     }
-    let procedure = String::from_utf8_lossy(transaction.procedure.as_bytes());
+    let procedure = server_text(transaction.procedure.as_bytes());
     let partition = partition::name(transaction.partition);
     lines.push(format!("volume: {volume}  partition: {partition}  procedure: {procedure}"));
     if transaction.has_call != 0 {
@@ -164,7 +164,7 @@ fn transaction_fields(transaction: &Transaction) -> Value {
         "transaction": transaction.id,
         "volume": transaction.volume.0,
         "partition": partition::name(transaction.partition),
-        "procedure": String::from_utf8_lossy(transaction.procedure.as_bytes()),
+        "procedure": server_text(transaction.procedure.as_bytes()),
         "created_unix_s": transaction.began_s,
         "active_unix_s": transaction.active_s,
         "code": transaction.code,
