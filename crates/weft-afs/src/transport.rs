@@ -5,19 +5,18 @@
 //! take is as one that was lost. Times and what comes are a task's.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use rustix::net::{SendFlags, sendto};
-use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use weft_rx::{CallError, CallId, Config, Endpoint, Event, Read};
 
 use crate::routes::Routes;
+use crate::socket::{Arrivals, Socket, Train};
 use crate::tokens::Token;
 
 /// Answers the calls that others make: the request whole, and from whom; the reply whole, or the code to abort with.
@@ -30,7 +29,7 @@ pub(crate) struct Transport {
 }
 
 struct Shared {
-    socket: UdpSocket,
+    socket: Socket,
     /// Held while the protocol is told or asked something, and while what it wants sent is handed to the system, which does
     /// not wait.
     state: Mutex<State>,
@@ -46,6 +45,8 @@ struct State {
     /// Calls of others that nobody has begun to answer.
     incoming: Vec<(CallId, SocketAddr)>,
     routes: Routes,
+    /// What goes together.
+    train: Train,
     /// Until when the driver sleeps.
     sleeps_until: Option<Instant>,
 }
@@ -72,14 +73,13 @@ impl Transport {
     /// # Errors
     /// What the system says.
     pub fn open(seed: [u8; 32], config: Config, answering: Answering) -> std::io::Result<Transport> {
-        let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        socket.set_nonblocking(true)?;
-        let socket = UdpSocket::from_std(socket)?;
+        let socket = Socket::open()?;
         let state = State {
             endpoint: Endpoint::new(config, seed),
             waiting: HashMap::new(),
             incoming: Vec::new(),
             routes: Routes::default(),
+            train: Train::default(),
             sleeps_until: None,
         };
         let shared = Arc::new(Shared { socket, state: Mutex::new(state), earlier: Notify::new(), answering });
@@ -194,12 +194,9 @@ impl Shared {
 
     /// Sends what is to be sent, and wakes who waits.
     fn settle(&self, state: &mut State) {
-        while let Some(transmit) = state.endpoint.poll_transmit(Instant::now()) {
-            // Not by the runtime's own call, which sends nothing before it has once heard that the socket can be written.
-            if let Err(errno) = sendto(&self.socket, &transmit.payload, SendFlags::DONTWAIT, &transmit.to) {
-                tracing::trace!(%errno, to = %transmit.to, "a datagram was not sent");
-            }
-        }
+        let State { endpoint, train, .. } = state;
+        self.socket
+            .send_all(train, || endpoint.poll_transmit(Instant::now()).map(|transmit| (transmit.to, transmit.payload)));
         while let Some(event) = state.endpoint.poll_event() {
             if let Event::Incoming { call, from, .. } = event {
                 state.waiting.insert(call, Arc::default());
@@ -216,16 +213,10 @@ impl Shared {
     }
 
     /// Takes in what has come, as far as that goes without waiting.
-    fn receive(&self, buffer: &mut [u8]) {
+    fn receive(&self, arrivals: &mut Arrivals) {
+        let datagrams = self.socket.receive(arrivals);
         let mut state = self.state.lock();
-        for _ in 0..DATAGRAMS_AT_ONCE {
-            match self.socket.try_recv_from(buffer) {
-                Ok((length, from)) => state.endpoint.handle_datagram(Instant::now(), from, &buffer[..length]),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
-                // An answer of ICMP to something sent before: the protocol finds out by itself who is silent.
-                Err(error) => tracing::trace!(%error, "a datagram was not received"),
-            }
-        }
+        datagrams.for_each(|(from, datagram)| state.endpoint.handle_datagram(Instant::now(), from, datagram));
         self.settle(&mut state);
     }
 
@@ -251,7 +242,7 @@ impl Shared {
 
 /// Hands what comes, and the time, to the protocol.
 async fn drive(shared: Arc<Shared>) {
-    let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+    let mut arrivals = Arrivals::new();
     loop {
         let until = {
             let mut state = shared.state.lock();
@@ -272,7 +263,7 @@ async fn drive(shared: Arc<Shared>) {
         tokio::select! {
             readable = shared.socket.readable() => {
                 if readable.is_ok() {
-                    shared.receive(&mut buffer);
+                    shared.receive(&mut arrivals);
                 }
             }
             () = time => {}
@@ -289,7 +280,3 @@ const RX_MSGSIZE: i32 = -8;
 const READ_BYTES: usize = 64 << 10;
 /// Longest request of somebody else: fifty fids and as many callbacks are far below.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
-/// Longest datagram of IPv4.
-const DATAGRAM_BYTES_MAX: usize = 65_535;
-/// Datagrams taken in before what they ask for is sent.
-const DATAGRAMS_AT_ONCE: usize = 32;
