@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use weft_remote::{
-    Answer, Audience, Call, Change, Changed, Content, Entry, Extent, FileId, FileKind, Lease, Mutation, Name,
-    NewAttributes, Outcome, RemoteError, RenameTarget, Result, Version,
+    Answer, Audience, Call, Change, Changed, Completeness, Content, Entry, Extent, FileId, FileKind, Lease, Mutation,
+    Name, NamesNow, NewAttributes, Outcome, RemoteError, RenameTarget, Result, Version,
 };
 
 use crate::afs::{Shared, TOLD_PATIENCE};
@@ -134,11 +134,19 @@ impl Shared {
         self.promises.lease(&spot.cell, spot.fid).unwrap_or(Lease::Spent)
     }
 
-    /// Names of a directory stand for something else now, by our doing.
-    async fn changed(&self, dir: &Spot, status: &Status, changes: &[(&Name, Option<Fid>)]) {
-        self.directories.change(&dir.cell, dir.fid, status.data_version, changes);
+    /// Names of a directory stand for something else now, by our doing; and whether by ours alone, since its server has
+    /// promised to tell of others.
+    async fn changed(&self, dir: &Spot, status: &Status, changes: &[(&Name, Option<Fid>)]) -> NamesNow {
+        let Spot { cell, fid, .. } = dir;
+        self.directories.change(cell, *fid, status.data_version, changes);
+        let before = self.promises.data_version(cell, *fid);
+        let before = before.filter(|before| before.checked_add(1) == Some(status.data_version));
+        if let Some(before) = before {
+            self.promises.stored(cell, *fid, before, status.data_version);
+        }
         let readings: Vec<Name> = changes.iter().flat_map(|(name, _)| self.readings_of(name)).collect();
         self.tell_of(dir, &readings).await;
+        if before.is_some() { NamesNow::Followed } else { NamesNow::Unknown }
     }
 
     /// What servers tell of what others do, where we have done it: see [`Promises::changed_here`].
@@ -168,12 +176,17 @@ impl Shared {
             FileKind::Directory => self.tell(call, &place.dir, &what, &MakeDir { dir, name, status }).await?,
             kind => return Err(RemoteError::Unsupported { detail: format!("{what}: {kind:?} in AFS") }),
         };
-        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
+        let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
         let spot = place.dir.beside(reply.fid);
         let data_version = reply.status.data_version;
         let lease = self.promises.enter_of(ticket, teller.clone(), &spot, reply.promise, data_version);
-        let now = self.directory_now(place, &reply.dir, &teller);
-        Ok(self.outcome(place, (spot, &reply.status, &teller), lease, vec![now]))
+        let mut dirs = vec![self.directory_now(place, (&reply.dir, names), &teller)];
+        if kind == FileKind::Directory {
+            let entry = facts::entry(place.name.clone(), spot.clone(), &reply.status, self.options.modes);
+            let audience = facts::audience(Told::Content, &reply.status, &teller);
+            dirs.push(Changed { entry, lease, audience, names: NamesNow::Empty(Completeness::CompleteButAtSys) });
+        }
+        Ok(self.outcome(place, (spot, &reply.status, &teller), lease, dirs))
     }
 
     async fn symlink(&self, call: &Call, place: &Place, target: &[u8], made: SystemTime) -> Result<Answer<Outcome>> {
@@ -182,8 +195,8 @@ impl Shared {
         let (dir, name) = (place.dir.fid, place.file_name());
         let question = Symlink { dir, name, content: Text(target.to_vec()), status };
         let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
-        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
-        let now = self.directory_now(place, &reply.dir, &teller);
+        let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
+        let now = self.directory_now(place, (&reply.dir, names), &teller);
         let made = (place.dir.beside(reply.fid), &reply.status, &teller);
         Ok(self.outcome(place, made, Lease::Spent, vec![now]))
     }
@@ -194,10 +207,10 @@ impl Shared {
         }
         let question = Link { dir: place.dir.fid, name: place.file_name(), fid: file.fid };
         let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
-        self.changed(&place.dir, &reply.dir, &[(&place.name, Some(file.fid))]).await;
+        let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(file.fid))]).await;
         self.tell_of(file, &[]).await;
         let lease = self.lease_of(file);
-        let now = self.directory_now(place, &reply.dir, &teller);
+        let now = self.directory_now(place, (&reply.dir, names), &teller);
         Ok(self.outcome(place, (place.dir.beside(file.fid), &reply.status, &teller), lease, vec![now]))
     }
 
@@ -211,11 +224,11 @@ impl Shared {
             }
             false => self.tell(call, &place.dir, &place.shown(), &RemoveFile { dir, name }).await?,
         };
-        self.changed(&place.dir, &reply.status, &[(&place.name, None)]).await;
+        let names = self.changed(&place.dir, &reply.status, &[(&place.name, None)]).await;
         if let Some(fid) = removed {
             self.tell_of(&place.dir.beside(fid), &[]).await;
         }
-        Ok(self.directory_now(place, &reply.status, &teller))
+        Ok(self.directory_now(place, (&reply.status, names), &teller))
     }
 
     /// What a name stands for, as far as its directory tells.
@@ -244,25 +257,27 @@ impl Shared {
         let question =
             Rename { from_dir: from.dir.fid, from_name: from.file_name(), to_dir: to.dir.fid, to_name: to.file_name() };
         let (reply, teller) = self.tell(call, &from.dir, &what, &question).await.map_err(full)?;
-        match moved {
+        let (of_from, of_to) = match moved {
             Some(fid) if from.dir == to.dir => {
-                self.changed(&to.dir, &reply.to_dir, &[(&from.name, None), (&to.name, Some(fid))]).await;
+                let changes = [(&from.name, None), (&to.name, Some(fid))];
+                (NamesNow::Unknown, self.changed(&to.dir, &reply.to_dir, &changes).await)
             }
             Some(fid) => {
-                self.changed(&from.dir, &reply.from_dir, &[(&from.name, None)]).await;
-                self.changed(&to.dir, &reply.to_dir, &[(&to.name, Some(fid))]).await;
+                let of_from = self.changed(&from.dir, &reply.from_dir, &[(&from.name, None)]).await;
+                (of_from, self.changed(&to.dir, &reply.to_dir, &[(&to.name, Some(fid))]).await)
             }
             // Somebody else has made it meanwhile.
             None => {
                 self.directories.keep_only(&from.dir.cell, from.dir.fid, reply.from_dir.data_version);
                 self.directories.keep_only(&to.dir.cell, to.dir.fid, reply.to_dir.data_version);
+                (NamesNow::Unknown, NamesNow::Unknown)
             }
-        }
+        };
         let (found, worth) = self.find(call, &to.dir, &to.name).await?;
         let Some((spot, seen)) = found else { return Err(RemoteError::NotFound { detail: to.shown() }) };
-        let mut dirs = vec![self.directory_now(to, &reply.to_dir, &teller)];
+        let mut dirs = vec![self.directory_now(to, (&reply.to_dir, of_to), &teller)];
         if from.dir != to.dir {
-            dirs.push(self.directory_now(from, &reply.from_dir, &teller));
+            dirs.push(self.directory_now(from, (&reply.from_dir, of_from), &teller));
         }
         Ok(self.outcome(to, (spot, &seen.status, &seen.teller), worth.lease, dirs))
     }
@@ -377,12 +392,12 @@ impl Shared {
     }
 
     /// What the reply to a change of a directory's names tells of it.
-    fn directory_now(&self, place: &Place, status: &Status, teller: &Teller) -> Changed {
+    fn directory_now(&self, place: &Place, (status, names): (&Status, NamesNow), teller: &Teller) -> Changed {
         let entry = facts::entry(facts::nameless(&place.dir), place.dir.clone(), status, self.options.modes);
         let entry = Entry { id: place.id.clone(), ..entry };
         self.told.is_again(&entry.id, &entry.attributes);
         let audience = facts::audience(Told::Content, status, teller);
-        Changed { entry, lease: self.lease_of(&place.dir), audience }
+        Changed { entry, lease: self.lease_of(&place.dir), audience, names }
     }
 }
 

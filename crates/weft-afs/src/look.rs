@@ -158,7 +158,8 @@ impl Shared {
         let content = Content::new(spot.fid.volume, reply.end.status.data_version, bytes);
         let content = content.map_err(|error| damaged(spot, &error))?;
         self.directories.put(&spot.cell, spot.fid, content.clone());
-        let lease = self.promises.enter(ticket, teller.clone(), spot, reply.end.promise);
+        let data_version = reply.end.status.data_version;
+        let lease = self.promises.enter_of(ticket, teller.clone(), spot, reply.end.promise, data_version);
         let seen = Seen { status: reply.end.status, lease, teller };
         self.admit(ticket, spot, &seen);
         Ok((content, seen.worth(Told::Content)))

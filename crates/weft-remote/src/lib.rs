@@ -42,7 +42,7 @@ pub use error::RemoteError;
 pub use event::Event;
 pub use file_id::FileId;
 pub use lease::{Lease, Stale};
-pub use mutation::{Change, Changed, Content, Extent, Mutation, NewAttributes, Outcome, RenameTarget};
+pub use mutation::{Change, Changed, Content, Extent, Mutation, NamesNow, NewAttributes, Outcome, RenameTarget};
 pub use name::{BadName, Name};
 pub use news::{News, ToldUpTo};
 pub use notes::{MemoryNotes, Note, Notes, NotesError};

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::{Audience, Entry, FileId, FileKind, Lease, Name};
+use crate::{Audience, Completeness, Entry, FileId, FileKind, Lease, Name};
 
 /// A change with who made it and when.
 #[derive(Clone, Debug)]
@@ -172,11 +172,11 @@ impl fmt::Debug for Change {
 pub struct Outcome {
     /// The file as it is now, under the name that the mutation gave it; `None` after a removal.
     pub entry: Option<Entry>,
-    /// The directories whose names it changed, as far as the source has told what they are now.
+    /// The directories whose names it changed, and the one that it made, as far as the source has told what they are now.
     pub dirs: Vec<Changed>,
 }
 
-/// A directory whose names were changed, as it is now.
+/// A directory whose names were changed, or that was made, as it is now.
 #[derive(Debug)]
 pub struct Changed {
     /// What it is; its name is of no account.
@@ -185,4 +185,17 @@ pub struct Changed {
     pub lease: Lease,
     /// Who may be told.
     pub audience: Audience,
+    /// What is known of its names.
+    pub names: NamesNow,
+}
+
+/// What the reply to a change tells of a directory's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamesNow {
+    /// Nothing: somebody else may have changed some as well.
+    Unknown,
+    /// They are those of before, with this change: whoever knows a listing whose lease lasts knows them.
+    Followed,
+    /// There are none, as far as a listing of this kind would tell: it was just made, and is so for its lease.
+    Empty(Completeness),
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_remote::{
-    Answer, BadName, Call, Change, Changed, Entry, FileKind, Lease, Name, Outcome, RemoteError, RenameTarget, Version,
+    Answer, BadName, Call, Change, Changed, Entry, FileKind, Lease, Name, NamesNow, Outcome, RemoteError, RenameTarget,
+    Version,
 };
 use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
@@ -109,8 +110,7 @@ impl Vfs {
         let answer = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await?;
         let told = Told::by(&answer);
         self.name_is_gone(&dir, &name, &told)?;
-        self.distrust_names(&[&dir])?;
-        self.learn_changed(&[&dir], answer.value.dirs, &told)?;
+        self.names_changed(&[&dir], &answer.value.dirs, &told)?;
         self.lost_a_name(victim)
     }
 
@@ -157,8 +157,7 @@ impl Vfs {
         if let Some(draft) = self.inodes.peek(id).and_then(|inode| inode.draft()) {
             draft.dirty.rest_on(told.version.clone())?;
         }
-        self.distrust_names(&[&from, &to])?;
-        self.learn_changed(&[&from, &to], answer.value.dirs, &told)?;
+        self.names_changed(&[&from, &to], &answer.value.dirs, &told)?;
         if target == RenameTarget::Replaced { self.lost_a_name(victim) } else { Ok(()) }
     }
 
@@ -225,8 +224,8 @@ impl Vfs {
             return Err(VfsError::NotFound);
         };
         let id = self.learn_made(dir, Entry { name: name.clone(), ..entry }, &told)?;
-        self.distrust_names(&[dir])?;
-        self.learn_changed(&[dir], answer.value.dirs, &told)?;
+        self.names_changed(&[dir], &answer.value.dirs, &told)?;
+        self.learn_empty(id, &answer.value.dirs, &told)?;
         let inode = self.inode(id)?;
         let left = self.attributes_remaining(&inode)?;
         Ok(Looked::Entry { stat: self.show(&inode, left), ttl: left })
@@ -286,23 +285,51 @@ impl Vfs {
         Ok(())
     }
 
-    /// What the source has told of directories whose names were changed here: that need not be asked. The kernel has seen for
-    /// itself that they changed. Their gates are held.
-    fn learn_changed(&self, dirs: &[&Inode], now: Vec<Changed>, told: &Told) -> Result<()> {
-        for Changed { entry, lease, audience } in now {
-            let Some(dir) = dirs.iter().find(|dir| dir.record.read().file == entry.id) else { continue };
-            let told = Told { lease, audience, origin: None, version: entry.version, asked: told.asked };
+    /// Directories whose names were changed here: what the source has told of them with that need not be asked, and the rest is
+    /// when it is wanted. The kernel has seen for itself that they changed. Their gates are held.
+    fn names_changed(&self, dirs: &[&Inode], now: &[Changed], told: &Told) -> Result<()> {
+        for dir in dirs {
+            let file = dir.record.read().file.clone();
+            let changed = now.iter().find(|changed| changed.entry.id == file);
             let _names = self.renames.lock();
+            let listing = self.store.listing(dir.id)?.map(|listing| match changed.map(|changed| changed.names) {
+                // No version that the source has told is that of the names now.
+                Some(NamesNow::Followed) => ListingRecord { version: Version::None, ..listing },
+                _ => ListingRecord { learnt: SystemTime::UNIX_EPOCH, lease: Lease::Spent, ..listing },
+            });
             let record = {
                 let mut record = dir.record.write();
-                record.learnt = self.learnt(record.binding, &told);
-                record.attributes = entry.attributes;
-                (record.version, record.lease, record.audience) = (told.version, told.lease, told.audience);
+                record.learnt = SystemTime::UNIX_EPOCH;
+                if let Some(Changed { entry, lease, audience, .. }) = changed {
+                    record.learnt = self.learnt(record.binding, told);
+                    record.attributes = entry.attributes;
+                    (record.version, record.lease, record.audience) = (entry.version.clone(), *lease, *audience);
+                }
                 record.clone()
             };
-            self.store.apply(vec![Record::Node(dir.id, Some(record))])?;
+            let listing = listing.map(|listing| Record::Listing(dir.id, Some(listing)));
+            self.store.apply([Record::Node(dir.id, Some(record))].into_iter().chain(listing).collect())?;
         }
         Ok(())
+    }
+
+    /// Learns the listing of a directory that was just made here, if the source has told that it has no names.
+    fn learn_empty(&self, dir: NodeId, now: &[Changed], told: &Told) -> Result<()> {
+        let Some(record) = self.store.node(dir)? else { return Ok(()) };
+        let Some(Changed { lease, audience, names: NamesNow::Empty(completeness), .. }) =
+            now.iter().find(|changed| changed.entry.id == record.file)
+        else {
+            return Ok(());
+        };
+        let listing = ListingRecord {
+            version: Version::None,
+            lease: *lease,
+            completeness: *completeness,
+            audience: *audience,
+            learnt: self.learnt(record.binding, told),
+            origin: None,
+        };
+        Ok(self.store.apply(vec![Record::Listing(dir, Some(listing))])?)
     }
 
     /// What an inode is now is asked when it is wanted; the kernel has seen for itself that it changed.

@@ -345,4 +345,4 @@ impl Vfs {
 /// How often a file is opened again that others write and close meanwhile.
 const OPEN_ROUNDS_MAX: usize = 100;
 /// Longest content that is handed out unasked, in bytes: what the kernel reads ahead at first.
-const AT_HAND_BYTES_MAX: u64 = 128 << 10;
+pub(crate) const AT_HAND_BYTES_MAX: u64 = 128 << 10;

@@ -12,6 +12,7 @@ use crate::figures::count;
 use crate::handle::HandleId;
 use crate::inode::{Current, Inode};
 use crate::learn::Told;
+use crate::open::AT_HAND_BYTES_MAX;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
@@ -232,8 +233,11 @@ impl Vfs {
         }
         {
             let mut content = inode.content.lock();
-            // The kernel's pages are of what was written, for they were written through them.
-            let pages = content.pages_of.take() == Some(draft.generation());
+            // The kernel's pages are of what was written, for they were written through them. One that was not written whole it
+            // reads all the same: a short file's is given to it with the next open.
+            let length = draft.dirty.length();
+            let whole = length.is_multiple_of(PAGE_BYTES) || length > AT_HAND_BYTES_MAX;
+            let pages = content.pages_of.take() == Some(draft.generation()) && whole;
             content.pages_of = adopted.as_ref().filter(|_| pages).map(|object| object.generation());
             let (lease, checked) = {
                 // Once: two guards at a time would wait for a writer that waits for the first.
@@ -359,6 +363,8 @@ pub(crate) fn is_away(error: &VfsError) -> bool {
 
 /// How often what was written while it was sent is sent again, in one close.
 const SEND_ROUNDS_MAX: usize = 4;
+/// A page of the kernel.
+const PAGE_BYTES: u64 = 4096;
 /// The pace that a source is allowed at the least, in bytes per millisecond.
 const BYTES_PER_MS_MIN: u64 = 1024;
 /// Longest file that is kept as it was written; a longer one is fetched again when it is read.

@@ -118,6 +118,46 @@ fn what_is_changed_on_one_way_is_seen_on_the_other() {
     wait_until("no directory", || !ways[0].exists());
 }
 
+/// Goal: the names of directories that are changed here are known without asking, and those that others change are not taken
+/// for known.
+#[test]
+fn what_is_made_here_is_listed_without_asking() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "listed") else { return };
+    let asked = || {
+        let text = folder.mount.verb("stats --prometheus", [folder.mount.dir()]).out;
+        let row = |line: &str| line.strip_prefix("weft_listings_total{from=\"source\"} ")?.parse::<u64>().ok();
+        text.lines().find_map(row).expect("the figure")
+    };
+    let before = asked();
+    std::fs::create_dir_all(folder.at("dir/deep")).expect("made");
+    assert_eq!(names_in(&folder.at("dir/deep")), [""; 0]);
+    for name in ["a", "b", "c", "deep/d"] {
+        std::fs::write(folder.at("dir").join(name), name).expect("written");
+    }
+    std::fs::rename(folder.at("dir/a"), folder.at("dir/deep/a")).expect("moved");
+    std::fs::remove_file(folder.at("dir/b")).expect("removed");
+    symlink("c", folder.at("dir/link")).expect("made");
+    assert_eq!(names_in(&folder.at("")), ["dir"]);
+    assert_eq!(names_in(&folder.at("dir")), ["c", "deep", "link"]);
+    assert_eq!(names_in(&folder.at("dir/deep")), ["a", "d"]);
+    assert_eq!(asked(), before, "nothing is asked");
+    let both = |dir: &str, wanted: &[&str]| {
+        assert_eq!(names_in(&folder.there(dir)), wanted, "there");
+        wait_until("the names of both", || names_in(&folder.at(dir)) == wanted);
+    };
+    std::fs::write(folder.there("dir/theirs"), "x").expect("written");
+    both("dir", &["c", "deep", "link", "theirs"]);
+    std::fs::write(folder.at("dir/ours"), "x").expect("written");
+    both("dir", &["c", "deep", "link", "ours", "theirs"]);
+    for turn in 0..10 {
+        let (one, other) = (folder.there("dir/deep"), folder.at("dir/deep"));
+        std::fs::write(one.join(format!("theirs-{turn}")), "x").expect("written");
+        std::fs::write(other.join(format!("ours-{turn}")), "x").expect("written");
+        wait_until("the names of both", || names_in(&other) == names_in(&one));
+    }
+}
+
 /// Goal: what AFS does not have is refused with an error of its own, and leaves things as they are.
 #[test]
 fn what_afs_does_not_have_is_refused() {
