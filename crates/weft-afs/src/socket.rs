@@ -4,7 +4,9 @@ use std::io::{Error, ErrorKind, IoSliceMut, Result};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
+};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -44,6 +46,10 @@ impl Socket {
         let offload = UdpSocketState::new(UdpSockRef::from(&io))?;
         // Long proofs of who calls go in fragments, which the library forbids: as sockets have it by themselves (ip(7)).
         set_ip_mtu_discover(&io, Ipv4PathMtuDiscovery::WANT)?;
+        // What comes while nobody looks is lost beyond this. More than the system's limit takes a right.
+        if set_socket_recv_buffer_size_force(&io, QUEUE_BYTES).is_err() {
+            set_socket_recv_buffer_size(&io, QUEUE_BYTES)?;
+        }
         Ok(Socket { io: UdpSocket::from_std(io)?, offload })
     }
 
@@ -149,6 +155,9 @@ impl Arrivals {
 /// Rooms for what comes: each takes one datagram, or several that the system has put together. What is not used of them is
 /// no memory.
 const BATCH: usize = 16;
+/// Room of the system for what comes: a system counts more than 2 KiB for a datagram, and a hundred of them are on their way
+/// for a few files.
+const QUEUE_BYTES: usize = 1 << 20;
 /// Longest datagram of IPv4, and most that the system puts together.
 const ROOM_BYTES: usize = 65_535;
 /// Most bytes that go together: with their headers less than the longest datagram.

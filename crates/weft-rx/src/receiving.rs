@@ -3,7 +3,7 @@
 //! Packets lie in slots from the lowest number that the application does not have. What came is never dropped before
 //! the application has it, so that what was acknowledged is never taken back. An acknowledgement is owed at once for
 //! what is asked for, came twice, left a gap or lies beyond the window; else after every second packet, or a moment
-//! after the last; and when the application has taken packets, for only that lets the sender go on. Acknowledgements
+//! after the last; and when the application has taken a part of the window, for only that moves it on. Acknowledgements
 //! that are owed at one time are sent as one. Source: `rxi_ReceiveDataPacket` and `rxi_SendAck` in OpenAFS
 //! `src/rx/rx.c`.
 
@@ -17,6 +17,10 @@ use crate::wire::{DATAGRAM_BYTES_INVITED, Header, distance, flag};
 
 /// Packets after which an acknowledgement is sent without being asked for.
 const ACK_EVERY: u32 = 2;
+
+/// Such a part of the window is told to be free again when the application has taken it: the sender does not wait for more.
+const TAKEN_PARTS: u8 = 16;
+const TAKEN_MIN: i32 = 2;
 
 /// How long the acknowledgement of a packet may wait for another one.
 const ACK_DELAY: Duration = Duration::from_millis(100);
@@ -261,7 +265,8 @@ impl Receiving {
         self.slots.pop_front();
         self.whole -= 1;
         self.first = self.first.wrapping_add(1);
-        if distance(self.told_first, self.first) >= ACK_EVERY.cast_signed() && !self.is_read() {
+        let taken = distance(self.told_first, self.first);
+        if taken >= i32::from(self.window / TAKEN_PARTS).max(TAKEN_MIN) && !self.is_read() {
             self.owed = self.owed.or(Some((Reason::Idle, 0)));
         } else {
             self.delayed_until = self.delayed_until.or(Some(now + ACK_DELAY));

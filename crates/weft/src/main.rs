@@ -1,6 +1,7 @@
 //! The weft program: verbs, configuration, and `wire_up`, the one place that knows every room.
 #![forbid(unsafe_code)]
 
+mod called;
 mod cells;
 mod checking;
 mod cli;
@@ -27,13 +28,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Called, Cli, Verb};
+use called::Called;
+use cli::{Cli, Verb};
 use exit::{Failure, Outcome};
 use output::say;
 use tools::Which;
 
 fn main() -> ExitCode {
-    let cli = match cli::by_name(std::env::args_os().collect()) {
+    let cli = match called::by_name(std::env::args_os().collect()) {
         Ok(Called::Weft(args)) => Cli::parse_from(args),
         Ok(Called::Nothing) => return ExitCode::SUCCESS,
         Err(sentence) => return fail("weft", &Failure::usage(sentence), false),

@@ -266,7 +266,9 @@ fn what_comes_is_acknowledged_as_it_has_to_be() {
     dialogue.hear(data(256, 0), b"z");
     assert_eq!(dialogue.says().ack().1, Reason::ExceedsWindow as u8);
     assert_eq!(dialogue.read(call), (b"ab".to_vec(), Read::Blocked));
-    assert_eq!(dialogue.says().ack(), (3, Reason::Idle as u8, vec![false, true]));
+    assert!(dialogue.said().is_empty(), "there is room enough");
+    assert_eq!(dialogue.wait(), Duration::from_millis(100));
+    assert_eq!(dialogue.says().ack(), (3, Reason::Delay as u8, vec![false, true]));
     dialogue.hear(data(3, 0), b"c");
     dialogue.hear(data(5, 0), b"e");
     assert_eq!(dialogue.says().ack(), (3, Reason::Idle as u8, vec![true, true, true]));
@@ -275,6 +277,23 @@ fn what_comes_is_acknowledged_as_it_has_to_be() {
     dialogue.hear(data(7, 0), b"g");
     dialogue.hear(data(8, LAST), b"h");
     assert_eq!(dialogue.read(call), (b"cdef".to_vec(), Read::End));
+}
+
+/// Goal: who has taken a part of the window tells it at once, for the sender may wait for it; less is told with what comes.
+#[test]
+fn room_in_the_window_is_told() {
+    let mut dialogue = Dialogue::new();
+    let call = dialogue.call(Security::None, 10);
+    let request = dialogue.says().header;
+    let mut first = 1;
+    for (count, is_told) in [(14, false), (16, true), (254, true)] {
+        (first..first + count).for_each(|seq| dialogue.hear(reply(request, PacketType::Data, seq, 0), b"x"));
+        dialogue.said();
+        assert_eq!(dialogue.read(call).0.len(), count as usize);
+        let told: Vec<u32> = dialogue.said().iter().map(|said| said.ack().0).collect();
+        assert_eq!(told, if is_told { vec![first + count] } else { vec![] }, "{count}");
+        first += count;
+    }
 }
 
 #[test]
