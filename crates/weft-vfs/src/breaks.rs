@@ -253,20 +253,20 @@ impl Vfs {
         }
         let mut after = None;
         loop {
-            // What is made meanwhile stays.
-            let _names = self.renames.lock();
-            let names = self.store.dentries(dir.id, after.as_ref(), NAMES_AT_ONCE)?;
-            let Some((last, _)) = names.last() else { return Ok(()) };
-            after = Some(last.clone());
-            let mut changes = Vec::new();
-            for (name, dentry) in names {
-                if dentry.target == DentryTarget::Absent {
-                    let parent = self.namespace.shown(dir.id);
-                    self.notices.send_surely(Notice::Entry { parent, name: name.clone() });
-                    changes.push(Record::Dentry(dir.id, name, None));
-                }
-            }
-            self.store.apply(changes)?;
+            let absent = {
+                // What is made meanwhile stays.
+                let _names = self.renames.lock();
+                let names = self.store.dentries(dir.id, after.as_ref(), NAMES_AT_ONCE)?;
+                let Some((last, _)) = names.last() else { return Ok(()) };
+                after = Some(last.clone());
+                let absent = names.into_iter().filter(|(_, dentry)| dentry.target == DentryTarget::Absent);
+                let absent: Vec<Name> = absent.map(|(name, _)| name).collect();
+                self.store.apply(absent.iter().map(|name| Record::Dentry(dir.id, name.clone(), None)).collect())?;
+                absent
+            };
+            // Not under the lock, for this may wait for the kernel, and that for a request.
+            let parent = self.namespace.shown(dir.id);
+            absent.into_iter().for_each(|name| self.notices.send_surely(Notice::Entry { parent, name }));
         }
     }
 
