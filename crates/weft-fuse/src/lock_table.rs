@@ -2,7 +2,8 @@
 //!
 //! What programs of this machine have of a file decides among them; its source has the strongest of it, for the whole file,
 //! so that other machines are kept out. The source is asked when more is needed than it has, and told when nobody here has
-//! anything any more: what it has is not made weaker before, for that could not be done without a gap.
+//! anything any more: what it has is not made weaker before, for that could not be done without a gap. What it has lost to
+//! somebody else when more was needed counts for nothing from then on.
 //!
 //! A lock is entered before its source is asked, so that nobody here gets in between, and taken back when the source refuses
 //! or nobody waits any more. What owners have is on the [roll](crate::roll) before they are told, so that locks outlive the
@@ -243,6 +244,14 @@ impl<H: Handler> LockTable<H> {
             }
             let caller = has.map_or(caller, |(_, caller)| caller);
             let settled = self.handler.lock(caller, file.node, from, needed).await;
+            let settled = match settled {
+                // Somebody else was quicker, and may have changed it: whoever asks next takes it as if for the first time.
+                Err(Errno(E::STALE)) => {
+                    file.state.lock().at_source = None;
+                    Err(Errno(E::AGAIN))
+                }
+                settled => settled,
+            };
             if settled.is_ok() || needed == LockMode::Unlocked {
                 file.state.lock().at_source = (needed > LockMode::Unlocked).then_some((needed, caller));
             }

@@ -163,7 +163,8 @@ pub trait Remote: Send + Sync {
     /// until it is given back. Twice the same: a former daemon of this mount has taken it, and it is to be kept.
     ///
     /// # Errors
-    /// `Unsupported` where the kind has no locks; `Busy` when somebody else's is in the way: then there is what there was.
+    /// `Unsupported` where the kind has no locks; `Busy` when somebody else's is in the way: then there is what there was;
+    /// `VersionChanged` when what there was has been lost to somebody else as well: then there is nothing.
     async fn lock(&self, _call: &Call, file: &FileId, _from: LockMode, _to: LockMode) -> Result<()> {
         Err(RemoteError::Unsupported { detail: format!("{file:?}: locks") })
     }

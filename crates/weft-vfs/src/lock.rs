@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_remote::{Answer, Call, Checked, LockMode};
+use weft_remote::{Answer, Call, Checked, LockMode, RemoteError};
 use weft_store::{NodeId, Object};
 
 use crate::draft::Draft;
@@ -30,7 +30,7 @@ impl Vfs {
     /// has: told is which open files are in another version than before.
     ///
     /// # Errors
-    /// `Stale`, `Offline`; what the remote says, `Busy` above all.
+    /// `Offline`; what the remote says, `Busy` above all; `Stale` when there is no lock any more, or no such file.
     pub async fn lock(
         self: Arc<Self>,
         call: Call,
@@ -55,7 +55,10 @@ impl Vfs {
         {
             tracing::warn!(%error, node = node.0, "a file is unlocked, and what was written is not at its source");
         }
-        self.ask_for(&call, remote.lock(&call, &file, from, to)).await?;
+        self.ask_for(&call, remote.lock(&call, &file, from, to)).await.map_err(|error| match error {
+            VfsError::Remote(RemoteError::VersionChanged { .. }) => VfsError::Stale,
+            error => error,
+        })?;
         if from > LockMode::Unlocked {
             return Ok(Vec::new());
         }

@@ -158,6 +158,26 @@ fn what_the_source_refuses_nobody_has() {
     });
 }
 
+/// Goal: what the source has lost to somebody else counts for nothing: whoever asks next takes it as if for the first time, and
+/// so goes on in what somebody else has left.
+#[test]
+fn what_is_lost_is_taken_anew() {
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        let (one, other) = (opened(&path), opened(&path));
+        flock(&other, How::NonBlockingLockShared).expect("locked");
+        place.memory.files().locked_elsewhere = true;
+        place.memory.files().locks_get_lost = true;
+        assert_eq!(flock(&other, How::NonBlockingLockExclusive), Err(E::AGAIN), "it cannot be made stronger");
+        assert_eq!(flock(&one, How::NonBlockingLockShared), Err(E::AGAIN), "somebody else has it");
+        place.memory.files().locked_elsewhere = false;
+        flock(&one, How::NonBlockingLockShared).expect("locked");
+        let last = place.memory.files().locked.last().copied().expect("asked");
+        assert_eq!((last.1, last.2), (Unlocked, Shared));
+    });
+}
+
 /// Goal: processes that would wait for each other are told.
 #[test]
 fn a_circle_of_waits_is_refused() {

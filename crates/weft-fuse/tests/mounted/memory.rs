@@ -37,6 +37,8 @@ pub struct Files {
     pub has_locks: bool,
     /// Somebody else has locked every file.
     pub locked_elsewhere: bool,
+    /// What cannot be made stronger is lost.
+    pub locks_get_lost: bool,
     /// What was asked for of locks.
     pub locked: Vec<(NodeId, LockMode, LockMode)>,
 }
@@ -59,6 +61,7 @@ impl Default for Files {
             unseen: None,
             has_locks: false,
             locked_elsewhere: false,
+            locks_get_lost: false,
             locked: Vec::new(),
         };
         files.nodes.insert(NodeId(1), node(1, FileKind::Directory, 0o755, 0));
@@ -466,7 +469,8 @@ impl Handler for Memory {
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
         let mut files = self.files();
         if to > from && files.locked_elsewhere {
-            return ready(Err(Errno(E::AGAIN)));
+            let is_lost = from > LockMode::Unlocked && files.locks_get_lost;
+            return ready(Err(Errno(if is_lost { E::STALE } else { E::AGAIN })));
         }
         files.locked.push((node, from, to));
         ready(Ok(Vec::new()))
