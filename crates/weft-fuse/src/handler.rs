@@ -256,7 +256,8 @@ pub trait Handler: Send + Sync + 'static {
     fn has_locks(&self) -> bool;
 
     /// Changes the lock that the mount has on a file at its source. Twice the same: a former daemon has taken it. `EAGAIN`
-    /// when somebody else's is in the way, `ESTALE` when there is none any more. Tells which open files are in another version now.
+    /// when somebody else's is in the way, `ESTALE` when there is none any more. Tells which open files are in another
+    /// version now.
     fn lock(
         &self,
         caller: Caller,

@@ -246,7 +246,7 @@ impl<H: Handler> LockTable<H> {
             let settled = self.handler.lock(caller, file.node, from, needed).await;
             let settled = match settled {
                 // Somebody else was quicker, and may have changed it: whoever asks next takes it as if for the first time.
-                Err(Errno(E::STALE)) => {
+                Err(Errno(E::STALE)) if from > LockMode::Unlocked => {
                     file.state.lock().at_source = None;
                     Err(Errno(E::AGAIN))
                 }

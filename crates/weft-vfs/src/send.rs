@@ -233,8 +233,8 @@ impl Vfs {
         }
         {
             let mut content = inode.content.lock();
-            // The kernel's pages are of what was written, for they were written through them. One that was not written whole it
-            // reads all the same: a short file's is given to it with the next open.
+            // The kernel's pages are of what was written, for they were written through them. One that was not written
+            // whole it reads all the same: a short file's is given to it with the next open.
             let length = draft.dirty.length();
             let whole = length.is_multiple_of(PAGE_BYTES) || length > AT_HAND_BYTES_MAX;
             let pages = content.pages_of.take() == Some(draft.generation()) && whole;

@@ -1,6 +1,6 @@
 //! The cells of AFS that are written down on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use weft_afs::cell::CellName;
@@ -27,23 +27,14 @@ impl Cells {
     pub fn read(afs: &AfsSettings) -> anyhow::Result<Cells> {
         let dir = afs.config_dir();
         let mut cells = Cells { known: CellServerDb::default(), aliases: Vec::new(), are_written: false, dir };
-        if let Some((path, bytes)) = cells.file("CellServDB")? {
+        if let Some((path, bytes)) = file(&cells.dir, "CellServDB")? {
             cells.are_written = true;
             cells.known = CellServerDb::read(&bytes).with_context(|| path.display().to_string())?;
         }
-        if let Some((path, bytes)) = cells.file("CellAlias")? {
+        if let Some((path, bytes)) = file(&cells.dir, "CellAlias")? {
             cells.aliases = read_aliases(&bytes).with_context(|| path.display().to_string())?;
         }
         Ok(cells)
-    }
-
-    /// The own cell of this machine.
-    ///
-    /// # Errors
-    /// When ThisCell cannot be read; `None` when it is not there.
-    pub fn this_cell(&self) -> anyhow::Result<Option<CellName>> {
-        let Some((path, bytes)) = self.file("ThisCell")? else { return Ok(None) };
-        Ok(Some(read_this_cell(&bytes).with_context(|| path.display().to_string())?))
     }
 
     /// Where the cells are written down.
@@ -56,15 +47,24 @@ impl Cells {
         let alias = self.aliases.iter().find(|alias| alias.alias == name);
         alias.map_or(name, |alias| alias.cell.clone())
     }
+}
 
-    fn file(&self, name: &str) -> anyhow::Result<Option<(PathBuf, Vec<u8>)>> {
-        let path = self.dir.join(name);
-        match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            outcome => {
-                let bytes = outcome.with_context(|| path.display().to_string())?;
-                Ok(Some((path, bytes)))
-            }
+/// The own cell of this machine; `None` where nobody has said which that is.
+///
+/// # Errors
+/// When ThisCell cannot be read, or names none.
+pub fn this_cell(afs: &AfsSettings) -> anyhow::Result<Option<CellName>> {
+    let Some((path, bytes)) = file(&afs.config_dir(), "ThisCell")? else { return Ok(None) };
+    Ok(Some(read_this_cell(&bytes).with_context(|| path.display().to_string())?))
+}
+
+fn file(dir: &Path, name: &str) -> anyhow::Result<Option<(PathBuf, Vec<u8>)>> {
+    let path = dir.join(name);
+    match std::fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        outcome => {
+            let bytes = outcome.with_context(|| path.display().to_string())?;
+            Ok(Some((path, bytes)))
         }
     }
 }

@@ -178,6 +178,17 @@ fn what_is_lost_is_taken_anew() {
     });
 }
 
+/// Goal: what can never be had is not waited for.
+#[test]
+fn nobody_waits_for_what_is_gone() {
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        place.memory.files().locks_fail = Some(E::STALE);
+        assert_eq!(flock(opened(&path), How::LockExclusive), Err(E::STALE));
+    });
+}
+
 /// Goal: processes that would wait for each other are told.
 #[test]
 fn a_circle_of_waits_is_refused() {

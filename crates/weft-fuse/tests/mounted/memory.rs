@@ -39,6 +39,8 @@ pub struct Files {
     pub locked_elsewhere: bool,
     /// What cannot be made stronger is lost.
     pub locks_get_lost: bool,
+    /// What every request for a lock ends with.
+    pub locks_fail: Option<E>,
     /// What was asked for of locks.
     pub locked: Vec<(NodeId, LockMode, LockMode)>,
 }
@@ -62,6 +64,7 @@ impl Default for Files {
             has_locks: false,
             locked_elsewhere: false,
             locks_get_lost: false,
+            locks_fail: None,
             locked: Vec::new(),
         };
         files.nodes.insert(NodeId(1), node(1, FileKind::Directory, 0o755, 0));
@@ -468,6 +471,9 @@ impl Handler for Memory {
         to: LockMode,
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
         let mut files = self.files();
+        if let Some(errno) = files.locks_fail.filter(|_| to > from) {
+            return ready(Err(Errno(errno)));
+        }
         if to > from && files.locked_elsewhere {
             let is_lost = from > LockMode::Unlocked && files.locks_get_lost;
             return ready(Err(Errno(if is_lost { E::STALE } else { E::AGAIN })));

@@ -9,7 +9,7 @@ use weft_afs::cell::CellName;
 use weft_afs::{Kvno, Level, LoggedIn, LoginError, LoginOrder, NoTicket, dns_knows, level_worth, log_in, utc};
 
 use super::status::show_time;
-use crate::cells::Cells;
+use crate::cells::{Cells, this_cell};
 use crate::config::{AfsSettings, Environment, Given, MountOptions, Source, resolve};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::say;
@@ -48,7 +48,7 @@ pub fn run(args: &LoginArgs, json: bool) -> Outcome {
     let one =
         |cell: &CellName| runtime.block_on(login(cell, args.realm.as_deref(), &cells, &resolved.afs, &resolved.kvno));
     let (mut done, mut first_failure) = (Vec::new(), None);
-    for cell in named(args, &cells)? {
+    for cell in named(args, &cells, &resolved.afs)? {
         match one(&cell) {
             Ok(logged_in) => done.push(logged_in),
             Err(failure) if first_failure.is_none() => first_failure = Some(failure),
@@ -70,7 +70,7 @@ pub fn run(args: &LoginArgs, json: bool) -> Outcome {
 }
 
 /// The cells that are meant.
-fn named(args: &LoginArgs, cells: &Cells) -> Outcome<Vec<CellName>> {
+fn named(args: &LoginArgs, cells: &Cells, afs: &AfsSettings) -> Outcome<Vec<CellName>> {
     let read = |text: &String| {
         let name = CellName::new(text.as_bytes()).map_err(|why| Failure::usage(format!("`{text}`: {why}")))?;
         Ok(cells.unaliased(name))
@@ -78,7 +78,7 @@ fn named(args: &LoginArgs, cells: &Cells) -> Outcome<Vec<CellName>> {
     if !args.cells.is_empty() {
         return args.cells.iter().map(read).collect();
     }
-    match cells.this_cell() {
+    match this_cell(afs) {
         Ok(Some(cell)) => Ok(vec![cell]),
         Ok(None) => {
             let dir = cells.cell_server_db().with_file_name("ThisCell");

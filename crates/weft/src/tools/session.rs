@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use weft_afs::cell::{Cell, CellName};
-use weft_afs::cell_server_db::read_this_cell;
 use weft_afs::{AfsOptions, As, Client, Level, Place};
 use weft_remote::RemoteError;
 
 use super::hosts::Hosts;
 use super::whereabouts::{Link, Whereabouts};
-use crate::cells::Cells;
+use crate::cells::{Cells, this_cell};
 use crate::config::{AfsSettings, Environment, Given, MountOptions, Source, resolve};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::say;
@@ -200,13 +199,7 @@ impl Session {
     /// # Errors
     /// `Usage` when what is there is no cell.
     pub fn this_cell(&self) -> Outcome<Option<CellName>> {
-        let path = self.settings.config_dir().join("ThisCell");
-        let wrong = |error: &dyn Display| Failure::usage(format!("{}: {error}", path.display()));
-        match std::fs::read(&path) {
-            Ok(bytes) => read_this_cell(&bytes).map(Some).map_err(|error| wrong(&error)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(wrong(&error)),
-        }
+        this_cell(&self.settings).map_err(|error| Failure::usage(format!("{error:#}")))
     }
 
     /// What a path leads to in a volume: through a mount point, if it is one.
