@@ -23,7 +23,7 @@ impl Shared {
         span: Span,
     ) -> Result<Answer<Fetched>> {
         let (start, asked) = (span.start, span.length.unwrap_or(u64::MAX));
-        let (bytes, seen) = self.piece(call, spot, start, asked.min(PIECE_BYTES)).await?;
+        let (bytes, seen) = self.piece(call, spot, start, asked.min(FIRST_PIECE_BYTES)).await?;
         let (status, worth) = (&seen.status, seen.worth(Told::Content));
         let version = facts::version(status);
         if *expected != Version::None && !facts::is_version(expected, status) {
@@ -57,10 +57,11 @@ impl Shared {
         version: Version,
         range: std::ops::Range<u64>,
     ) -> BoxStream<'static, Result<Piece>> {
-        let starts = range.clone().step_by(PIECE_BYTES as usize);
+        let piece_bytes = piece_bytes(range.end - range.start);
+        let starts = range.clone().step_by(piece_bytes as usize);
         let fetched = stream::iter(starts).map(move |start| {
             let (shared, spot, version) = (self.clone(), spot.clone(), version.clone());
-            let length = PIECE_BYTES.min(range.end - start);
+            let length = piece_bytes.min(range.end - start);
             async move { shared.whole_piece(call, &spot, &version, start, length).await.map(Piece::Bytes) }
         });
         Box::pin(fetched.buffered(PIECES_AT_ONCE))
@@ -118,8 +119,17 @@ impl Shared {
     }
 }
 
-/// Bytes that one call asks for.
-const PIECE_BYTES: u64 = 1 << 20;
+/// How many bytes of so many one call asks for: as many calls as may be under way have something to do. On a long way
+/// each takes long to get up to its pace, so that they are not small.
+fn piece_bytes(bytes: u64) -> u64 {
+    (bytes / PIECES_AT_ONCE as u64).next_multiple_of(PIECE_BYTES_MIN).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
+}
+
+/// Bytes that the first call asks for: the others wait for what it says of the file. Most files have no more.
+const FIRST_PIECE_BYTES: u64 = 64 << 10;
+/// Bytes that each of the others asks for.
+const PIECE_BYTES_MIN: u64 = 256 << 10;
+const PIECE_BYTES_MAX: u64 = 1 << 20;
 /// Where a range has to end before (OpenAFS `src/viced/afsfileprocs.c`, `common_FetchData64`).
 const END_MAX: u64 = i64::MAX.cast_unsigned();
 /// Calls for one body that are under way at once.

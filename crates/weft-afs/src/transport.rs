@@ -2,7 +2,8 @@
 //!
 //! One socket carries both directions: the calls that are made, and those that file servers make on the very address that
 //! they were called from. Datagrams are sent by whoever has something to send, without waiting: one that the system does not
-//! take is as one that was lost. Times and what comes are a task's.
+//! take is as one that was lost. Times and what comes are a task's: it puts what comes for a call together and wakes whoever
+//! waits when all of it is there, so that what is acknowledged has been taken, and nobody is woken for a packet.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use weft_rx::{CallError, CallId, Config, Endpoint, Event, Read};
+use weft_rx::{CallError, CallId, Config, Drained, Endpoint, Event};
 
 use crate::routes::Routes;
 use crate::socket::{Arrivals, Socket, Train};
@@ -41,7 +42,7 @@ struct Shared {
 struct State {
     endpoint: Endpoint,
     /// Who waits for a call.
-    waiting: HashMap<CallId, Arc<Waiter>>,
+    waiting: HashMap<CallId, Waiting>,
     /// Calls of others that nobody has begun to answer.
     incoming: Vec<(CallId, SocketAddr)>,
     routes: Routes,
@@ -51,19 +52,24 @@ struct State {
     sleeps_until: Option<Instant>,
 }
 
-/// Whoever waits for a call.
-#[derive(Default)]
-struct Waiter {
-    changed: Notify,
-    /// How the call failed. Held for one look or one change.
-    failed: Mutex<Option<CallError>>,
+/// Somebody who waits for a call, and what has come for him.
+struct Waiting {
+    /// There is something to do: all has come, more can be written, or the call has failed.
+    changed: Arc<Notify>,
+    came: BytesMut,
+    /// Most bytes that may come.
+    max: usize,
+    /// All has come.
+    is_whole: bool,
+    /// How the call failed.
+    failed: Option<CallError>,
 }
 
 /// A call that was begun; it is aborted when this goes before its end.
 struct Begun<'a> {
     shared: &'a Shared,
     id: CallId,
-    waiter: Arc<Waiter>,
+    changed: Arc<Notify>,
     has_ended: bool,
 }
 
@@ -100,18 +106,18 @@ impl Transport {
         more: &mut (dyn Iterator<Item = Bytes> + Send),
         reply_max: usize,
     ) -> Result<Bytes, CallError> {
-        self.begin(to, service, token).run(request, more, reply_max).await
+        self.begin(to, service, token, reply_max).run(request, more).await
     }
 
-    fn begin(&self, to: SocketAddr, service: u16, token: Option<&Arc<Token>>) -> Begun<'_> {
+    fn begin(&self, to: SocketAddr, service: u16, token: Option<&Arc<Token>>, reply_max: usize) -> Begun<'_> {
         let mut state = self.shared.state.lock();
         let State { endpoint, routes, waiting, .. } = &mut *state;
         let now = Instant::now();
         let route = routes.of(endpoint, now, to, service, token);
         let id = endpoint.call(now, route);
-        let waiter = Arc::new(Waiter::default());
-        waiting.insert(id, waiter.clone());
-        Begun { shared: &self.shared, id, waiter, has_ended: false }
+        let changed = Arc::default();
+        waiting.insert(id, Waiting::new(&changed, reply_max));
+        Begun { shared: &self.shared, id, changed, has_ended: false }
     }
 }
 
@@ -121,40 +127,65 @@ impl Drop for Transport {
     }
 }
 
+impl Waiting {
+    fn new(changed: &Arc<Notify>, max: usize) -> Waiting {
+        Waiting { changed: changed.clone(), came: BytesMut::new(), max, is_whole: false, failed: None }
+    }
+
+    /// Takes what has come; wakes whoever waits if that was the last.
+    fn take(&mut self, endpoint: &mut Endpoint, now: Instant, call: CallId) {
+        if self.came.len() > self.max {
+            // It has failed: what else comes is not wanted.
+            return;
+        }
+        let room = self.max.saturating_sub(self.came.len()) + 1;
+        match endpoint.drain(now, call, room, |bytes| self.came.extend_from_slice(bytes)) {
+            Ok(Drained::Blocked) => return,
+            Ok(Drained::End) => self.is_whole = true,
+            Ok(Drained::Full) => self.failed = self.failed.or(Some(CallError::Aborted(RX_MSGSIZE))),
+            // Its end is told by another event.
+            Err(_) => return,
+        }
+        self.changed.notify_one();
+    }
+}
+
 impl Begun<'_> {
     async fn run(
         &mut self,
         request: &[u8],
         more: &mut (dyn Iterator<Item = Bytes> + Send),
-        reply_max: usize,
     ) -> Result<Bytes, CallError> {
         self.write(request).await?;
         for piece in more {
             self.write(&piece).await?;
         }
         self.shared.with(|endpoint, now| endpoint.finish(now, self.id));
-        let reply = self.read_all(reply_max).await?;
+        let reply = self.whole().await?;
         self.has_ended = true;
         Ok(reply)
     }
 
     /// All that the other side sends.
-    async fn read_all(&self, max: usize) -> Result<Bytes, CallError> {
-        let mut all = BytesMut::new();
+    async fn whole(&self) -> Result<Bytes, CallError> {
         loop {
-            let read = self.shared.with(|endpoint, now| endpoint.read(now, self.id, READ_BYTES));
-            match read.map_err(|error| self.why(error))? {
-                Read::Bytes(bytes) if all.len() + bytes.len() > max => return Err(CallError::Aborted(RX_MSGSIZE)),
-                Read::Bytes(bytes) => all.extend_from_slice(&bytes),
-                Read::Blocked => self.waiter.changed.notified().await,
-                Read::End => return Ok(all.freeze()),
+            {
+                let mut state = self.shared.state.lock();
+                let waiting = state.waiting.get_mut(&self.id).ok_or(CallError::Closed)?;
+                if let Some(error) = waiting.failed {
+                    return Err(error);
+                }
+                if waiting.is_whole {
+                    return Ok(std::mem::take(&mut waiting.came).freeze());
+                }
             }
+            self.changed.notified().await;
         }
     }
 
     /// How the call ended, where the protocol says only that it has.
     fn why(&self, error: CallError) -> CallError {
-        self.waiter.failed.lock().unwrap_or(error)
+        self.shared.state.lock().waiting.get(&self.id).and_then(|waiting| waiting.failed).unwrap_or(error)
     }
 
     async fn write(&mut self, mut bytes: &[u8]) -> Result<(), CallError> {
@@ -163,7 +194,7 @@ impl Begun<'_> {
             let taken = taken.map_err(|error| self.why(error))?;
             bytes = &bytes[taken..];
             if !bytes.is_empty() {
-                self.waiter.changed.notified().await;
+                self.changed.notified().await;
             }
         }
         Ok(())
@@ -192,24 +223,40 @@ impl Shared {
         outcome
     }
 
-    /// Sends what is to be sent, and wakes who waits.
+    /// Takes what has come for calls, wakes who waits, and then sends what is to be sent: acknowledgements tell of what was
+    /// taken.
     fn settle(&self, state: &mut State) {
-        let State { endpoint, train, .. } = state;
-        self.socket
-            .send_all(train, || endpoint.poll_transmit(Instant::now()).map(|transmit| (transmit.to, transmit.payload)));
+        while self.hear(state) {
+            let State { endpoint, train, .. } = state;
+            self.socket.send_all(train, || {
+                endpoint.poll_transmit(Instant::now()).map(|transmit| (transmit.to, transmit.payload))
+            });
+        }
+    }
+
+    /// Hears what the protocol tells; whether there may be something to send after that, or more to hear.
+    fn hear(&self, state: &mut State) -> bool {
+        let now = Instant::now();
         while let Some(event) = state.endpoint.poll_event() {
             if let Event::Incoming { call, from, .. } = event {
-                state.waiting.insert(call, Arc::default());
+                state.waiting.insert(call, Waiting::new(&Arc::default(), REQUEST_BYTES_MAX));
                 state.incoming.push((call, from));
                 self.earlier.notify_one();
                 continue;
             }
-            let Some(waiter) = state.waiting.get(&event.call()) else { continue };
-            if let Event::Ended(_, Err(error)) = event {
-                *waiter.failed.lock() = Some(error);
+            let State { endpoint, waiting, .. } = state;
+            let Some(waiting) = waiting.get_mut(&event.call()) else { continue };
+            match event {
+                Event::Readable(call) => waiting.take(endpoint, now, call),
+                Event::Writable(_) => waiting.changed.notify_one(),
+                Event::Ended(_, Err(error)) => {
+                    waiting.failed = waiting.failed.or(Some(error));
+                    waiting.changed.notify_one();
+                }
+                Event::Ended(_, Ok(())) | Event::Incoming { .. } => {}
             }
-            waiter.changed.notify_one();
         }
+        state.endpoint.wants_to_send()
     }
 
     /// Takes in what has come, as far as that goes without waiting.
@@ -222,9 +269,9 @@ impl Shared {
 
     /// Answers a call of somebody else.
     async fn answer(self: Arc<Self>, id: CallId, from: SocketAddr) {
-        let Some(waiter) = self.state.lock().waiting.get(&id).cloned() else { return };
-        let mut begun = Begun { shared: &self, id, waiter, has_ended: false };
-        let Ok(request) = begun.read_all(REQUEST_BYTES_MAX).await else { return };
+        let Some(changed) = self.state.lock().waiting.get(&id).map(|waiting| waiting.changed.clone()) else { return };
+        let mut begun = Begun { shared: &self, id, changed, has_ended: false };
+        let Ok(request) = begun.whole().await else { return };
         match (self.answering)(from, request).await {
             Ok(reply) => {
                 if begun.write(&reply).await.is_ok() {
@@ -276,7 +323,5 @@ async fn drive(shared: Arc<Shared>) {
 const RX_USER_ABORT: i32 = -6;
 /// `RX_MSGSIZE` (the same): the other side sends more than it should.
 const RX_MSGSIZE: i32 = -8;
-/// Bytes taken from a call at once.
-const READ_BYTES: usize = 64 << 10;
 /// Longest request of somebody else: fifty fids and as many callbacks are far below.
 const REQUEST_BYTES_MAX: usize = 16 << 10;

@@ -12,7 +12,7 @@ use crate::config::{
 use crate::connection::{Connection, ConnectionId, Remnant, Side};
 use crate::counts::{Counts, Load};
 use crate::event::Event;
-use crate::receiving::Read;
+use crate::receiving::{Drained, Read};
 use crate::route::{Route, RouteId};
 use crate::security::{Guard, Security};
 use crate::wire::{CHANNEL_MASK, DATA_BYTES_MAX};
@@ -37,10 +37,10 @@ pub struct Transmit {
 ///
 /// Whoever drives it gives it what comes ([`handle_datagram`](Self::handle_datagram)), the time
 /// ([`handle_timeout`](Self::handle_timeout), when [`poll_timeout`](Self::poll_timeout) says) and the application's
-/// wishes, and after any of these asks, until there is nothing more, what to send
-/// ([`poll_transmit`](Self::poll_transmit)), what to tell the application ([`poll_event`](Self::poll_event)), and then
-/// for the time of the next timeout. Times never go back. Acknowledgements are made when they are polled for: to handle
-/// all datagrams that have come before polling saves packets.
+/// wishes, and after any of these asks, until there is nothing more, what to tell the application
+/// ([`poll_event`](Self::poll_event)), what to send ([`poll_transmit`](Self::poll_transmit)), and then for the time of
+/// the next timeout. Times never go back. Acknowledgements are made when they are polled for: to handle all datagrams that
+/// have come, and to read what they brought, before polling saves packets.
 ///
 /// A packet of a connection that was opened here is known by the epoch and the connection's id, and by coming from the
 /// server's port: a server may answer from another of its addresses. A client's connection is known by its address too:
@@ -177,11 +177,51 @@ impl Endpoint {
     pub fn read(&mut self, now: Instant, call: CallId, max: usize) -> Result<Read, CallError> {
         let it = self.calls.get_mut(&call).ok_or(CallError::Closed)?;
         let read = it.read(now, max);
-        if read == Ok(Read::End) && it.side == Side::Client && !std::mem::replace(&mut it.told.ended, true) {
+        self.has_read(now, call, read == Ok(Read::End));
+        read
+    }
+
+    /// Gives `take` what there is to read, piece by piece, up to `max` bytes.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn drain(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        max: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<Drained, CallError> {
+        let it = self.calls.get_mut(&call).ok_or(CallError::Closed)?;
+        let mut left = max;
+        let drained = loop {
+            if left == 0 && it.receiving.is_readable() && !it.receiving.is_read() {
+                break Ok(Drained::Full);
+            }
+            match it.read(now, left) {
+                Ok(Read::Bytes(bytes)) => {
+                    left -= bytes.len();
+                    take(&bytes);
+                }
+                Ok(Read::Blocked) => break Ok(Drained::Blocked),
+                Ok(Read::End) => break Ok(Drained::End),
+                Err(error) => break Err(error),
+            }
+        };
+        self.has_read(now, call, drained == Ok(Drained::End));
+        drained
+    }
+
+    /// The application has read; to the end, or not.
+    fn has_read(&mut self, now: Instant, call: CallId, to_the_end: bool) {
+        if let Some(it) = self.calls.get_mut(&call)
+            && to_the_end
+            && it.side == Side::Client
+            && !std::mem::replace(&mut it.told.ended, true)
+        {
             self.events.push_back(Event::Ended(call, Ok(())));
         }
         self.settle(now, call);
-        read
     }
 
     /// Gives a call up: the other side is told the code, and nobody here hears of the call again. Also for a call whose
@@ -253,6 +293,12 @@ impl Endpoint {
             }
         }
         None
+    }
+
+    /// Whether [`Endpoint::poll_transmit`] may have something.
+    #[must_use]
+    pub fn wants_to_send(&self) -> bool {
+        !self.control.is_empty() || !self.line.is_empty()
     }
 
     /// The next thing to tell the application.

@@ -45,7 +45,7 @@ pub use config::Config;
 pub use counts::{Counts, Load};
 pub use endpoint::{Endpoint, Transmit};
 pub use event::Event;
-pub use receiving::Read;
+pub use receiving::{Drained, Read};
 pub use route::RouteId;
 pub use security::{Level, Rxkad, Security, SecurityError};
 pub use xdr::{Decoder, Encoder, XdrError};

@@ -75,6 +75,17 @@ pub enum Read {
     End,
 }
 
+/// What is left when as much was read as there was room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Nothing yet; an event will tell.
+    Blocked,
+    /// More than there was room for: there is more to read, and no event tells so.
+    Full,
+    /// Nothing: all has been read.
+    End,
+}
+
 impl Receiving {
     /// Takes so many packets ahead of the application.
     pub(crate) fn new(window: u8) -> Receiving {

@@ -54,6 +54,8 @@ impl Distance {
         ip(&format!("-n {switch} link add {BEYOND} type veth peer name {PORT}"))?;
         ip(&format!("-n {switch} link set {PORT} master switch"))?;
         ip(&format!("-n {network} address add {ADDRESS} dev eth0"))?;
+        // Whoever takes frames would get datagrams that are still in one piece, and hand them on as one long one.
+        ip(&format!("-n {network} link set dev eth0 gso_max_segs 1"))?;
         ip(&format!("-n {network} link set eth0 up"))?;
         for interface in [NEAR, BEYOND, PORT] {
             ip(&format!("-n {switch} link set {interface} up"))?;

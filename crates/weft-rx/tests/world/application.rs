@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use weft_rx::{CallError, CallId, Endpoint, Event, Read, RouteId};
+use weft_rx::{CallError, CallId, Drained, Endpoint, Event, Read, RouteId};
 
 use super::Chance;
 
@@ -196,7 +196,11 @@ impl Application {
                 return;
             };
             let max = self.chance.between(1, 3000) as usize;
-            match endpoint.read(now, call, max) {
+            let read = match self.chance.percent(30) {
+                true => drain(now, endpoint, call, 3 * max, &mut talk.input),
+                false => endpoint.read(now, call, max),
+            };
+            match read {
                 Ok(Read::Bytes(bytes)) => {
                     assert!((1..=max).contains(&bytes.len()));
                     talk.input.extend_from_slice(&bytes);
@@ -223,6 +227,28 @@ impl Application {
         }
         talk.output = reply(&talk.input);
         self.write(now, endpoint, call);
+    }
+}
+
+/// Reads much at once; in the words of a read that gives nothing more, or the end. Goes on where there is more than room.
+fn drain(
+    now: Instant,
+    endpoint: &mut Endpoint,
+    call: CallId,
+    max: usize,
+    into: &mut Vec<u8>,
+) -> Result<Read, CallError> {
+    let before = into.len();
+    let drained = endpoint.drain(now, call, max, |bytes| {
+        assert!(!bytes.is_empty());
+        into.extend_from_slice(bytes);
+    })?;
+    let came = into.len() - before;
+    assert!(came <= max && (drained != Drained::Full || came == max), "{drained:?}: {came} bytes of {max}");
+    match drained {
+        Drained::Blocked => Ok(Read::Blocked),
+        Drained::End => Ok(Read::End),
+        Drained::Full => drain(now, endpoint, call, max, into),
     }
 }
 
