@@ -6,7 +6,8 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use weft_remote::Version;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::disk::{Disk, DiskFile};
+use crate::draft_files::{DraftFiles, Pair, Paths};
 use crate::extents::{Batch, Extents, Origin};
 use crate::{NodeId, Result, StoreError};
 
@@ -23,9 +24,9 @@ use crate::{NodeId, Result, StoreError};
 #[derive(Debug)]
 pub struct Dirty {
     node: NodeId,
-    paths: Paths,
-    disk: Disk,
-    file: DiskFile,
+    folder: Arc<DraftFiles>,
+    /// Until this is dropped.
+    files: Option<Pair>,
     /// Held for reading by who writes, and for writing by who puts bytes of the base beside what was written: none of
     /// it is written over. Comes before `state`.
     filling: RwLock<()>,
@@ -38,33 +39,12 @@ struct State {
     extents: Extents,
     /// The version that the source is taken to have.
     version: Version,
-    log: DiskFile,
     /// Where the log goes on.
     log_end: u64,
     /// Bytes that are on their way to the source, if anything is.
     taken: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Paths {
-    bytes: PathBuf,
-    log: PathBuf,
-}
-
-impl Paths {
-    fn of(dir: &Path, node: NodeId) -> Paths {
-        let name = format!("{:016x}", node.0);
-        Paths { log: dir.join(format!("{name}.log")), bytes: dir.join(name) }
-    }
-
-    fn remove(&self, disk: &Disk) {
-        // The log first: without it the bytes mean nothing.
-        for path in [&self.log, &self.bytes] {
-            if let Err(error) = disk.remove(path) {
-                tracing::warn!(path = %path.display(), %error, "written bytes could not be removed");
-            }
-        }
-    }
+    /// It was discarded: nothing of it is to outlive the daemon. Where its files are then, if anywhere.
+    gone: Option<Option<Paths>>,
 }
 
 /// A record of the log.
@@ -87,17 +67,9 @@ enum Logged {
 
 impl Dirty {
     /// Begins to hold what is written to a file that its source has in this version and length.
-    pub(crate) fn begin(disk: &Disk, dir: &Path, node: NodeId, version: Version, length: u64) -> Result<Dirty> {
-        let paths = Paths::of(dir, node);
-        disk.make_dir(dir).map_err(|error| StoreError::from_io(dir, error))?;
-        let open = |path: &Path| {
-            let file = disk.open_or_create(path).and_then(|file| file.set_len(0).map(|()| file));
-            file.map_err(|error| StoreError::from_io(path, error))
-        };
-        let (file, log) = (open(&paths.bytes)?, open(&paths.log)?);
-        let state = State { extents: Extents::over(length), version: version.clone(), log, log_end: 0, taken: None };
-        let state = Mutex::new(state);
-        let dirty = Dirty { node, paths, disk: disk.clone(), file, filling: RwLock::default(), state };
+    pub(crate) fn begin(folder: &Arc<DraftFiles>, node: NodeId, version: Version, length: u64) -> Result<Dirty> {
+        let files = folder.begin(node)?;
+        let dirty = Dirty::new(folder, node, files, Extents::over(length), version.clone(), 0);
         dirty.log(&mut dirty.state.lock(), &Logged::Base { version, length })?;
         Ok(dirty)
     }
@@ -106,32 +78,31 @@ impl Dirty {
     ///
     /// # Errors
     /// `Io`: the files cannot be read, or the log does not say which bytes were written. Then they stay, for people.
-    pub(crate) fn again(disk: &Disk, dir: &Path, node: NodeId) -> Result<Option<Dirty>> {
-        let paths = Paths::of(dir, node);
-        let open = |path: &Path| disk.open(path).map_err(|error| StoreError::from_io(path, error));
-        let (file, log) = (open(&paths.bytes)?, open(&paths.log)?);
-        let refused = |error| StoreError::from_io(&paths.log, error);
-        let length = usize::try_from(log.len().map_err(refused)?.min(LOG_BYTES_MAX)).unwrap_or(0);
-        let bytes = log.read_vec(0, length).map_err(refused)?;
+    pub(crate) fn again(folder: &Arc<DraftFiles>, node: NodeId) -> Result<Option<Dirty>> {
+        let files = folder.again(node)?;
+        let refused = |error| StoreError::from_io(&files.paths().log, error);
+        let length = usize::try_from(files.log.len().map_err(refused)?.min(LOG_BYTES_MAX)).unwrap_or(0);
+        let bytes = files.log.read_vec(0, length).map_err(refused)?;
         let Some((extents, version, log_end)) = replay(&bytes) else {
             if bytes.is_empty() {
-                paths.remove(disk);
+                folder.remove(&files);
                 return Ok(None);
             }
             return Err(refused(io::Error::new(io::ErrorKind::InvalidData, "its first record is damaged")));
         };
-        let state = Mutex::new(State { extents, version, log, log_end, taken: None });
-        Ok(Some(Dirty { node, paths, disk: disk.clone(), file, filling: RwLock::default(), state }))
+        Ok(Some(Dirty::new(folder, node, files, extents, version, log_end)))
     }
 
-    /// The nodes of which a former daemon left something.
-    pub(crate) fn left(dir: &Path) -> io::Result<Vec<NodeId>> {
-        let names = match std::fs::read_dir(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            names => names?,
-        };
-        let node = |name: &str| u64::from_str_radix(name.strip_suffix(".log")?, 16).ok().map(NodeId);
-        Ok(names.flatten().filter_map(|entry| node(entry.file_name().to_str()?)).collect())
+    fn new(
+        folder: &Arc<DraftFiles>,
+        node: NodeId,
+        files: Pair,
+        extents: Extents,
+        version: Version,
+        log_end: u64,
+    ) -> Dirty {
+        let state = Mutex::new(State { extents, version, log_end, taken: None, gone: None });
+        Dirty { node, folder: folder.clone(), files: Some(files), filling: RwLock::default(), state }
     }
 
     /// The file that this was written to.
@@ -141,7 +112,7 @@ impl Dirty {
 
     /// Where the bytes lie, for people.
     pub fn path(&self) -> &Path {
-        &self.paths.bytes
+        &self.files().paths().bytes
     }
 
     /// The file's length in bytes, here.
@@ -167,7 +138,7 @@ impl Dirty {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= LENGTH_MAX);
         let end = end.ok_or_else(|| self.refused(io::ErrorKind::FileTooLarge.into()))?;
         let _no_filling = self.filling.read();
-        self.file.write_all_at(bytes, offset).map_err(|error| self.refused(error))?;
+        self.files().bytes.write_all_at(bytes, offset).map_err(|error| self.refused(error))?;
         let mut state = self.state.lock();
         self.log(&mut state, &Logged::Wrote(offset..end))?;
         state.extents.write(offset..end);
@@ -187,7 +158,7 @@ impl Dirty {
             let from = usize::try_from(range.start - offset).unwrap_or(usize::MAX);
             let part = bytes.get(from..).unwrap_or_default();
             let part = &part[..part.len().min((range.end - range.start) as usize)];
-            self.file.write_all_at(part, range.start).map_err(|error| self.refused(error))?;
+            self.files().bytes.write_all_at(part, range.start).map_err(|error| self.refused(error))?;
             let mut state = self.state.lock();
             // Cut meanwhile, it stays cut.
             let end = range.end.min(state.extents.length());
@@ -225,7 +196,7 @@ impl Dirty {
 
     /// When it was changed last, as its files tell.
     pub fn changed_at(&self) -> Option<SystemTime> {
-        std::fs::metadata(&self.paths.log).and_then(|log| log.modified()).ok()
+        std::fs::metadata(&self.files().paths().log).and_then(|log| log.modified()).ok()
     }
 
     /// Has a range read as zeros; the length stays.
@@ -254,9 +225,9 @@ impl Dirty {
         }
         let mut state = self.state.lock();
         if length < state.extents.length() {
-            let held = self.file.len().map_err(|error| self.refused(error))?;
+            let held = self.files().bytes.len().map_err(|error| self.refused(error))?;
             if length < held {
-                self.file.set_len(length).map_err(|error| self.refused(error))?;
+                self.files().bytes.set_len(length).map_err(|error| self.refused(error))?;
             }
         }
         self.log(&mut state, &Logged::Resized(length))?;
@@ -274,7 +245,7 @@ impl Dirty {
     /// # Errors
     /// `Io`.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
-        let mut bytes = self.file.read_vec(offset, length).map_err(|error| self.refused(error))?;
+        let mut bytes = self.files().bytes.read_vec(offset, length).map_err(|error| self.refused(error))?;
         bytes.resize(length, 0);
         Ok(bytes.into())
     }
@@ -317,7 +288,8 @@ impl Dirty {
         let length = state.extents.length();
         state.log_end = 0;
         self.log(&mut state, &Logged::Base { version, length })?;
-        state.log.set_len(state.log_end).map_err(|error| StoreError::from_io(&self.paths.log, error))
+        let log = self.files();
+        log.log.set_len(state.log_end).map_err(|error| StoreError::from_io(&log.paths().log, error))
     }
 
     /// The source is taken to have this version, with the same bytes: its attributes or names changed.
@@ -340,33 +312,52 @@ impl Dirty {
     /// # Errors
     /// `Full` when that many bytes are not free.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
-        let (free, _) = self.disk.space(&self.paths.bytes).map_err(|error| self.refused(error))?;
+        let (free, _) = self.folder.space().map_err(|error| self.refused(error))?;
         match bytes > free {
-            true => Err(StoreError::Full { path: self.paths.bytes.clone() }),
+            true => Err(StoreError::Full { path: self.path().to_owned() }),
             false => Ok(()),
         }
     }
 
-    /// Removes what was written: it was sent, or is not wanted any more.
+    /// Removes what was written: it was sent, or is not wanted any more. Whoever has it goes on with it.
     pub fn discard(&self) {
-        self.paths.remove(&self.disk);
+        let mut state = self.state.lock();
+        if state.gone.is_none() {
+            state.gone = Some(self.folder.let_go(self.files()));
+        }
+    }
+
+    fn files(&self) -> &Pair {
+        self.files.as_ref().expect("only drop takes them")
     }
 
     fn log(&self, state: &mut State, record: &Logged) -> Result<()> {
+        if state.gone.is_some() {
+            return Ok(());
+        }
         let fields = postcard::to_stdvec(record).map_err(|error| StoreError::Index(Box::new(error)))?;
         let length = u32::try_from(fields.len()).map_err(|error| StoreError::Index(Box::new(error)))?;
         let mut bytes = Vec::with_capacity(HEAD_BYTES + fields.len());
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(&xxh3_64(&fields).to_le_bytes());
         bytes.extend_from_slice(&fields);
-        let written = state.log.write_all_at(&bytes, state.log_end);
-        written.map_err(|error| StoreError::from_io(&self.paths.log, error))?;
+        let files = self.files();
+        let written = files.log.write_all_at(&bytes, state.log_end);
+        written.map_err(|error| StoreError::from_io(&files.paths().log, error))?;
         state.log_end += bytes.len() as u64;
         Ok(())
     }
 
     fn refused(&self, error: io::Error) -> StoreError {
-        StoreError::from_io(&self.paths.bytes, error)
+        StoreError::from_io(self.path(), error)
+    }
+}
+
+impl Drop for Dirty {
+    fn drop(&mut self) {
+        if let (Some(files), Some(Some(paths))) = (self.files.take(), self.state.get_mut().gone.take()) {
+            self.folder.give_back(files, paths);
+        }
     }
 }
 
@@ -415,9 +406,14 @@ const CLEAR_BYTES: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Disk;
+
+    fn folder(dir: &Path) -> Arc<DraftFiles> {
+        DraftFiles::new(&Disk::default(), dir.to_owned())
+    }
 
     fn begin(dir: &Path) -> Dirty {
-        Dirty::begin(&Disk::default(), dir, NodeId(7), Version::strong("1"), 10).unwrap()
+        Dirty::begin(&folder(dir), NodeId(7), Version::strong("1"), 10).unwrap()
     }
 
     #[test]
@@ -426,28 +422,28 @@ mod tests {
         let dirty = begin(dir.path());
         dirty.write(4, b"four").unwrap();
         dirty.resize(20).unwrap();
-        let (log, extents) = (dirty.paths.log.clone(), dirty.state.lock().extents.clone());
+        let (log, extents) = (dirty.files().paths().log.clone(), dirty.state.lock().extents.clone());
         drop(dirty);
         let mut torn = std::fs::read(&log).unwrap();
         torn.extend_from_slice(&[9, 0, 0, 0, 1, 2, 3]);
         std::fs::write(&log, &torn).unwrap();
-        assert_eq!(Dirty::left(dir.path()).unwrap(), [NodeId(7)]);
-        let again = Dirty::again(&Disk::default(), dir.path(), NodeId(7)).unwrap().unwrap();
+        assert_eq!(folder(dir.path()).left().unwrap(), [NodeId(7)]);
+        let again = Dirty::again(&folder(dir.path()), NodeId(7)).unwrap().unwrap();
         assert_eq!(again.state.lock().extents, extents);
         assert_eq!((again.version(), again.read(4, 6).unwrap()), (Version::strong("1"), Bytes::from("four\0\0")));
         again.write(0, b"zero").unwrap();
         let extents = again.state.lock().extents.clone();
-        let third = Dirty::again(&Disk::default(), dir.path(), NodeId(7)).unwrap().unwrap();
+        let third = Dirty::again(&folder(dir.path()), NodeId(7)).unwrap().unwrap();
         assert_eq!(third.state.lock().extents, extents, "the torn record was written over");
         third.discard();
-        assert!(Dirty::left(dir.path()).unwrap().is_empty());
+        assert!(folder(dir.path()).left().unwrap().is_empty());
     }
 
     #[test]
     fn what_says_nothing_is_removed_and_what_is_damaged_stays() {
         let dir = tempfile::tempdir().unwrap();
         let paths = Paths::of(dir.path(), NodeId(7));
-        let again = || Dirty::again(&Disk::default(), dir.path(), NodeId(7));
+        let again = || Dirty::again(&folder(dir.path()), NodeId(7));
         begin(dir.path()).write(4, b"four").unwrap();
         let mut log = std::fs::read(&paths.log).unwrap();
         log[5] ^= 1;
@@ -467,7 +463,7 @@ mod tests {
         let batch = dirty.take().unwrap();
         dirty.write(0, b"meanwhile").unwrap();
         dirty.sent(Version::strong("2")).unwrap();
-        let again = || Dirty::again(&Disk::default(), dir.path(), NodeId(7)).unwrap().unwrap();
+        let again = || Dirty::again(&folder(dir.path()), NodeId(7)).unwrap().unwrap();
         assert!(again().is_unsent() && again().version() == Version::strong("2"));
         assert_eq!((batch.extents().len(), batch.length()), (1, 10));
         dirty.take().unwrap();
@@ -486,7 +482,7 @@ mod tests {
         assert_eq!(dirty.bytes_away(), Some(4), "what was filled is not told by itself");
         assert_eq!(dirty.read(0, 10).unwrap(), Bytes::from("0123four89"));
         assert!(dirty.over(Version::strong("2"), 99).unwrap());
-        for dirty in [Dirty::again(&Disk::default(), dir.path(), NodeId(7)).unwrap().unwrap(), dirty] {
+        for dirty in [Dirty::again(&folder(dir.path()), NodeId(7)).unwrap().unwrap(), dirty] {
             assert_eq!((dirty.version(), dirty.source_length()), (Version::strong("2"), 99));
             assert_eq!((dirty.bytes_away(), dirty.length()), (Some(10), 10));
             let batch = dirty.take().unwrap();

@@ -22,6 +22,7 @@ mod check;
 mod database;
 mod dirty;
 mod disk;
+mod draft_files;
 mod error;
 mod evict;
 mod extents;

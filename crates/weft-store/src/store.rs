@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::database::Place;
 use crate::dirty::Dirty;
 use crate::disk::Disk;
+use crate::draft_files::DraftFiles;
 use crate::flusher::Flusher;
 use crate::index::Index;
 use crate::notes::StoreNotes;
@@ -39,6 +40,7 @@ pub struct Store {
     // Dropped after the sweeper and before the shelf: it writes what is left.
     _flusher: Flusher,
     shelf: Arc<Shelf>,
+    drafts: Arc<DraftFiles>,
     dir: PathBuf,
     /// Seed of the numbers of nodes, so that nobody can choose names that collide.
     seed: u64,
@@ -73,6 +75,7 @@ impl Store {
         let seed = read_seed(&index)?;
         let bindings = read_bindings(&index)?;
         let objects = dir.join(OBJECTS_NAME);
+        let drafts = DraftFiles::new(&disk, dir.join(DIRTY_NAME));
         let shelf = Shelf::open(objects, disk, index, small, troubles, lock, options.use_interval)?;
         let shelf = Arc::new(shelf);
         shelf.small.replay(|key| shelf.refers_to(key))?;
@@ -81,6 +84,7 @@ impl Store {
             _sweeper: sweeper,
             _flusher: flusher,
             shelf,
+            drafts,
             dir: dir.into(),
             seed,
             bindings: Mutex::new(bindings),
@@ -266,15 +270,14 @@ impl Store {
     /// # Errors
     /// `Full`, `Io`.
     pub fn dirty(&self, node: NodeId, version: Version, length: u64) -> Result<Dirty> {
-        Dirty::begin(&self.shelf.disk, &self.dir.join(DIRTY_NAME), node, version, length)
+        Dirty::begin(&self.drafts, node, version, length)
     }
 
     /// What was written and not sent when a former daemon ended. What cannot be read is left where it is, and told as a
     /// trouble.
     pub fn left_dirty(&self) -> Vec<Dirty> {
-        let dir = self.dir.join(DIRTY_NAME);
-        let nodes = Dirty::left(&dir).unwrap_or_default();
-        let again = |node| match Dirty::again(&self.shelf.disk, &dir, node) {
+        let nodes = self.drafts.left().unwrap_or_default();
+        let again = |node| match Dirty::again(&self.drafts, node) {
             Ok(dirty) => dirty,
             Err(error) => {
                 self.shelf.troubles.tell(format!("what was written to a file cannot be sent to its source: {error}"));
