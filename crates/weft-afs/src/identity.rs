@@ -5,7 +5,7 @@
 
 use std::hash::Hasher;
 
-use weft_remote::FileId;
+use weft_remote::{FileId, Neighbourhood};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::cell::CellName;
@@ -109,6 +109,15 @@ impl Spot {
         let volume = VolumeId(u32::from_be_bytes(*volume));
         let fid = Fid { volume, vnode: u32::from_be_bytes(*vnode), unique: u32::from_be_bytes(*unique) };
         Some(Spot { cell, fid, way: Way { hash: u64::from_be_bytes(*hash), depth: *depth } })
+    }
+
+    /// File servers give out the vnodes of a volume in the order in which files are made, even ones to files and odd ones to
+    /// directories (OpenAFS `src/vol/vnode.h`, `vnodeIdToBitNumber`).
+    pub fn neighbourhood(&self) -> Neighbourhood {
+        let Fid { volume, vnode, .. } = self.fid;
+        let [position, ..] = (vnode >> 1).to_le_bytes();
+        let of_volume = self.way.hash ^ u64::from(volume.0).rotate_left(32);
+        Neighbourhood { area: of_volume ^ u64::from(vnode >> 9 << 1 | vnode & 1), position }
     }
 
     /// Something else in the same volume, reached on the same way.

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weft_remote::{
     Answer, Attributes, Audience, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, FileId,
-    FileKind, Found, Lease, Listing, LockMode, Mutation, Name, Origin, Outcome, Page, Remote, RemoteError, Result,
-    Source, Space, Span, Version,
+    FileKind, Found, Lease, Listing, LockMode, Mutation, Name, Neighbourhood, Origin, Outcome, Page, Remote,
+    RemoteError, Result, Source, Space, Span, Version,
 };
 
 use crate::afs::{Afs, Shared};
@@ -38,6 +38,13 @@ impl Remote for Afs {
         match &self.shared.options.tree {
             Some(cell) => Identity::Cell { cell: cell.clone(), writable: false }.file_id(),
             None => Identity::Top.file_id(),
+        }
+    }
+
+    fn neighbourhood(&self, file: &FileId) -> Option<Neighbourhood> {
+        match Identity::of(file)? {
+            Identity::Mount(spot) | Identity::File(spot) => Some(spot.neighbourhood()),
+            Identity::Top | Identity::Cell { .. } => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Identities: which file, whatever its names are.
 
-use weft_remote::FileId;
+use weft_remote::{FileId, Neighbourhood};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// One file for as long as it exists: its inode with the time when that came to be, so that a file which gets the
@@ -62,6 +62,13 @@ impl Identity {
             bytes.extend(self.device.to_le_bytes());
         }
         FileId::new(bytes)
+    }
+
+    /// File systems give the files of a directory inodes that follow each other, where they can.
+    pub fn neighbourhood(self) -> Neighbourhood {
+        let [position, area @ ..] = self.inode.to_le_bytes();
+        let area = area.into_iter().rev().fold(0, |area, byte| area << 8 | u64::from(byte));
+        Neighbourhood { area: area ^ u64::from(self.device).rotate_left(32), position }
     }
 
     pub fn key(self) -> Key {

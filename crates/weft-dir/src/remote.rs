@@ -7,7 +7,7 @@ use futures_util::stream::BoxStream;
 use rustix::fs::OFlags;
 use weft_remote::{
     Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Event, Fetched, FileId, FileKind, Found,
-    Listing, Mutation, Name, Outcome, Page, Remote, RemoteError, Result, Space, Span, Version,
+    Listing, Mutation, Name, Neighbourhood, Outcome, Page, Remote, RemoteError, Result, Space, Span, Version,
 };
 
 use crate::copy::reopen;
@@ -34,6 +34,10 @@ impl Remote for Directory {
 
     fn root(&self) -> FileId {
         Identity::TOP.file_id()
+    }
+
+    fn neighbourhood(&self, file: &FileId) -> Option<Neighbourhood> {
+        Identity::of(file).map(Identity::neighbourhood)
     }
 
     async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {

@@ -12,6 +12,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileId(Arc<[u8]>);
 
+/// Where a file lies among those of its remote, as far as its identity tells: the same for as long as that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbourhood {
+    /// Files that are likely to be used together have the same; others as well, by chance.
+    pub area: u64,
+    /// Their order there. Any number of files may have the same.
+    pub position: u8,
+}
+
 impl FileId {
     /// Longest identity in bytes: a kind answers names that would need more with `BadName`.
     pub const BYTES_MAX: usize = 8192;

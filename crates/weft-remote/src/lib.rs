@@ -40,7 +40,7 @@ pub use crawl::{Crawl, Leave, Rules};
 pub use entry::{Checked, Completeness, Cursor, Entry, Fetched, Found, Listing, Page};
 pub use error::RemoteError;
 pub use event::Event;
-pub use file_id::FileId;
+pub use file_id::{FileId, Neighbourhood};
 pub use lease::{Lease, Stale};
 pub use mutation::{Change, Changed, Content, Extent, Mutation, NamesNow, NewAttributes, Outcome, RenameTarget};
 pub use name::{BadName, Name};

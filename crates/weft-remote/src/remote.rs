@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
 use crate::{
-    Answer, Attributes, Call, Checked, Crawl, Cursor, Event, Fetched, FileId, Found, Listing, Mutation, Name, Outcome,
-    RemoteError, Result, Rules, Source, Span, Traffic, Version,
+    Answer, Attributes, Call, Checked, Crawl, Cursor, Event, Fetched, FileId, Found, Listing, Mutation, Name,
+    Neighbourhood, Outcome, RemoteError, Result, Rules, Source, Span, Traffic, Version,
 };
 
 /// What a kind can do. Declared, never guessed from errors; the conformance suite holds a kind to it.
@@ -207,6 +207,12 @@ pub trait Remote: Send + Sync {
 
     /// The source that holds a file; `None` when it has not been used yet. Never waits.
     fn source(&self, _file: &FileId) -> Option<Source> {
+        None
+    }
+
+    /// Where a file lies among the others: what is known of neighbours is kept together. Of an identity it never changes,
+    /// also not from one version of weft to the next. Never waits.
+    fn neighbourhood(&self, _file: &FileId) -> Option<Neighbourhood> {
         None
     }
 

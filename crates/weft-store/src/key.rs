@@ -92,6 +92,8 @@ pub(crate) const BINDINGS: &[u8] = &[TAG_BINDING];
 pub(crate) const FORMAT: &[u8] = b"mformat";
 /// The random seed of node numbers.
 pub(crate) const SEED: &[u8] = b"mseed";
+/// Whether files that lie near each other have numbers near each other.
+pub(crate) const NEAR: &[u8] = b"mnear";
 /// How many bytes and objects are held.
 pub(crate) const TOTALS: &[u8] = b"mtotals";
 /// How many nodes are known.

@@ -32,6 +32,7 @@ mod journal;
 mod key;
 mod ledger;
 mod notes;
+mod numbers;
 mod object;
 mod options;
 mod pieces;

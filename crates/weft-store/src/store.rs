@@ -1,7 +1,6 @@
 //! The store: the one door to what this machine holds.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,8 +8,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use weft_remote::{Figure, FileId, Lease, Name, Notes, Version};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use weft_remote::{Figure, FileId, Lease, Name, Neighbourhood, Notes, Version};
 
 use crate::database::Place;
 use crate::dirty::Dirty;
@@ -19,6 +17,7 @@ use crate::draft_files::DraftFiles;
 use crate::flusher::Flusher;
 use crate::index::Index;
 use crate::notes::StoreNotes;
+use crate::numbers::{self, Numbers};
 use crate::shelf::Shelf;
 use crate::small::Small;
 use crate::stage::Change;
@@ -42,8 +41,7 @@ pub struct Store {
     shelf: Arc<Shelf>,
     drafts: Arc<DraftFiles>,
     dir: PathBuf,
-    /// Seed of the numbers of nodes, so that nobody can choose names that collide.
-    seed: u64,
+    numbers: Numbers,
     /// Numbers of bindings by source. Held while one is given out.
     bindings: Mutex<HashMap<String, BindingId>>,
 }
@@ -72,7 +70,7 @@ impl Store {
         };
         let small = Arc::new(Small::open(dir.join(SEGMENTS_NAME), disk.clone(), Arc::clone(&troubles))?);
         let (index, flusher) = Index::open(place, Arc::clone(&small), options.flush_interval, options.journal)?;
-        let seed = read_seed(&index)?;
+        let numbers = Numbers::of(&index)?;
         let bindings = read_bindings(&index)?;
         let objects = dir.join(OBJECTS_NAME);
         let drafts = DraftFiles::new(&disk, dir.join(DIRTY_NAME));
@@ -86,7 +84,7 @@ impl Store {
             shelf,
             drafts,
             dir: dir.into(),
-            seed,
+            numbers,
             bindings: Mutex::new(bindings),
         }))
     }
@@ -100,17 +98,18 @@ impl Store {
     }
 
     /// The number of a file: the one it has in the index, or the one it will have once a record of it is applied.
-    /// The same file gets the same number for as long as its record, and the records of numbers just before it, stay.
+    /// The same file, with the same neighbourhood, gets the same number for as long as its record, and the records of
+    /// numbers just before it, stay. What is known of neighbours lies together.
     ///
     /// # Errors
     /// `Index`.
-    pub fn identify(&self, binding: BindingId, file: &FileId) -> Result<NodeId> {
-        let mut number = spread(xxh3_64_with_seed(file.as_bytes(), self.seed ^ u64::from(binding.0).rotate_left(32)));
+    pub fn identify(&self, binding: BindingId, file: &FileId, near: Option<Neighbourhood>) -> Result<NodeId> {
+        let mut number = self.numbers.first(binding, file, near);
         for _ in 0..PROBES_MAX {
             let key = key::node(NodeId(number));
             let Some(value) = self.shelf.index.get(&key)? else { return Ok(NodeId(number)) };
             match value::decode_head::<Identity>(&key, &value) {
-                Ok(identity) if (identity.binding, &identity.file) != (binding, file) => number = next_number(number),
+                Ok(identity) if (identity.binding, &identity.file) != (binding, file) => number = numbers::next(number),
                 // A record that cannot be read is as good as none: its number is free.
                 Ok(_) | Err(_) => return Ok(NodeId(number)),
             }
@@ -460,29 +459,6 @@ fn encodable(lease: Lease) -> Lease {
         Some(end) if end < SystemTime::UNIX_EPOCH => Lease::Spent,
         _ => lease,
     }
-}
-
-/// Brings a hash into the range of numbers that files of remotes have, which is also that of positive `i64`.
-fn spread(hash: u64) -> u64 {
-    NodeId::FIRST_OF_REMOTES + hash % (i64::MAX as u64 - NodeId::FIRST_OF_REMOTES)
-}
-
-/// The number tried after this one.
-fn next_number(number: u64) -> u64 {
-    if number < i64::MAX as u64 { number + 1 } else { NodeId::FIRST_OF_REMOTES }
-}
-
-fn read_seed(index: &Index) -> Result<u64> {
-    if let Some(value) = index.get(key::SEED)?
-        && let Ok(seed) = value::decode(key::SEED, &value)
-    {
-        index.remember(key::SEED.into(), value);
-        return Ok(seed);
-    }
-    // The standard library's hash maps are seeded from the system's random source, and tell it this way.
-    let seed = RandomState::new().hash_one(SystemTime::now());
-    index.apply_lasting(key::SEED.into(), value::encode(key::SEED, &seed)?)?;
-    Ok(seed)
 }
 
 fn read_bindings(index: &Index) -> Result<HashMap<String, BindingId>> {

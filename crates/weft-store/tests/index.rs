@@ -18,7 +18,7 @@ fn records_are_visible_at_once_and_there_after_a_restart() {
     let place = Place::new();
     let store = place.open();
     let file = FileId::new("//example.org/a");
-    let node = store.identify(BindingId(1), &file).unwrap();
+    let node = store.identify(BindingId(1), &file, None).unwrap();
     let record = node_record(DIR, &name("a"), &file);
     let listing = ListingRecord {
         version: Version::weak("w"),
@@ -43,7 +43,7 @@ fn records_are_visible_at_once_and_there_after_a_restart() {
         assert_eq!(store.dentry(DIR, &name("a")).unwrap(), Some(dentry_to(node.0)));
         assert_eq!(store.dentry(DIR, &name("b")).unwrap(), None);
         assert_eq!(store.listing(DIR).unwrap(), Some(listing.clone()));
-        assert_eq!(store.identify(BindingId(1), &file).unwrap(), node);
+        assert_eq!(store.identify(BindingId(1), &file, None).unwrap(), node);
     };
     check(&store);
     store.flush().unwrap();
@@ -82,7 +82,7 @@ fn numbers_of_files_are_apart_and_in_range() {
         .flat_map(|number| [(1, number), (2, number)])
         .map(|(binding, number)| {
             let file = FileId::new(format!("file {number}"));
-            let node = store.identify(BindingId(binding), &file).unwrap();
+            let node = store.identify(BindingId(binding), &file, None).unwrap();
             assert!(node.0 >= NodeId::FIRST_OF_REMOTES && node.0 < 1 << 63);
             node
         })
@@ -92,11 +92,11 @@ fn numbers_of_files_are_apart_and_in_range() {
     // Somebody else sits on the number: the next one is taken, and found again.
     let other = node_record(DIR, &name("x"), &FileId::new("other"));
     store.apply(vec![Record::Node(numbers[0], Some(other))]).unwrap();
-    let moved = store.identify(BindingId(1), &file).unwrap();
+    let moved = store.identify(BindingId(1), &file, None).unwrap();
     assert_eq!(moved.0, numbers[0].0 + 1);
     store.apply(vec![Record::Node(moved, Some(node_record(DIR, &name("y"), &file)))]).unwrap();
     drop(store);
-    assert_eq!(place.open().identify(BindingId(1), &file).unwrap(), moved);
+    assert_eq!(place.open().identify(BindingId(1), &file, None).unwrap(), moved);
 }
 
 #[test]

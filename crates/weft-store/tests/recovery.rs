@@ -61,7 +61,7 @@ fn a_journal_has_what_the_database_has_not() {
     store.apply(vec![dentry("removed", None), dentry("new", Some(dentry_to(5002)))]).unwrap();
     std::fs::create_dir_all(copy.dir()).unwrap();
     std::fs::copy(place.index(), copy.index()).unwrap();
-    let seed = |store: &Store| store.identify(BindingId(1), &weft_remote::FileId::new([1])).unwrap();
+    let seed = |store: &Store| store.identify(BindingId(1), &weft_remote::FileId::new([1]), None).unwrap();
     let again = Store::open(&copy.dir(), options()).unwrap();
     let names = |store: &Store| -> Vec<_> {
         store.dentries(DIR, None, 10).unwrap().into_iter().map(|(name, _)| name.to_string()).collect()
@@ -226,7 +226,7 @@ fn numbers_outlive_a_database_lost_in_use() {
     let afs = store.binding("afs").unwrap();
     store.flush().unwrap();
     let file = weft_remote::FileId::new("new");
-    let node = store.identify(web, &file).unwrap();
+    let node = store.identify(web, &file, None).unwrap();
     let length = std::fs::metadata(place.index()).unwrap().len();
     std::fs::write(place.index(), vec![0x77; length as usize]).unwrap();
     assert_eq!(store.dentries(DIR, None, usize::MAX).unwrap(), []);
@@ -236,6 +236,6 @@ fn numbers_outlive_a_database_lost_in_use() {
     drop(store);
     let store = place.open();
     assert_eq!((store.binding("web").unwrap(), store.binding("afs").unwrap()), (web, afs));
-    assert_eq!(store.identify(web, &file).unwrap(), node);
+    assert_eq!(store.identify(web, &file, None).unwrap(), node);
     works(&store);
 }

@@ -193,10 +193,10 @@ impl Vfs {
     ) -> Result<()> {
         let Some(along) = found.along else { return Ok(()) };
         let Along { body, lists, lease, audience } = along;
-        let body_node = self.store.identify(binding, &body.file)?;
+        let body_node = self.identify(binding, &body.file)?;
         let lists = match lists {
             Some(dir) => {
-                let id = self.store.identify(binding, &dir)?;
+                let id = self.identify(binding, &dir)?;
                 Some((dir, id))
             }
             None => None,

@@ -59,7 +59,7 @@ impl Vfs {
 
     /// Learns what a name in a directory leads to, and returns the node.
     pub(crate) fn learn_entry(&self, dir: NodeId, binding: BindingId, entry: &Entry, told: &Told) -> Result<NodeId> {
-        let id = self.store.identify(binding, &entry.id)?;
+        let id = self.identify(binding, &entry.id)?;
         let learnt = self.learnt(binding, told);
         let old = self.store.node(id)?;
         let record = told.node(binding, dir, entry, learnt);

@@ -97,7 +97,7 @@ impl Vfs {
 
     /// Learns names of a directory that something else named.
     pub(crate) fn learn_linked(&self, binding: BindingId, dir: &FileId, page: Answer<Page>) -> Result<()> {
-        let dir = self.store.identify(binding, dir)?;
+        let dir = self.identify(binding, dir)?;
         if self.store.node(dir)?.is_none() {
             return Ok(());
         }
@@ -132,7 +132,7 @@ impl Vfs {
         {
             return Ok(());
         }
-        let id = self.store.identify(rows.binding, &entry.id)?;
+        let id = self.identify(rows.binding, &entry.id)?;
         let target = DentryTarget::Node(id);
         let old = self.store.node(id)?;
         let merged = self.merge_row(id, rows, entry, old.as_ref())?;

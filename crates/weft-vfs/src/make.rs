@@ -234,7 +234,7 @@ impl Vfs {
     /// Learns what a name leads to that was made or moved here: the kernel knows, and is not told.
     fn learn_made(&self, dir: &Inode, entry: Entry, told: &Told) -> Result<NodeId> {
         let binding = dir.record.read().binding;
-        let id = self.store.identify(binding, &entry.id)?;
+        let id = self.identify(binding, &entry.id)?;
         let learnt = self.learnt(binding, told);
         let old = self.store.node(id)?;
         let record = told.node(binding, dir.id, &entry, learnt);

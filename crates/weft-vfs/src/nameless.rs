@@ -49,7 +49,7 @@ impl Vfs {
             learnt: now,
             origin: None,
         };
-        let id = self.store.identify(record.binding, &record.file)?;
+        let id = self.identify(record.binding, &record.file)?;
         self.store.apply(vec![Record::Node(id, Some(record))])?;
         let inode = self.inode(id)?;
         let stat = self.show(&inode, Duration::ZERO);

@@ -39,7 +39,7 @@ impl Namespace {
         let (mut bound, mut kinds) = (Vec::new(), Vec::<(Name, NodeId)>::new());
         for Binding { at, source, remote } in bindings {
             let id = store.binding(&source)?;
-            let root = store.identify(id, &remote.root())?;
+            let root = store.identify(id, &remote.root(), remote.neighbourhood(&remote.root()))?;
             if store.node(root)?.is_none() {
                 let record = root_record(id, remote.as_ref(), at.last());
                 store.apply(vec![Record::Node(root, Some(record))])?;
@@ -47,7 +47,7 @@ impl Namespace {
             if let [kind, _] = at.as_slice()
                 && kinds.iter().all(|(known, _)| known != kind)
             {
-                let node = store.identify(store.binding(OWN_SOURCE)?, &FileId::new(kind.as_bytes()))?;
+                let node = store.identify(store.binding(OWN_SOURCE)?, &FileId::new(kind.as_bytes()), None)?;
                 kinds.push((kind.clone(), node));
             }
             let breaks = remote.capabilities().breakable_leases.then(Breaks::begin);

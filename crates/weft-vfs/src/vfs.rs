@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Answer, Call, Name, Remote, RemoteError};
+use weft_remote::{Answer, Call, FileId, Name, Remote, RemoteError};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
 use crate::changes::Changes;
@@ -240,6 +240,12 @@ impl Vfs {
 
     pub(crate) fn remote(&self, binding: BindingId) -> Result<&Arc<dyn Remote>> {
         self.namespace.remote(binding).ok_or(VfsError::Stale)
+    }
+
+    /// The number of a file of a binding.
+    pub(crate) fn identify(&self, binding: BindingId, file: &FileId) -> Result<NodeId> {
+        let near = self.namespace.remote(binding).and_then(|remote| remote.neighbourhood(file));
+        Ok(self.store.identify(binding, file, near)?)
     }
 
     /// Runs a question to a remote, bounded by the call's deadline. The answer counts from when it was asked.

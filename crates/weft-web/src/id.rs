@@ -1,6 +1,7 @@
 //! Places on the web and the ids that stand for them.
 
-use weft_remote::FileId;
+use weft_remote::{FileId, Neighbourhood};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::name::Part;
 
@@ -80,6 +81,14 @@ impl Place {
     /// Its id as a file.
     pub fn file_id(&self) -> FileId {
         FileId::new(format!("F {}{}", self.authority, self.path_and_query()))
+    }
+
+    /// Files of a directory lie near each other, in the order of the beginning of their names.
+    pub fn neighbourhood(&self) -> Neighbourhood {
+        let dir = self.dir();
+        let area = xxh3_64(format!("{}{}", dir.authority, dir.path).as_bytes());
+        let name = &self.path_and_query()[dir.path.len()..];
+        Neighbourhood { area, position: name.bytes().next().unwrap_or(0) }
     }
 
     /// Whether its ids are short enough to be ids.

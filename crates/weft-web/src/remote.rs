@@ -7,8 +7,8 @@ use futures_util::stream::BoxStream;
 use hyper::StatusCode;
 use weft_remote::{
     Answer, Attributes, Call, Capabilities, Checked, Completeness, Crawl, Cursor, Entry, Event, Fetched, FileId,
-    FileKind, Found, Lease, Listing, Name, Notes, Origin, Page, Remote, RemoteError, Result, Rules, Source, Span,
-    Traffic, Version,
+    FileKind, Found, Lease, Listing, Name, Neighbourhood, Notes, Origin, Page, Remote, RemoteError, Result, Rules,
+    Source, Span, Traffic, Version,
 };
 
 use crate::WebOptions;
@@ -321,6 +321,13 @@ impl Remote for Web {
         match &self.root {
             Id::Dir(place) => place.dir_id(),
             Id::Root | Id::File(_) => Id::root(),
+        }
+    }
+
+    fn neighbourhood(&self, file: &FileId) -> Option<Neighbourhood> {
+        match Id::parse(file)? {
+            Id::Dir(place) | Id::File(place) => Some(place.neighbourhood()),
+            Id::Root => None,
         }
     }
 

@@ -103,7 +103,7 @@ pub fn dentry_to(node: u64) -> DentryRecord {
 pub fn listed(store: &Store, dir: NodeId, number: u64) -> Vec<Record> {
     let file = FileId::new(format!("//example.org/folder/file-{number:06}.html"));
     let name = name(&format!("file-{number:06}.html"));
-    let node = store.identify(BindingId(1), &file).unwrap();
+    let node = store.identify(BindingId(1), &file, None).unwrap();
     let record = node_record(dir, &name, &file);
     vec![Record::Node(node, Some(record)), Record::Dentry(dir, name, Some(dentry_to(node.0)))]
 }

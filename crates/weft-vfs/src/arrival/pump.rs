@@ -164,7 +164,7 @@ impl Pump {
         let binding = self.delivery.binding;
         self.named |= known.page.value.entries.iter().any(|entry| entry.id == self.delivery.body.file);
         for entry in known.page.value.entries.iter().take(LINKS_MAX - self.links.len()) {
-            let node = self.vfs.store.identify(binding, &entry.id)?;
+            let node = self.vfs.identify(binding, &entry.id)?;
             if entry.attributes.kind != FileKind::Directory && !self.links.contains(&node) {
                 self.links.push(node);
             }
