@@ -46,6 +46,8 @@ pub struct Requests {
     pub reads: u64,
     /// Of these the reads of what is watched.
     pub watched_reads: u64,
+    /// Writes.
+    pub writes: u64,
 }
 
 /// How fast the disk is.
@@ -111,8 +113,8 @@ impl BlockDisk {
         self.server.tell("requests")?;
         let line = self.server.answer()?;
         let numbers = line.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>()?;
-        let [reads, _, watched_reads] = numbers[..] else { bail!("not three numbers: {line}") };
-        Ok(Requests { reads, watched_reads })
+        let [reads, writes, watched_reads] = numbers[..] else { bail!("not three numbers: {line}") };
+        Ok(Requests { reads, watched_reads, writes })
     }
 }
 

@@ -58,6 +58,7 @@ struct Words {
     p95: &'static str,
     reads: &'static str,
     index: &'static str,
+    writes: &'static str,
     daemon: &'static str,
 }
 
@@ -80,13 +81,19 @@ impl Tree {
 
     fn words(self, state: State) -> Words {
         // In the words of the book the state comes first.
-        let [rate, p50, p95, reads, index, daemon] = match (state, self) {
-            (State::Started, Tree::Ext4 | Tree::Weft) => ["rate", "p50", "p95", "reads", "index", "daemon"],
-            (State::Started, Tree::Unopened) => ["n rate", "n p50", "n p95", "n reads", "n index", "n daemon"],
-            (State::Running, Tree::Ext4 | Tree::Weft) => ["r", "r p50", "r p95", "r reads", "r index", "r daemon"],
-            (State::Running, Tree::Unopened) => ["rn", "rn p50", "rn p95", "rn reads", "rn index", "rn daemon"],
+        let [rate, p50, p95, reads, index, writes, daemon] = match (state, self) {
+            (State::Started, Tree::Ext4 | Tree::Weft) => ["rate", "p50", "p95", "reads", "index", "writes", "daemon"],
+            (State::Started, Tree::Unopened) => {
+                ["n rate", "n p50", "n p95", "n reads", "n index", "n writes", "n daemon"]
+            }
+            (State::Running, Tree::Ext4 | Tree::Weft) => {
+                ["r", "r p50", "r p95", "r reads", "r index", "r writes", "r daemon"]
+            }
+            (State::Running, Tree::Unopened) => {
+                ["rn", "rn p50", "rn p95", "rn reads", "rn index", "rn writes", "rn daemon"]
+            }
         };
-        Words { rate, p50, p95, reads, index, daemon }
+        Words { rate, p50, p95, reads, index, writes, daemon }
     }
 }
 
@@ -171,7 +178,8 @@ fn rows(book: &Book) -> Vec<Row> {
             add("time of a page, median", Unit::Seconds, ours.p50, theirs.p50, None);
             add("time of a page, 95 %", Unit::Seconds, ours.p95, theirs.p95, None);
             add("reads of the disk for each URL", Unit::Each, ours.reads, theirs.reads, None);
-            rows.extend(book.alone(&title("of these reads of the index"), Unit::Each, ours.index, None));
+            add("writes of the disk for each URL", Unit::Each, ours.writes, theirs.writes, None);
+            rows.extend(book.alone(&title("reads of the index for each URL"), Unit::Each, ours.index, None));
             rows.extend(book.alone(&title("memory of weft's daemon"), Unit::Megabytes, ours.daemon, None));
         }
     }
@@ -374,7 +382,13 @@ impl Stand {
         book.note(who, words.reads, requests.reads as f64 / urls);
         book.note(who, words.p50, seen.pages_s[seen.pages_s.len() / 2]);
         book.note(who, words.p95, seen.pages_s[seen.pages_s.len() * 95 / 100]);
-        eprintln!("  {:.0} URLs/s, {:.2} reads for each", urls / seen.took_s, requests.reads as f64 / urls);
+        book.note(who, words.writes, requests.writes as f64 / urls);
+        eprintln!(
+            "  {:.0} URLs/s, {:.2} reads and {:.2} writes for each",
+            urls / seen.took_s,
+            requests.reads as f64 / urls,
+            requests.writes as f64 / urls
+        );
         Ok(())
     }
 
