@@ -2,7 +2,8 @@
 //!
 //! A change goes into the *current* stage in memory and is visible from then on. The flusher, one thread, takes the
 //! current stage as the *flushing* one and writes it to the database in one durable transaction; meanwhile changes
-//! gather in a new current stage. Readers look at the current stage, the flushing stage and the database, in this
+//! gather in a new current stage. Changes that tell no more than that something is as it was wait longer for others: on a
+//! disk that turns, each transaction takes as long as several reads. Readers look at the current stage, the flushing stage and the database, in this
 //! order, and never wait for a write. The current stage has a maximum, at which changes wait for the flusher: that
 //! is the backpressure. When the database fails (a full disk), the flushing stage stays and is tried again, and a
 //! change that finds both stages full is refused.
@@ -23,7 +24,7 @@ use crate::flusher::Flusher;
 use crate::journal::{self, Journal};
 use crate::key::{self, Key};
 use crate::small::Small;
-use crate::stage::{Change, Doomed, Patch, Stage};
+use crate::stage::{Change, Doomed, Due, Patch, Stage};
 use crate::value::Value;
 use crate::{Result, StoreError};
 
@@ -155,7 +156,7 @@ impl Index {
     ///
     /// # Errors
     /// When the changes do not fit since the database cannot be written.
-    pub(crate) fn apply(&self, changes: Vec<Change>, doomed: Option<Doomed>) -> Result<()> {
+    pub(crate) fn apply(&self, changes: Vec<Change>, doomed: Option<Doomed>, due: Due) -> Result<()> {
         let mut inner = self.inner.lock();
         while inner.current.bytes >= STAGE_BYTES_MAX {
             self.wait_for_room(&mut inner)?;
@@ -169,8 +170,12 @@ impl Index {
             let record = journal::record(inner.applied, inner.durable, &changes);
             (journal, inner.taken, record)
         });
-        if inner.current.since.is_none() {
-            inner.current.since = Some(Instant::now());
+        let since = match due {
+            Due::Soon => &mut inner.current.since,
+            Due::Later => &mut inner.current.later_since,
+        };
+        if since.is_none() {
+            *since = Some(Instant::now());
             self.work.notify_one();
         }
         for change in changes {
@@ -178,6 +183,10 @@ impl Index {
         }
         if let Some(doomed) = doomed {
             inner.current.doom(doomed);
+        }
+        if inner.current.bytes >= STAGE_BYTES_MAX / 2 && !std::mem::replace(&mut inner.wanted, true) {
+            // Before anybody has to wait.
+            self.work.notify_one();
         }
         drop(inner);
         if let Some((journal, which, record)) = written
@@ -191,7 +200,7 @@ impl Index {
 
     /// Applies a change that must outlive even the loss of the database.
     pub(crate) fn apply_lasting(&self, key: Key, value: Value) -> Result<()> {
-        self.apply(vec![(key.clone(), Some(value.clone()))], None)?;
+        self.apply(vec![(key.clone(), Some(value.clone()))], None, Due::Soon)?;
         self.remember(key, value);
         Ok(())
     }
@@ -237,11 +246,11 @@ impl Index {
             if inner.stopping || inner.wanted || inner.broken.is_some() {
                 return inner;
             }
+            let later = inner.current.later_since.map(|since| since + self.flush_interval.max(LATER_INTERVAL));
             let due = match (&inner.flushing, inner.current.since) {
                 // A stage that failed is tried again, not too often.
                 (Some(_), _) => Some(Instant::now() + self.flush_interval.max(RETRY_INTERVAL)),
-                (None, Some(since)) => Some(since + self.flush_interval),
-                (None, None) => None,
+                (None, since) => since.map(|since| since + self.flush_interval).into_iter().chain(later).min(),
             };
             let timed_out = match due {
                 Some(due) => self.work.wait_until(&mut inner, due).timed_out(),
@@ -353,9 +362,49 @@ fn just_after(key: &Key) -> Key {
 
 /// Memory that each of the two stages may take before changes wait; one call's changes may go beyond it.
 pub(crate) const STAGE_BYTES_MAX: usize = 4 << 20;
+/// How long changes that are not in a hurry wait for others.
+const LATER_INTERVAL: Duration = Duration::from_secs(30);
 /// How often a stage that could not be written is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a read is tried on a database that is opened again in between.
 const READ_TRIES: u32 = 3;
 /// How long a read waits for the database to be opened again.
 const REOPEN_WAIT_MAX: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Disk;
+    use crate::troubles::Troubles;
+
+    /// Goal: what only confirms is seen at once, waits longer than other changes, and goes with them. Method: a look at when
+    /// the flusher is to write.
+    #[test]
+    fn what_only_confirms_waits_for_other_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, troubles) = (Disk::default(), Arc::new(Troubles::default()));
+        let small = Arc::new(Small::open(dir.path().join("segments"), disk.clone(), Arc::clone(&troubles)).unwrap());
+        let place = Place { disk, dir: dir.path().to_owned(), cache_bytes: 1 << 20, troubles };
+        let never = Duration::from_secs(86_400);
+        let (index, flusher) = Index::open(place, small, never, None).unwrap();
+        let put = |key: &[u8], bytes: usize, due| {
+            index.apply(vec![(key.into(), Some(vec![1; bytes].into()))], None, due).unwrap();
+        };
+        let waits = || {
+            let inner = index.lock();
+            (inner.current.since.is_some(), inner.current.later_since.is_some(), inner.wanted)
+        };
+        put(b"xa", 1, Due::Later);
+        assert_eq!((waits(), index.get(b"xa").unwrap().is_some()), ((false, true, false), true));
+        put(b"xb", 1, Due::Soon);
+        assert_eq!(waits(), (true, true, false));
+        index.flush().unwrap();
+        assert_eq!(waits(), (false, false, false), "both were written");
+        // So much is written at once, whatever it is.
+        put(b"xc", STAGE_BYTES_MAX / 2, Due::Later);
+        while index.lock().durable < 3 {
+            std::thread::yield_now();
+        }
+        drop(flusher);
+    }
+}

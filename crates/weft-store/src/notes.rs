@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weft_remote::{Notes, NotesError};
 
 use crate::index::Index;
+use crate::stage::Due;
 use crate::{StoreError, key, value};
 
 /// The notes of one kind.
@@ -36,7 +37,7 @@ impl Notes for StoreNotes {
         }
         let key = key::note(&self.kind, key);
         let value = value.map(|value| value::encode(&key, &value)).transpose().map_err(unusable)?;
-        self.index.apply(vec![(key, value)], None).map_err(unusable)
+        self.index.apply(vec![(key, value)], None, Due::Soon).map_err(unusable)
     }
 
     fn list(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, NotesError> {

@@ -119,6 +119,16 @@ impl From<NodeRecord> for StoredNode {
     }
 }
 
+/// Whether a lease ends no earlier than a former one.
+fn lasts_as_long(lease: &Lease, former: &Lease) -> bool {
+    match (lease, former) {
+        (Lease::Until(end), Lease::Until(former)) | (Lease::UntilBroken(end), Lease::UntilBroken(former)) => {
+            end >= former
+        }
+        (lease, former) => lease == former,
+    }
+}
+
 /// What a name in a directory leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DentryTarget {
@@ -193,7 +203,26 @@ pub struct ObjectRecord {
     pub pieces: Vec<(u32, u64)>,
 }
 
+impl NodeRecord {
+    /// Whether this tells no more than that what a former record says was so for longer.
+    pub fn confirms(&self, former: &NodeRecord) -> bool {
+        let NodeRecord { binding, file, parent, name, attributes, version, lease, audience, learnt, origin } = self;
+        *learnt >= former.learnt
+            && lasts_as_long(lease, &former.lease)
+            && (binding, file, parent, name) == (&former.binding, &former.file, &former.parent, &former.name)
+            && (attributes, version, audience, origin)
+                == (&former.attributes, &former.version, &former.audience, &former.origin)
+    }
+}
+
 impl ObjectRecord {
+    /// Whether this tells no more than that what a former record says was so for longer.
+    pub(crate) fn confirms(&self, former: &ObjectRecord) -> bool {
+        self.checked >= former.checked
+            && lasts_as_long(&self.lease, &former.lease)
+            && *self == ObjectRecord { lease: self.lease, checked: self.checked, ..former.clone() }
+    }
+
     /// Whether every byte of the file is held.
     pub fn is_complete(&self) -> bool {
         self.pieces.len() as u64 == self.length.div_ceil(PIECE_BYTES)
@@ -277,6 +306,26 @@ mod tests {
         };
         let value = value::encode(b"o", &object).unwrap();
         assert_eq!(value[..value.len() - 4], [1, 1, 1, b'w', 1, 3, 1, 2, 3, 0, 0, 4, 1, 0, 0x80, 1]);
+    }
+
+    #[test]
+    fn a_lease_that_ends_earlier_confirms_nothing() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let record = |lease, checked| ObjectRecord {
+            version: Version::None,
+            length: 0,
+            lease,
+            audience: Audience::Everyone,
+            owner_uid: 0,
+            checked: at(checked),
+            generation: 0,
+            pieces: Vec::new(),
+        };
+        let former = record(Lease::Until(at(5)), 1);
+        assert!(record(Lease::Until(at(6)), 2).confirms(&former));
+        assert!(!record(Lease::Until(at(4)), 2).confirms(&former) && !record(Lease::Spent, 2).confirms(&former));
+        assert!(!record(Lease::Until(at(6)), 0).confirms(&former), "it is not to be trusted");
+        assert!(!ObjectRecord { length: 1, ..record(Lease::Until(at(6)), 2) }.confirms(&former));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::index::Index;
 use crate::ledger::{Ledger, Line};
 use crate::object::{OBJECT_BYTES_MAX, Standing};
 use crate::small::{Small, SmallKey};
-use crate::stage::{Change, Doomed};
+use crate::stage::{Change, Doomed, Due};
 use crate::troubles::Troubles;
 use crate::uses::{micros, use_noted};
 use crate::value;
@@ -136,7 +136,7 @@ impl Shelf {
                     self.dir.display(),
                     node.0
                 ));
-                self.index.apply(vec![(key, None)], None)?;
+                self.index.apply(vec![(key, None)], None, Due::Soon)?;
                 Ok(None)
             }
         }
@@ -429,7 +429,11 @@ impl Shelf {
         } else if record.is_none() {
             changes.push((key::used(node), None));
         }
-        self.index.apply(changes, doomed)?;
+        let due = match (former, record) {
+            (Some(former), Some(record)) if record.confirms(former) => Due::Later,
+            _ => Due::Soon,
+        };
+        self.index.apply(changes, doomed, due)?;
         *totals = changed;
         match (record, self.ledger.line(node)) {
             (Some(record), Some(line)) => {

@@ -22,6 +22,8 @@ pub(crate) struct Stage {
     pub(crate) last: u64,
     /// When its first change came.
     pub(crate) since: Option<Instant>,
+    /// When the first change came that is not in a hurry.
+    pub(crate) later_since: Option<Instant>,
     /// Contents that nothing refers to once this stage is durable.
     pub(crate) doomed: Vec<Doomed>,
 }
@@ -43,6 +45,15 @@ impl Doomed {
             troubles.tell(format!("{}: could not be removed: {error}", self.path.display()));
         }
     }
+}
+
+/// When a change is to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Within the flush interval.
+    Soon,
+    /// With the next that are: without it, no more is lost than that a source confirmed what is known.
+    Later,
 }
 
 /// One change, encoded.

@@ -20,7 +20,7 @@ use crate::notes::StoreNotes;
 use crate::numbers::{self, Numbers};
 use crate::shelf::Shelf;
 use crate::small::Small;
-use crate::stage::Change;
+use crate::stage::{Change, Due};
 use crate::sweeper::Sweeper;
 use crate::troubles::Troubles;
 use crate::{
@@ -162,8 +162,21 @@ impl Store {
     /// `Full` or `Index` when the database has not been able to take changes for so long that there is no more room
     /// in memory; then none of them is made.
     pub fn apply(&self, records: Vec<Record>) -> Result<()> {
+        self.apply_by(records, Due::Soon)
+    }
+
+    /// The same for changes that tell no more than that something was so for longer ([`NodeRecord::confirms`]): they are
+    /// durable a while later.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    pub fn apply_confirmed(&self, records: Vec<Record>) -> Result<()> {
+        self.apply_by(records, Due::Later)
+    }
+
+    fn apply_by(&self, records: Vec<Record>, due: Due) -> Result<()> {
         let changes = records.into_iter().map(encode).collect::<Result<Vec<_>>>()?;
-        self.shelf.index.apply(changes, None)
+        self.shelf.index.apply(changes, None, due)
     }
 
     /// Waits until everything applied so far is durable.

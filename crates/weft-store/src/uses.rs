@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use crate::object::Object;
 use crate::shelf::Shelf;
-use crate::stage::Change;
+use crate::stage::{Change, Due};
 use crate::{NodeId, Result, key, value};
 
 /// When one object was last used, in microseconds since 1970.
@@ -71,7 +71,7 @@ impl Shelf {
             self.ledger.used(node, at_us);
             use_noted(node, at_us)
         });
-        self.index.apply(changes.collect::<Result<Vec<_>>>()?, None)
+        self.index.apply(changes.collect::<Result<Vec<_>>>()?, None, Due::Soon)
     }
 
     /// The last use of a node's object that is durable; 0 when none is.

@@ -170,7 +170,8 @@ fn changes_wait_for_the_disk_when_there_are_too_many() {
     for start in (0..40_000).step_by(500) {
         let records = (start..start + 500).flat_map(|number| listed(&store, DIR, number)).collect();
         store.apply(records).unwrap();
-        let node = store.identify(BindingId(1), &FileId::new(format!("//example.org/folder/file-{start:06}.html")));
+        let node =
+            store.identify(BindingId(1), &FileId::new(format!("//example.org/folder/file-{start:06}.html")), None);
         assert!(store.node(node.unwrap()).unwrap().is_some());
     }
     assert_eq!(store.dentries(DIR, None, usize::MAX).unwrap().len(), 40_000);

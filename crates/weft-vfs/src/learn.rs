@@ -71,10 +71,12 @@ impl Vfs {
         if known.is_none_or(|known| known.target == DentryTarget::Absent) {
             changes.extend(self.doubted_listing(dir, |listing| listing.completeness.denies(&entry.name))?);
         }
+        let is_known = known.is_some_and(|known| known.target == target);
+        let is_confirmed = is_known && old.as_ref().is_some_and(|old| record.confirms(old));
         self.tell_entry(known.as_ref(), id, old.as_ref(), &record);
         self.put_dentry(&mut changes, dir, &entry.name, dentry, known);
         self.put_node(&mut changes, id, old.as_ref(), record);
-        self.store.apply(changes)?;
+        self.put(changes, is_confirmed)?;
         Ok(id)
     }
 
@@ -126,11 +128,11 @@ impl Vfs {
             lease: told.lease,
             audience: told.audience,
             learnt: self.learnt(old.binding, told),
-            origin: told.origin.clone().or(old.origin),
+            origin: told.origin.clone().or(old.origin.clone()),
             binding: old.binding,
-            file: old.file,
+            file: old.file.clone(),
             parent: old.parent,
-            name: old.name,
+            name: old.name.clone(),
         };
         self.tell_difference(&old.version, &old.attributes, &record);
         if sizes_or_times_differ(&old.attributes, &record.attributes) {
@@ -145,7 +147,7 @@ impl Vfs {
             self.forget_pages_unopened(inode.id);
         }
         *inode.record.write() = record.clone();
-        let mut changes = Vec::with_capacity(2);
+        let (mut changes, is_confirmed) = (Vec::with_capacity(2), record.confirms(&old));
         if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)?
             && dentry.source == DentrySource::LookedUp
             && dentry.target == DentryTarget::Node(inode.id)
@@ -155,8 +157,12 @@ impl Vfs {
             changes.push(Record::Dentry(record.parent, record.name.clone(), Some(dentry)));
         }
         changes.push(Record::Node(inode.id, Some(record)));
-        self.store.apply(changes)?;
-        Ok(())
+        self.put(changes, is_confirmed)
+    }
+
+    /// Puts changes; whether they only confirm what was known.
+    fn put(&self, changes: Vec<Record>, is_confirmed: bool) -> Result<()> {
+        Ok(if is_confirmed { self.store.apply_confirmed(changes)? } else { self.store.apply(changes)? })
     }
 
     /// Learns that the source confirmed what is known of an inode.

@@ -329,8 +329,12 @@ impl Vfs {
 
     /// How much longer a name is trusted: what a listing says, as long as the listing; else by its own lease.
     fn dentry_remaining(&self, dir: &Inode, name: &Name, dentry: &DentryRecord, now: SystemTime) -> Result<Duration> {
+        let is_listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
+        let listing = if is_listed { self.store.listing(dir.id)? } else { None };
+        // A listing that was confirmed vouches for its names from then on.
+        let vouched = listing.as_ref().map_or(dentry.learnt, |listing| listing.learnt.max(dentry.learnt));
         let breaks = self.namespace.breaks(dir.record.read().binding);
-        let ended = breaks.is_some_and(|breaks| breaks.name_ended(dir.id, name, dentry.learnt));
+        let ended = breaks.is_some_and(|breaks| breaks.name_ended(dir.id, name, vouched));
         if ended || dentry.learnt == SystemTime::UNIX_EPOCH {
             return Ok(Duration::ZERO);
         }
@@ -339,9 +343,7 @@ impl Vfs {
             DentryTarget::Node(id) => self.trusted_about(dir, id, &dentry.lease, dentry.learnt, now),
             DentryTarget::Absent => self.trusted_for(dir, &dentry.lease, dentry.learnt, now),
         };
-        if matches!(dentry.source, DentrySource::Listed | DentrySource::Described)
-            && let Some(listing) = self.store.listing(dir.id)?
-        {
+        if let Some(listing) = listing {
             let id = if let DentryTarget::Node(id) = dentry.target { id } else { dir.id };
             return Ok(own.max(self.listed_for(dir, id, &listing, now)));
         }

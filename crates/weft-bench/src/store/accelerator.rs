@@ -178,7 +178,7 @@ fn rows(book: &Book) -> Vec<Row> {
             add("time of a page, median", Unit::Seconds, ours.p50, theirs.p50, None);
             add("time of a page, 95 %", Unit::Seconds, ours.p95, theirs.p95, None);
             add("reads of the disk for each URL", Unit::Each, ours.reads, theirs.reads, None);
-            add("writes of the disk for each URL", Unit::Each, ours.writes, theirs.writes, None);
+            rows.extend(book.alone(&title("writes of the disk for each URL"), Unit::Each, ours.writes, None));
             rows.extend(book.alone(&title("reads of the index for each URL"), Unit::Each, ours.index, None));
             rows.extend(book.alone(&title("memory of weft's daemon"), Unit::Megabytes, ours.daemon, None));
         }

@@ -77,6 +77,28 @@ async fn a_remount_asks_about_what_it_has_and_fetches_what_changed() {
     assert_eq!(bench.fake.counts().calls(), calls, "and nothing is asked twice");
 }
 
+/// Goal: when all leases have ended, as at a start, a confirmed listing vouches for its names, until the source tells of one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_that_is_confirmed_vouches_for_its_names() {
+    let bench = telling();
+    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    bench.fake.send(Event::AllBroken);
+    heard(&bench).await;
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    bench.fake.reset_counts();
+    for _ in 0..2 {
+        assert!(matches!(bench.lookup(dir, "hello.txt").await, Ok(Looked::Entry { .. })));
+    }
+    assert_eq!(bench.fake.counts().lookup, 0, "the listing was asked for after the start");
+    let name = weft_remote::Name::new("hello.txt").expect("a name");
+    bench.fake.send(Event::NameBroken { dir: bench.fake.id("a/b"), name });
+    heard(&bench).await;
+    bench.fake.reset_counts();
+    assert!(matches!(bench.lookup(dir, "hello.txt").await, Ok(Looked::Entry { .. })));
+    assert_eq!(bench.fake.counts().lookup, 1, "what the source has ended is asked about");
+}
+
 /// Goal: when the source has lost count of its changes, everything is asked about once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_leases_end_at_once() {
