@@ -162,7 +162,8 @@ impl Vfs {
 
     /// Puts changes; whether they only confirm what was known.
     fn put(&self, changes: Vec<Record>, is_confirmed: bool) -> Result<()> {
-        Ok(if is_confirmed { self.store.apply_confirmed(changes)? } else { self.store.apply(changes)? })
+        let put = if is_confirmed { self.store.apply_confirmed(changes) } else { self.store.apply(changes) };
+        Ok(put?)
     }
 
     /// Learns that the source confirmed what is known of an inode.
