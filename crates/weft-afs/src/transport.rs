@@ -140,11 +140,10 @@ impl Waiting {
         }
         let room = self.max.saturating_sub(self.came.len()) + 1;
         match endpoint.drain(now, call, room, |bytes| self.came.extend_from_slice(bytes)) {
-            Ok(Drained::Blocked) => return,
+            _ if self.came.len() > self.max => self.failed = self.failed.or(Some(CallError::Aborted(RX_MSGSIZE))),
             Ok(Drained::End) => self.is_whole = true,
-            Ok(Drained::Full) => self.failed = self.failed.or(Some(CallError::Aborted(RX_MSGSIZE))),
-            // Its end is told by another event.
-            Err(_) => return,
+            // How a call has failed is told by another event.
+            Ok(Drained::Blocked | Drained::Full) | Err(_) => return,
         }
         self.changed.notify_one();
     }

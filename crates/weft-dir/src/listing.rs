@@ -130,13 +130,16 @@ fn named(name: Name, id: Identity, kind: FileKind) -> Entry {
     Entry { name, id: id.file_id(), attributes: Attributes::of_kind(kind), version: Version::None }
 }
 
-/// The listing's version: a hash of all that its rows tell. A row's version covers size and times.
+/// The listing's version: a hash of all that its rows tell, and of which files they are, for a listing that is the same
+/// vouches for that. A row's version covers size and times.
 fn version_of(entries: &[Entry]) -> Version {
     let mut hash = Xxh3::new();
-    for Entry { name, attributes, version, .. } in entries {
+    for Entry { name, id, attributes, version } in entries {
         let token = version.token().unwrap_or_default();
         hash.update(&(name.as_bytes().len() as u64).to_le_bytes());
         hash.update(name.as_bytes());
+        hash.update(&(id.as_bytes().len() as u64).to_le_bytes());
+        hash.update(id.as_bytes());
         hash.update(&(token.len() as u64).to_le_bytes());
         hash.update(token);
         let Attributes { kind, mode, owner, .. } = attributes;
@@ -152,3 +155,19 @@ pub(crate) const LISTING: &str = "names-";
 const NAMES_MAX: usize = 2_000_000;
 /// How many names are looked at before the deadline is.
 const LOOKS_BETWEEN: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: another file of several names in the place of one is seen, although such rows tell no version.
+    #[test]
+    fn a_listing_of_other_files_is_another() {
+        let row = |inode| {
+            let name = Name::new("name").unwrap();
+            vec![named(name, Identity::new(inode, 0, 0), FileKind::File)]
+        };
+        assert_eq!(version_of(&row(1)), version_of(&row(1)));
+        assert_ne!(version_of(&row(1)), version_of(&row(2)));
+    }
+}

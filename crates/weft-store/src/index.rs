@@ -184,8 +184,9 @@ impl Index {
         if let Some(doomed) = doomed {
             inner.current.doom(doomed);
         }
-        if inner.current.bytes >= STAGE_BYTES_MAX / 2 && !std::mem::replace(&mut inner.wanted, true) {
+        if inner.current.bytes >= STAGE_BYTES_MAX / 2 && inner.flushing.is_none() && !inner.wanted {
             // Before anybody has to wait.
+            inner.wanted = true;
             self.work.notify_one();
         }
         drop(inner);
