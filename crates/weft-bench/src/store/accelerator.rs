@@ -216,8 +216,8 @@ impl Stand {
             self.urls_before()
         );
         let index = format!(
-            "weft's cache has an index (index.redb: what is known of each file) of {} MB, read in pieces of 4 KiB, each \
-             anywhere, but at a start, when it is read in one sweep.",
+            "weft's cache has an index (index.redb: what is known of each file) of {} MB, read in pieces of 4 KiB, \
+             where what is known of a directory's files stands together; at a start it is read in one sweep.",
             self.index_bytes / 1_000_000
         );
         let paper = "The paper (a proxy's cache, simulated disk of 2003): up to 2.6 times.".to_owned();

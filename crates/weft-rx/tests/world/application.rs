@@ -238,17 +238,19 @@ fn drain(
     max: usize,
     into: &mut Vec<u8>,
 ) -> Result<Read, CallError> {
-    let before = into.len();
-    let drained = endpoint.drain(now, call, max, |bytes| {
-        assert!(!bytes.is_empty());
-        into.extend_from_slice(bytes);
-    })?;
-    let came = into.len() - before;
-    assert!(came <= max && (drained != Drained::Full || came == max), "{drained:?}: {came} bytes of {max}");
-    match drained {
-        Drained::Blocked => Ok(Read::Blocked),
-        Drained::End => Ok(Read::End),
-        Drained::Full => drain(now, endpoint, call, max, into),
+    loop {
+        let before = into.len();
+        let drained = endpoint.drain(now, call, max, |bytes| {
+            assert!(!bytes.is_empty());
+            into.extend_from_slice(bytes);
+        })?;
+        let came = into.len() - before;
+        assert!(came <= max && (drained != Drained::Full || came == max), "{drained:?}: {came} bytes of {max}");
+        match drained {
+            Drained::Blocked => return Ok(Read::Blocked),
+            Drained::End => return Ok(Read::End),
+            Drained::Full => {}
+        }
     }
 }
 
