@@ -286,6 +286,8 @@ fn what_changed_meanwhile_is_not_written_over() {
     let mut file = std::fs::File::options().write(true).open(folder.at("file")).expect("opened");
     file.write_all(b"ours").expect("taken");
     std::fs::write(&there, "theirs").expect("written");
+    // Whenever another test begins a program, copies of this test's files are closed, and what was written is sent.
+    file.write_all(b"!").expect("taken");
     fails_with(file.sync_all(), Errno::IO);
     drop(file);
     assert_eq!(read(&there), "theirs");
