@@ -83,12 +83,12 @@ impl Place {
         FileId::new(format!("F {}{}", self.authority, self.path_and_query()))
     }
 
-    /// Files of a directory lie near each other, in the order of the beginning of their names.
+    /// Files of a directory lie near each other, in no order: there may be many, and names mostly begin alike.
     pub fn neighbourhood(&self) -> Neighbourhood {
         let dir = self.dir();
         let area = xxh3_64(format!("{}{}", dir.authority, dir.path).as_bytes());
-        let name = &self.path_and_query()[dir.path.len()..];
-        Neighbourhood { area, position: name.bytes().next().unwrap_or(0) }
+        let [position, ..] = xxh3_64(self.path_and_query().as_bytes()).to_le_bytes();
+        Neighbourhood { area, position }
     }
 
     /// Whether its ids are short enough to be ids.
