@@ -52,7 +52,7 @@ struct State {
     sleeps_until: Option<Instant>,
 }
 
-/// Somebody who waits for a call, and what has come for him.
+/// Somebody who waits for a call, and what has come of it.
 struct Waiting {
     /// There is something to do: all has come, more can be written, or the call has failed.
     changed: Arc<Notify>,
@@ -233,7 +233,7 @@ impl Shared {
         }
     }
 
-    /// Hears what the protocol tells; whether there may be something to send after that, or more to hear.
+    /// Hears what the protocol tells; whether there may be something to send after that.
     fn hear(&self, state: &mut State) -> bool {
         let now = Instant::now();
         while let Some(event) = state.endpoint.poll_event() {

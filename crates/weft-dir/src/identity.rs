@@ -66,9 +66,8 @@ impl Identity {
 
     /// File systems give the files of a directory inodes that follow each other, where they can.
     pub fn neighbourhood(self) -> Neighbourhood {
-        let [position, area @ ..] = self.inode.to_le_bytes();
-        let area = area.into_iter().rev().fold(0, |area, byte| area << 8 | u64::from(byte));
-        Neighbourhood { area: area ^ u64::from(self.device).rotate_left(32), position }
+        let [position, ..] = self.inode.to_le_bytes();
+        Neighbourhood { area: self.inode >> u8::BITS ^ u64::from(self.device).rotate_left(32), position }
     }
 
     pub fn key(self) -> Key {

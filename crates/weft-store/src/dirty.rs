@@ -288,8 +288,8 @@ impl Dirty {
         let length = state.extents.length();
         state.log_end = 0;
         self.log(&mut state, &Logged::Base { version, length })?;
-        let log = self.files();
-        log.log.set_len(state.log_end).map_err(|error| StoreError::from_io(&log.paths().log, error))
+        let files = self.files();
+        files.log.set_len(state.log_end).map_err(|error| StoreError::from_io(&files.paths().log, error))
     }
 
     /// The source is taken to have this version, with the same bytes: its attributes or names changed.

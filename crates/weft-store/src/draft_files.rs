@@ -83,7 +83,7 @@ impl DraftFiles {
         let paths = Paths::of(&self.dir, node);
         let spare = self.spare.lock().pop();
         if let Some(pair) = spare {
-            // The bytes first: with the log, which is empty, they mean something.
+            // The bytes first: without a log they mean nothing.
             match self.rename(&pair.paths, &paths, [|paths| &paths.bytes, |paths| &paths.log]) {
                 Ok(()) => return Ok(Pair { paths, ..pair }),
                 Err(error) => {
@@ -121,7 +121,8 @@ impl DraftFiles {
         let emptied = pair.log.set_len(0);
         match emptied.and_then(|()| self.rename(&pair.paths, &paths, [|paths| &paths.log, |paths| &paths.bytes])) {
             Ok(()) => Some(paths),
-            Err(_) => {
+            Err(error) => {
+                tracing::debug!(path = %pair.paths.bytes.display(), %error, "written bytes are removed, and not used again");
                 pair.paths.remove(&self.disk);
                 paths.remove(&self.disk);
                 None
