@@ -3,6 +3,7 @@
 use crate::core::Shared;
 use crate::group::short;
 use crate::index::Place;
+use crate::reading::{WHOLE_AT_ONCE, Whole};
 use crate::segment::Extent;
 use crate::table::Standing;
 use crate::{Result, checkpoint};
@@ -24,6 +25,14 @@ pub struct Findings {
 
 /// What the index has of one segment.
 type InSegment = Vec<(u64, Place)>;
+
+/// A segment as it was read, and its number in sequence before that.
+struct Looked<'m> {
+    segment: u32,
+    sequence: u64,
+    whole: Option<Whole>,
+    bytes: &'m [u8],
+}
 
 impl Findings {
     /// Whether nothing is damaged.
@@ -72,30 +81,36 @@ impl Shared {
         tell: &mut dyn FnMut(&[u8], &[u8]),
         damaged: &mut dyn FnMut(u64, (Place, u64)),
     ) -> Result<()> {
-        let mut bytes = self.borrow_memory(self.block.segment_bytes);
+        let mut memory = Vec::new();
         // A part at a time, so that the list of places stays small beside the index.
         for from in (0..self.block.segments).step_by(SEGMENTS_AT_ONCE) {
-            for (segment, places) in self.places_from(from) {
-                self.look_at(segment, &places, &mut bytes, findings, tell, damaged)?;
+            for some in self.places_from(from).chunks(WHOLE_AT_ONCE) {
+                let segments: Vec<u32> = some.iter().map(|(segment, _)| *segment).collect();
+                // As they are numbered before they are read: one that is written anew meanwhile is not judged by them.
+                let sequences: Vec<u64> = segments.iter().map(|segment| self.sequences.get(*segment)).collect();
+                let wholes = self.whole_segments(&segments, &mut memory);
+                for (at, (whole, (segment, places))) in wholes.into_iter().zip(some).enumerate() {
+                    let read = Looked { segment: *segment, sequence: sequences[at], whole: whole?, bytes: &memory[at] };
+                    self.look_at(&read, places, findings, tell, damaged);
+                }
             }
         }
-        self.return_memory(bytes);
+        memory.into_iter().for_each(|bytes| self.return_memory(bytes));
         Ok(())
     }
 
     fn look_at(
         &self,
-        segment: u32,
+        read: &Looked<'_>,
         places: &InSegment,
-        bytes: &mut [u8],
         findings: &mut Findings,
         tell: &mut dyn FnMut(&[u8], &[u8]),
         damaged: &mut dyn FnMut(u64, (Place, u64)),
-    ) -> Result<()> {
-        let sequence = self.sequences.get(segment);
+    ) {
+        let Looked { segment, sequence, whole, bytes } = read;
+        let (segment, sequence) = (*segment, *sequence);
         findings.segments += 1;
-        let whole = self.whole_segment(segment, bytes)?;
-        if whole.is_none_or(|(head, _)| head.sequence != sequence) && self.is_as_it_was(segment, sequence) {
+        if whole.as_ref().is_none_or(|(head, _)| head.sequence != sequence) && self.is_as_it_was(segment, sequence) {
             findings.note(format!("{}: segment {segment} is not what was written", self.name));
         }
         for (hash, place) in places {
@@ -118,7 +133,6 @@ impl Shared {
                 None => {}
             }
         }
-        Ok(())
     }
 
     fn is_as_it_was(&self, segment: u32, sequence: u64) -> bool {

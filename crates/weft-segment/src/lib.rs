@@ -19,7 +19,6 @@
 //!
 //! The format on disk is drawn in `docs/formats/segments.md`. Calls block; a caller with other things to do makes
 //! them from a thread.
-#![forbid(unsafe_code)]
 
 mod affinity;
 mod buffer;

@@ -374,10 +374,10 @@ impl Shared {
     }
 
     /// Tells whether a step has changed anything.
-    fn progress(&self) -> (u64, u64, usize, u64, u32) {
+    fn progress(&self) -> (u64, u64, usize, u64, [u32; 2]) {
         let core = self.core.lock();
         let (free, scanned) = (core.table.free(), core.scan.as_ref().map_or(u32::MAX, |scan| scan.next));
-        (core.sequence, core.checkpoint, core.group.len(), core.served.flush + core.queue.last, free ^ scanned)
+        (core.sequence, core.checkpoint, core.group.len(), core.served.flush + core.queue.last, [free, scanned])
     }
 }
 
@@ -385,3 +385,33 @@ impl Shared {
 pub(crate) const AT_ONCE: usize = 8;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Device, MemoryDevice};
+    use crate::options::Options;
+    use crate::superblock::Shape;
+    use crate::volume::Volume;
+
+    /// The thread pauses after a step that has changed nothing: one that found nothing but free segments has.
+    #[test]
+    fn a_step_of_a_scan_changes_something() {
+        let device = Arc::new(MemoryDevice::new(128 << 20));
+        let shape = Shape { segment_bytes: 64 << 10, ..Shape::default() };
+        Volume::format(&*device, &shape).unwrap();
+        let image = device.image();
+        let heads = (0..image.len()).step_by(4096).filter(|at| image[*at..].starts_with(b"weftchk\n"));
+        heads.for_each(|at| device.flip((at + 24) as u64 * 8));
+        let options = Options { packer: Packer::Caller, ..Options::default() };
+        let shared = crate::recovery::open(device as Arc<dyn Device>, options).unwrap();
+        let mut steps = 0;
+        while shared.core.lock().scan.is_some() {
+            let before = shared.progress();
+            shared.step().unwrap();
+            assert_ne!(shared.progress(), before, "step {steps}");
+            steps += 1;
+        }
+        assert!(steps > 10, "all segments in {steps} steps");
+    }
+}

@@ -8,13 +8,16 @@ use crate::Result;
 use crate::buffer::Cached;
 use crate::core::Shared;
 use crate::cost::Take;
-use crate::device::{Aligned, BLOCK_BYTES};
+use crate::device::{Aligned, BLOCK_BYTES, ReadAt};
 use crate::frame::Frame;
 use crate::group::short;
 use crate::index::Place;
 use crate::record;
 use crate::segment::{Extent, SegmentHead};
 use crate::volume::Held;
+
+/// The head of a sound segment, and what its table says.
+pub(crate) type Whole = (SegmentHead, Vec<crate::segment::Row>);
 
 /// What came of one read from the disk.
 enum Outcome {
@@ -219,12 +222,26 @@ impl Shared {
         })
     }
 
+    /// Reads whole segments at the same time, into `memory`, of which there is then one piece for each; `None` for one that
+    /// is void or not the one that is expected there. Whoever gave `memory` gives it back.
+    pub(crate) fn whole_segments(&self, segments: &[u32], memory: &mut Vec<Aligned>) -> Vec<Result<Option<Whole>>> {
+        let all = self.block.segment_bytes;
+        memory.resize_with(memory.len().max(segments.len()), || self.borrow_memory(all));
+        let reads = segments.iter().zip(memory.iter_mut());
+        let mut reads: Vec<ReadAt<'_>> =
+            reads.map(|(segment, buffer)| ReadAt { buffer, offset: self.block.segment_start(*segment) }).collect();
+        let outcomes = self.device.read_each(&mut reads);
+        let looked_at = outcomes.into_iter().zip(segments).zip(memory.iter());
+        let judged = looked_at.map(|((outcome, segment), bytes)| {
+            outcome.map_err(|error| self.io(error))?;
+            let decoded = crate::segment::decode_whole(bytes, all, self.block.seed);
+            Ok(decoded.filter(|(head, _)| head.number == *segment))
+        });
+        judged.collect()
+    }
+
     /// Reads a whole segment; `None` when it is void or not the one that is expected there.
-    pub(crate) fn whole_segment(
-        &self,
-        segment: u32,
-        bytes: &mut [u8],
-    ) -> Result<Option<(SegmentHead, Vec<crate::segment::Row>)>> {
+    pub(crate) fn whole_segment(&self, segment: u32, bytes: &mut [u8]) -> Result<Option<Whole>> {
         self.device.read_at(bytes, self.block.segment_start(segment)).map_err(|error| self.io(error))?;
         let decoded = crate::segment::decode_whole(bytes, self.block.segment_bytes, self.block.seed);
         Ok(decoded.filter(|(head, _)| head.number == segment))
@@ -253,6 +270,9 @@ impl Shared {
     }
 }
 
+/// Whole segments that are read at once where many are looked at: a disk with several channels is busy then, and the
+/// memory is that of a few.
+pub(crate) const WHOLE_AT_ONCE: usize = 8;
 /// How often an object is looked for that moves at the same time.
 const TRIES: usize = 4;
 /// Pieces of memory that are kept for reads: as many as read at once.

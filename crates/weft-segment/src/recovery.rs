@@ -12,12 +12,13 @@ use crate::buffer::Buffer;
 use crate::checkpoint::{self, CheckpointHead, Loaded};
 use crate::core::{Core, Counters, Queue, Scan, Shared, Wanted};
 use crate::cost::{Costs, UseRecord};
-use crate::device::{Aligned, BLOCK_BYTES, Device};
+use crate::device::{Aligned, BLOCK_BYTES, Device, ReadAt};
 use crate::group::{Group, Waiting, short};
 use crate::index::{Index, Place};
 use crate::log::{Position, Ring, Tail};
 use crate::options::{Options, Packer};
 use crate::packer::AT_ONCE;
+use crate::reading::{WHOLE_AT_ONCE, Whole};
 use crate::record::{self, Record};
 use crate::segment::{SegmentHead, decode_whole};
 use crate::superblock::Superblock;
@@ -319,37 +320,55 @@ fn scan_later(device: &dyn Device, block: &Superblock, newest: u64) -> io::Resul
 impl Shared {
     /// Looks at some segments that nobody has looked at since both checkpoints were lost.
     pub(crate) fn scan_some(&self) {
-        let mut bytes = self.borrow_memory(self.block.segment_bytes);
-        for _ in 0..SCAN_AT_ONCE {
-            let next = {
-                let mut core = self.core.lock();
-                let Some(scan) = &mut core.scan else { break };
-                let next = scan.next;
-                if next == self.block.segments {
-                    core.scan = None;
-                    core.wanted.checkpoint += 1;
-                    break;
-                }
-                scan.next += 1;
-                if scan.gives_up { Err(next) } else { Ok(next) }
-            };
-            match next {
-                Ok(segment) => self.scan_one(segment, &mut bytes),
-                Err(segment) => self.core.lock().table.set(segment, Standing::Free),
+        let (segments, gives_up) = self.next_to_scan();
+        if gives_up {
+            let mut core = self.core.lock();
+            segments.for_each(|segment| core.table.set(segment, Standing::Free));
+            return;
+        }
+        let segments: Vec<u32> = segments.collect();
+        let seem_live = self.seem_live(&segments);
+        let mut live = Vec::with_capacity(segments.len());
+        for (segment, seems_live) in segments.into_iter().zip(seem_live) {
+            if seems_live { live.push(segment) } else { self.found_in(segment, None) }
+        }
+        let mut memory: Vec<Aligned> = Vec::new();
+        for some in live.chunks(WHOLE_AT_ONCE) {
+            for (segment, whole) in some.iter().zip(self.whole_segments(some, &mut memory)) {
+                self.found_in(*segment, whole.unwrap_or(None));
             }
         }
-        self.return_memory(bytes);
+        memory.into_iter().for_each(|bytes| self.return_memory(bytes));
     }
 
-    fn scan_one(&self, segment: u32, bytes: &mut Aligned) {
-        let mut first = Aligned::zeroed(BLOCK_BYTES);
-        let start = self.block.segment_start(segment);
-        let is_readable = self.device.read_at(&mut first, start).is_ok();
-        let head = SegmentHead::peek(&first, self.block.segment_bytes).filter(|_| is_readable);
-        let whole = match head {
-            Some(_) => self.whole_segment(segment, bytes).unwrap_or(None),
-            None => None,
-        };
+    /// Takes the next segments of the scan on, and ends it behind the last; whether it has given up.
+    fn next_to_scan(&self) -> (std::ops::Range<u32>, bool) {
+        let mut core = self.core.lock();
+        let core = &mut *core;
+        let Some(scan) = &mut core.scan else { return (0..0, false) };
+        let (from, gives_up) = (scan.next, scan.gives_up);
+        let to = self.block.segments.min(from.saturating_add(SCAN_AT_ONCE));
+        scan.next = to;
+        if from == to {
+            core.scan = None;
+            core.wanted.checkpoint += 1;
+        }
+        (from..to, gives_up)
+    }
+
+    /// Of each segment whether its first block says that it holds something.
+    fn seem_live(&self, segments: &[u32]) -> Vec<bool> {
+        let mut firsts: Vec<Aligned> = segments.iter().map(|_| Aligned::zeroed(BLOCK_BYTES)).collect();
+        let reads = segments.iter().zip(&mut firsts);
+        let mut reads: Vec<ReadAt<'_>> =
+            reads.map(|(segment, buffer)| ReadAt { buffer, offset: self.block.segment_start(*segment) }).collect();
+        let outcomes = self.device.read_each(&mut reads);
+        let heads = firsts.iter().map(|first| SegmentHead::peek(first, self.block.segment_bytes));
+        outcomes.into_iter().zip(heads).map(|(outcome, head)| outcome.is_ok() && head.is_some()).collect()
+    }
+
+    /// Enters what a segment holds: nothing, if it is void.
+    fn found_in(&self, segment: u32, whole: Option<Whole>) {
         let mut core = self.core.lock();
         let core = &mut *core;
         let Some((head, rows)) = whole else {
@@ -422,7 +441,7 @@ impl Shared {
 }
 
 /// Segments that are looked at before the packer sees to other things.
-const SCAN_AT_ONCE: usize = 64;
+const SCAN_AT_ONCE: u32 = 64;
 /// Reads of each length by which a start measures the device.
 const MEASURED: u64 = 4;
 const OBJECT_BYTES: u32 = 16 << 10;

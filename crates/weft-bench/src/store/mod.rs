@@ -8,6 +8,7 @@ mod cold;
 mod disk;
 mod fill;
 pub mod grouping;
+mod looking;
 mod on_block;
 mod pages;
 mod start;
@@ -68,6 +69,8 @@ pub enum Table {
     Grouping,
     /// Memory for each object, and how long a start takes
     Start,
+    /// Looking at every segment
+    Looking,
 }
 
 /// How much is measured.
@@ -183,6 +186,10 @@ pub fn run(args: &StoreArgs) -> Result<()> {
     if wanted(Table::Start) {
         eprintln!("measuring: starts");
         add(start::measure(&dir, scale))?;
+    }
+    if wanted(Table::Looking) {
+        eprintln!("measuring: looking at everything");
+        add(looking::measure(&dir, scale))?;
     }
     let text = report.markdown();
     println!("{text}");

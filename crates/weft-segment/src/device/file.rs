@@ -5,10 +5,12 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl, flock};
 
 use super::aligned::is_aligned;
-use super::{Aligned, BLOCK_BYTES, Device};
+use super::ring::Rings;
+use super::{Aligned, BLOCK_BYTES, Device, ReadAt};
 
 /// How the blocks of a new file come to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct FileDevice {
     file: File,
     path: PathBuf,
     direct: bool,
+    /// Held while several reads are under way.
+    rings: Mutex<Rings>,
 }
 
 impl FileDevice {
@@ -36,7 +40,7 @@ impl FileDevice {
     /// `AlreadyExists`, `StorageFull`, and what else the system says.
     pub fn create(path: &Path, length: u64, prepare: Prepare) -> io::Result<FileDevice> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        let device = FileDevice { file, path: path.to_owned(), direct: false };
+        let device = FileDevice::of(file, path);
         let made = device.lock().and_then(|()| device.prepare(length, prepare));
         match made {
             Ok(()) => Ok(device.turn_direct()),
@@ -53,9 +57,19 @@ impl FileDevice {
     /// `ResourceBusy` when another process has it, and what else the system says.
     pub fn open(path: &Path) -> io::Result<FileDevice> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let device = FileDevice { file, path: path.to_owned(), direct: false };
+        let device = FileDevice::of(file, path);
         device.lock()?;
         Ok(device.turn_direct())
+    }
+
+    /// The same, but for every read being made by itself, as where the system has no io_uring.
+    pub fn without_ring(mut self) -> FileDevice {
+        *self.rings.get_mut() = Rings::Without;
+        self
+    }
+
+    fn of(file: File, path: &Path) -> FileDevice {
+        FileDevice { file, path: path.to_owned(), direct: false, rings: Mutex::default() }
     }
 
     /// Whether reads and writes go past the page cache.
@@ -123,6 +137,12 @@ impl Device for FileDevice {
         self.file.read_exact_at(buffer, offset)
     }
 
+    fn read_each(&self, reads: &mut [ReadAt<'_>]) -> Vec<io::Result<()>> {
+        let fits = !self.direct || reads.iter().all(|read| is_aligned(read.buffer));
+        let read = if fits && reads.len() > 1 { self.rings.lock().read_each(&self.file, reads) } else { None };
+        read.unwrap_or_else(|| reads.iter_mut().map(|read| self.read_at(read.buffer, read.offset)).collect())
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.direct && !is_aligned(bytes) {
             let mut own = Aligned::zeroed(bytes.len());
@@ -177,6 +197,45 @@ mod tests {
         assert_eq!(own[1..], content[..]);
         assert_eq!(device.length().unwrap(), 1 << 20);
         assert!(device.read_at(&mut aligned, 1 << 20).is_err());
+    }
+
+    #[test]
+    fn reads_at_once_bring_what_single_ones_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("volume");
+        let device = FileDevice::create(&path, 1 << 20, Prepare::Written).unwrap();
+        let blocks = (1usize << 20) / BLOCK_BYTES;
+        for block in 0..blocks {
+            device.write_at(&vec![block as u8; BLOCK_BYTES], (block * BLOCK_BYTES) as u64).unwrap();
+        }
+        let asked = |device: &FileDevice| {
+            // More than a ring takes, of several lengths, the last two at the end and beyond it.
+            let mut buffers: Vec<Aligned> = (0..100).map(|n| Aligned::zeroed((1 + n % 3) * BLOCK_BYTES)).collect();
+            let last = (blocks - 1) * BLOCK_BYTES;
+            let offset = |n: usize| if n >= 98 { last + (n - 98) * BLOCK_BYTES } else { n * 7 % 250 * BLOCK_BYTES };
+            let reads = buffers.iter_mut().enumerate();
+            let mut reads: Vec<_> = reads.map(|(n, buffer)| ReadAt { buffer, offset: offset(n) as u64 }).collect();
+            let kinds = device.read_each(&mut reads).into_iter().map(|outcome| outcome.err().map(|e| e.kind()));
+            let kinds: Vec<_> = kinds.collect();
+            let bytes: Vec<Vec<u8>> = buffers.iter().map(|buffer| buffer.to_vec()).collect();
+            (kinds, bytes)
+        };
+        let (kinds, bytes) = asked(&device);
+        if matches!(*device.rings.lock(), Rings::Without) {
+            eprintln!("skipped in part: this system gives no io_uring");
+        }
+        assert_eq!(kinds[..98], [None; 98]);
+        assert_eq!(kinds[98..], [Some(io::ErrorKind::UnexpectedEof); 2], "three blocks where one is, and none");
+        for (n, buffer) in bytes[..98].iter().enumerate() {
+            let first = n * 7 % 250;
+            let expected = (first..first + 1 + n % 3).flat_map(|block| [block as u8; BLOCK_BYTES]);
+            assert!(buffer.iter().copied().eq(expected), "read {n}");
+        }
+        drop(device);
+        let plain = FileDevice::open(&path).unwrap().without_ring();
+        let (plain_kinds, plain_bytes) = asked(&plain);
+        assert_eq!(plain_kinds, kinds);
+        assert_eq!(plain_bytes[..98], bytes[..98]);
     }
 
     #[test]

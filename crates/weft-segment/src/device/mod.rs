@@ -4,7 +4,9 @@ mod aligned;
 mod file;
 mod memory;
 mod recorder;
+mod ring;
 mod rotating;
+mod sys;
 
 use std::fmt::Debug;
 use std::io;
@@ -27,6 +29,12 @@ pub trait Device: Send + Sync + Debug {
     /// # Errors
     /// What the system said; `UnexpectedEof` beyond the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Makes several reads, at the same time where the device can, and says of each what came of it as
+    /// [`Device::read_at`] does.
+    fn read_each(&self, reads: &mut [ReadAt<'_>]) -> Vec<io::Result<()>> {
+        reads.iter_mut().map(|read| self.read_at(read.buffer, read.offset)).collect()
+    }
 
     /// Writes all of `bytes` at `offset`. Durable after the next [`Device::sync`]; until then a crash may leave any
     /// part of it.
@@ -54,6 +62,15 @@ pub trait Device: Send + Sync + Debug {
     fn clock(&self) -> Duration {
         START.elapsed()
     }
+}
+
+/// One of several reads.
+#[derive(Debug)]
+pub struct ReadAt<'b> {
+    /// What is filled.
+    pub buffer: &'b mut [u8],
+    /// From where on.
+    pub offset: u64,
 }
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
