@@ -13,6 +13,8 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType, recvmsg, socketpair,
 };
 
+use crate::splice;
+
 /// How a mount is made. It is always `nosuid` and `nodev`.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
@@ -57,6 +59,9 @@ fn mount_directly(options: &MountOptions) -> io::Result<OwnedFd> {
     }
     if options.allow_other {
         data.push_str(",allow_other");
+    }
+    if let Some(bytes) = splice::read_bytes_max() {
+        data.push_str(&format!(",max_read={bytes}"));
     }
     let data = CString::new(data)?;
     let kind = format!("fuse.{}", options.subtype);
@@ -108,6 +113,7 @@ fn helper_options(options: &MountOptions) -> String {
         (!options.atime, "noatime"),
     ];
     words.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, word)| word.to_owned()));
+    words.extend(splice::read_bytes_max().map(|bytes| format!("max_read={bytes}")));
     words.join(",")
 }
 

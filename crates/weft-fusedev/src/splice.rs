@@ -30,6 +30,20 @@ pub(crate) enum Spliced {
     Unfit,
 }
 
+/// How long reads are to be so that their answers find room in a pipe; `None` where the longest do, or where short ones
+/// hardly would. Root in a container without `CAP_SYS_RESOURCE` and everybody else may have pipes of 1 MiB
+/// (/proc/sys/fs/pipe-max-size), which is just too short for the longest read and its header.
+pub(crate) fn read_bytes_max() -> Option<usize> {
+    let pipe = Pipe::new().ok()?;
+    if pipe.takes(READ_BYTES_MAX) {
+        return None;
+    }
+    (0..)
+        .map(|halvings| READ_BYTES_MAX >> halvings)
+        .take_while(|bytes| *bytes >= READ_BYTES_MIN)
+        .find(|bytes| pipe.takes(*bytes))
+}
+
 /// Sends a header, and behind it a part of a file.
 pub(crate) fn send(device: BorrowedFd<'_>, header: &OutHeader, part: &Part<'_>) -> Spliced {
     if part.length < LENGTH_MIN {
@@ -146,5 +160,23 @@ const PIPE_BYTES: [usize; 2] = [2 << 20, 1 << 20];
 /// What it holds unasked at the least: two pages (pipe(7), `pipe-user-pages-soft`).
 const PIPE_BYTES_PLAIN: usize = 2 * PAGE_BYTES;
 const PAGE_BYTES: usize = 4096;
+/// Longest read that the kernel asks for unless its administrator allows more: 256 pages (fs.fuse.max_pages_limit).
+const READ_BYTES_MAX: usize = 1 << 20;
+/// Shorter ones for the sake of the pipe would cost more calls than the copy saves.
+const READ_BYTES_MIN: usize = 256 << 10;
 /// Copying so little twice costs less than the calls.
 const LENGTH_MIN: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_as_long_as_a_pipe_takes_their_answers() {
+        let pipe = Pipe::new().unwrap();
+        match read_bytes_max() {
+            Some(bytes) => assert!(pipe.takes(bytes) && !pipe.takes(2 * bytes), "{bytes} of {}", pipe.bytes),
+            None => assert!(pipe.takes(READ_BYTES_MAX) || !pipe.takes(READ_BYTES_MIN), "{}", pipe.bytes),
+        }
+    }
+}
