@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -48,7 +49,7 @@ struct State {
     routes: Routes,
     /// What goes together.
     train: Train,
-    /// Until when the driver sleeps.
+    /// When the driver looks at the time next at the latest; `None` if it does not.
     sleeps_until: Option<Instant>,
 }
 
@@ -289,30 +290,35 @@ impl Shared {
 /// Hands what comes, and the time, to the protocol.
 async fn drive(shared: Arc<Shared>) {
     let mut arrivals = Arrivals::new();
+    let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
     loop {
-        let until = {
+        let (next, sleeps_until) = {
             let mut state = shared.state.lock();
             state.endpoint.handle_timeout(Instant::now());
             shared.settle(&mut state);
             for (call, from) in std::mem::take(&mut state.incoming) {
                 tokio::spawn(shared.clone().answer(call, from));
             }
-            state.sleeps_until = state.endpoint.poll_timeout();
-            state.sleeps_until
-        };
-        let time = async {
-            match until {
-                Some(until) => tokio::time::sleep_until(until.into()).await,
-                None => std::future::pending().await,
+            let next = state.endpoint.poll_timeout();
+            let sleeps_until = state.sleeps_until;
+            if next.is_some_and(|next| sleeps_until.is_none_or(|until| next < until)) {
+                state.sleeps_until = next;
             }
+            (next, sleeps_until)
         };
+        // It is set earlier only. One that goes off too early costs a look; to set it for each call costs the waking of a
+        // thread.
+        if let Some(next) = next.filter(|next| sleeps_until.is_none_or(|until| *next < until)) {
+            alarm.as_mut().reset(next.into());
+        }
+        let is_set = next.or(sleeps_until).is_some();
         tokio::select! {
             readable = shared.socket.readable() => {
                 if readable.is_ok() {
                     shared.receive(&mut arrivals);
                 }
             }
-            () = time => {}
+            () = &mut alarm, if is_set => shared.state.lock().sleeps_until = None,
             () = shared.earlier.notified() => {}
         }
     }

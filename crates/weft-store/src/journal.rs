@@ -14,9 +14,10 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::stage::{Change, Stage};
@@ -24,11 +25,19 @@ use crate::stage::{Change, Stage};
 /// The two files. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    files: [Arc<File>; 2],
+    files: Arc<[Kept; 2]>,
 }
 
-/// What one record says.
-#[derive(Debug, Serialize, Deserialize)]
+/// One of the files.
+#[derive(Debug)]
+struct Kept {
+    file: File,
+    /// How long it is, but for what is being written while it is emptied.
+    bytes: AtomicU64,
+}
+
+/// What one record says: written as a tuple of the same.
+#[derive(Debug, Deserialize)]
 struct Content {
     number: u64,
     durable: u64,
@@ -41,18 +50,16 @@ impl Journal {
     /// # Errors
     /// When they cannot be appended to.
     pub fn new(files: [File; 2]) -> io::Result<Journal> {
-        for file in &files {
-            fcntl_setfl(file, fcntl_getfl(file)? | OFlags::APPEND)?;
-        }
-        Ok(Journal { files: files.map(Arc::new) })
+        let [first, second] = files.map(Kept::new);
+        Ok(Journal { files: Arc::new([first?, second?]) })
     }
 
     /// What a former life left behind that may not be in the database, oldest first and in one stage.
     pub(crate) fn replay(&self) -> io::Result<Stage> {
         let mut records = Vec::new();
-        for file in &self.files {
+        for kept in &*self.files {
             let mut bytes = Vec::new();
-            let mut file = &**file;
+            let mut file = &kept.file;
             file.seek(SeekFrom::Start(0))?;
             file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
             records.extend(contents(&bytes));
@@ -69,29 +76,45 @@ impl Journal {
 
     /// Empties both files.
     pub(crate) fn clear(&self) -> io::Result<()> {
-        self.files.iter().try_for_each(|file| file.set_len(0))
+        self.files.iter().try_for_each(Kept::empty)
     }
 
     /// Empties the file that has the changes of a stage that is durable now.
     pub(crate) fn empty(&self, which: usize) -> io::Result<()> {
-        self.files[which % 2].set_len(0)
+        self.files[which % 2].empty()
     }
 
     /// Writes changes to one of the files; nothing is written when it is full.
     pub(crate) fn write(&self, which: usize, record: &[u8]) -> io::Result<()> {
-        let mut file = &*self.files[which % 2];
-        if file.metadata()?.len() + record.len() as u64 > FILE_BYTES_MAX {
+        let Kept { file, bytes } = &self.files[which % 2];
+        let more = record.len() as u64;
+        if bytes.fetch_add(more, Ordering::Relaxed) + more > FILE_BYTES_MAX {
+            bytes.fetch_sub(more, Ordering::Relaxed);
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         // Appended in one call, so that records of several threads do not mix.
-        file.write_all(record)
+        (&*file).write_all(record)
+    }
+}
+
+impl Kept {
+    fn new(file: File) -> io::Result<Kept> {
+        fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::APPEND)?;
+        let bytes = AtomicU64::new(file.metadata()?.len());
+        Ok(Kept { file, bytes })
+    }
+
+    fn empty(&self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.bytes.store(0, Ordering::Relaxed);
+        Ok(())
     }
 }
 
 /// A record of changes, as it is written.
 pub(crate) fn record(number: u64, durable: u64, changes: &[Change]) -> io::Result<Vec<u8>> {
-    let owned = |(key, value): &Change| (key.to_vec(), value.as_ref().map(|value| value.to_vec()));
-    let content = Content { number, durable, changes: changes.iter().map(owned).collect() };
+    let changes: Vec<(&[u8], Option<&[u8]>)> = changes.iter().map(|(key, value)| (&**key, value.as_deref())).collect();
+    let content = (number, durable, changes);
     let mut bytes = vec![0; HEAD_BYTES];
     bytes = postcard::to_extend(&content, bytes).map_err(io::Error::other)?;
     let length = (bytes.len() - HEAD_BYTES) as u64;
@@ -164,6 +187,19 @@ mod tests {
         assert_eq!(pairs(&journal.replay().unwrap()), expected);
         journal.clear().unwrap();
         assert!(journal.replay().unwrap().is_empty());
+    }
+
+    /// A full file takes nothing more; emptied, it does.
+    #[test]
+    fn a_file_has_a_most_that_it_takes() {
+        let journal = journal();
+        let half = vec![0; FILE_BYTES_MAX as usize / 2];
+        journal.write(0, &half).unwrap();
+        journal.write(0, &half).unwrap();
+        assert_eq!(journal.write(0, b"x").unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
+        journal.write(1, b"x").unwrap();
+        journal.empty(0).unwrap();
+        journal.write(0, b"x").unwrap();
     }
 
     /// Whatever is cut off the middle of a file, all other records are found.
