@@ -19,7 +19,7 @@ help:
 	@echo "make check    formatting, lints, documentation, dependency directions, licences"
 	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
 	@echo "make bench-quick   the same, one round, printed only"
-	@echo "make bench-store   measure the store against ext4, xfs and btrfs, and nginx on both, write docs/figures-store.md (as root)"
+	@echo "make bench-store   measure the store against ext4, xfs, btrfs and foyer, and nginx on ext4, write docs/figures-store.md (as root)"
 	@echo "make bench-afs     measure on a real AFS cell against afsd.fuse and ext4, write docs/figures-afs.md (as root)"
 	@echo "make afs-cell   bring up a real AFS cell to try things with (as root)"
 	@echo "make install  install into PREFIX ($(PREFIX)); build first"

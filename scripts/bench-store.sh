@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures the segments of the store beside ext4, xfs and btrfs, and nginx on weft's mount beside nginx on ext4, and writes
-# docs/figures-store.md. Takes root.
+# Measures the segments of the store beside ext4, xfs, btrfs and foyer, and nginx on weft's mount beside nginx on
+# ext4, and writes docs/figures-store.md. Takes root.
 #   --quick     one round with few objects, printed only
 #   --log PATH  replays a web server's log as well (`--log-format worldcup` for the records of 1998)
 # Other arguments go to `weft-bench store` (`--only cold`: printed only; with `--figures docs/figures-store.md` that table
@@ -17,6 +17,13 @@ need_packages xfsprogs btrfs-progs || echo "Going on without the file systems th
 
 echo "Building the release."
 cargo build --release --package weft --package weft-bench
+rivals=()
+foyer=crates/weft-bench/counterparts/foyer-store
+if cargo build --release --locked --manifest-path "$foyer/Cargo.toml" --target-dir target/foyer-store; then
+    rivals+=(--foyer-store target/foyer-store/release/foyer-store)
+else
+    echo "Going on without foyer." >&2
+fi
 
 # On the disk of this folder: /tmp may be memory.
 mkdir -p target
@@ -46,4 +53,5 @@ done
 # The mounts of the bench are its own: they go with it, and nobody else sees them.
 own=()
 [ "$(id -u)" -eq 0 ] && own=(unshare --mount --propagation private)
-${own[@]+"${own[@]}"} target/release/weft-bench store --dir "$dir" --weft target/release/weft ${figures[@]+"${figures[@]}"} "$@"
+${own[@]+"${own[@]}"} target/release/weft-bench store --dir "$dir" --weft target/release/weft \
+    ${rivals[@]+"${rivals[@]}"} ${figures[@]+"${figures[@]}"} "$@"

@@ -6,7 +6,8 @@ use anyhow::{Result, ensure};
 use weft_segment::{Options, Volume};
 
 use super::Scale;
-use super::fill::Filled;
+use super::fill::{BUFFER_BYTES, Filled};
+use super::foyer::{self, Home, Item};
 use super::pages::Object;
 use crate::book::Book;
 use crate::random::Random;
@@ -18,6 +19,7 @@ enum Reader {
     Weft,
     Tree,
     Hashed,
+    Foyer,
 }
 
 impl Reader {
@@ -26,6 +28,7 @@ impl Reader {
             Reader::Weft => "weft",
             Reader::Tree => "ext4 tree",
             Reader::Hashed => "ext4 hashed",
+            Reader::Foyer => "foyer",
         }
     }
 }
@@ -38,8 +41,10 @@ pub fn measure(filled: &Filled, scale: Scale) -> Result<Section> {
     let mut book = Book::default();
     for round in 0..scale.rounds {
         let mut random = Random::new(100 + round as u64);
-        let mut order = [Reader::Weft, Reader::Tree, Reader::Hashed];
-        order.rotate_left(round % 3);
+        let mut order = vec![Reader::Weft, Reader::Tree, Reader::Hashed];
+        order.extend(filled.foyer.is_some().then_some(Reader::Foyer));
+        let first = round % order.len();
+        order.rotate_left(first);
         let (pages, singles) = (by_page(filled, scale, &mut random), singly(filled, scale, &mut random));
         for reader in order {
             read(filled, reader, &pages, ("pages", "pages, reads"), &mut book)?;
@@ -47,7 +52,7 @@ pub fn measure(filled: &Filled, scale: Scale) -> Result<Section> {
         }
     }
     let rate = Unit::PerSecond;
-    let (tree, hashed) = ("ext4 tree", "ext4 hashed");
+    let (tree, hashed, foyer) = ("ext4 tree", "ext4 hashed", "foyer");
     let reads = |title: &str, who: &'static str, what: &'static str| {
         let values = book.values(who, what);
         let row =
@@ -57,19 +62,24 @@ pub fn measure(filled: &Filled, scale: Scale) -> Result<Section> {
     let rows = [
         book.compare("objects of pages", rate, "pages", (tree, "pages"), Some(Bound::AtLeast(1.5))),
         book.compare("objects of pages", rate, "pages", (hashed, "pages"), Some(Bound::AtLeast(2.2))),
+        book.compare("objects of pages", rate, "pages", (foyer, "pages"), None),
         book.alone("reads for each", Unit::Each, "pages, reads", Some(Bound::AtMost(0.3))),
         reads("reads of the disk for each, ext4 tree", tree, "pages, reads"),
         reads("reads of the disk for each, ext4 hashed", hashed, "pages, reads"),
+        reads("reads of the disk for each, foyer", foyer, "pages, reads"),
         book.compare("single objects", rate, "singles", (tree, "singles"), Some(Bound::AtLeast(0.95))),
         book.compare("single objects", rate, "singles", (hashed, "singles"), Some(Bound::AtLeast(0.95))),
+        book.compare("single objects", rate, "singles", (foyer, "singles"), None),
         book.alone("reads for each", Unit::Each, "singles, reads", Some(Bound::AtMost(1.05))),
         reads("reads of the disk for each, ext4 tree", tree, "singles, reads"),
         reads("reads of the disk for each, ext4 hashed", hashed, "singles, reads"),
+        reads("reads of the disk for each, foyer", foyer, "singles, reads"),
+        book.compare("opened after a clean end", Unit::Seconds, "open", (foyer, "open"), None),
     ];
     let notes = vec![format!(
         "{} pages in no order, all objects of one in turn; {} single objects in no order; one reader, the system's \
          caches dropped before each, volumes opened after that and before the clock starts. weft's reads are counted \
-         by itself, ext4's by the disk, which serves others too.",
+         by itself, ext4's and foyer's by the disk, which serves others too.",
         scale.pages_read, scale.objects_read
     )];
     Ok(Section { title: "Cold reads".to_owned(), rows: rows.into_iter().flatten().collect(), notes })
@@ -98,10 +108,17 @@ fn read(
     book: &mut Book,
 ) -> Result<()> {
     filled.disk.forget()?;
-    let store = match reader {
-        // A buffer that holds a part of what is read, as it would on a machine in use.
-        Reader::Weft => Some(Volume::open(&filled.volume, Options { buffer_bytes: 16 << 20, ..Options::default() })?),
-        Reader::Tree | Reader::Hashed => None,
+    let store = match (reader, &filled.foyer) {
+        (Reader::Foyer, Some(home)) => return read_foyer(filled, home, list, what, book),
+        (Reader::Weft, _) => {
+            // A buffer that holds a part of what is read, as it would on a machine in use.
+            let options = Options { buffer_bytes: BUFFER_BYTES, ..Options::default() };
+            let start = Instant::now();
+            let volume = Volume::open(&filled.volume, options)?;
+            book.note("weft", "open", start.elapsed().as_secs_f64());
+            Some(volume)
+        }
+        _ => None,
     };
     let before = filled.disk.reads();
     let start = Instant::now();
@@ -130,6 +147,32 @@ fn read(
             let held = store.get(&object.key())?.map(|held| held.content);
             ensure!(held == Some(object.content(&filled.source)), "object {} differs", object.number);
         }
+    }
+    Ok(())
+}
+
+fn read_foyer(
+    filled: &Filled,
+    home: &Home,
+    list: &List,
+    what: (&'static str, &'static str),
+    book: &mut Book,
+) -> Result<()> {
+    let items: Vec<Item> = list.iter().map(|(_, object)| Item::from(*object)).collect();
+    let mut opened = home.open(BUFFER_BYTES)?;
+    book.note("foyer", "open", opened.opened.as_secs_f64());
+    let before = filled.disk.reads();
+    let times = opened.get(&items)?;
+    let after = filled.disk.reads();
+    opened.close()?;
+    let Some(took) = foyer::together(&times) else {
+        let missing = times.iter().filter(|time| time.is_none()).count();
+        eprintln!("left out: foyer: {missing} of {} objects are missing", times.len());
+        return Ok(());
+    };
+    book.note("foyer", what.0, items.len() as f64 / took.as_secs_f64());
+    if let Some(reads) = after.zip(before).map(|(after, before)| after - before) {
+        book.note("foyer", what.1, reads / items.len() as f64);
     }
     Ok(())
 }

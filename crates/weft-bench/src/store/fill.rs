@@ -14,6 +14,7 @@ use weft_segment::{Affinity, Class, Hints, Options, Shape, Volume};
 
 use super::Scale;
 use super::disk::Disk;
+use super::foyer::{Home, Item};
 use super::pages::{Object, pages, source};
 use crate::book::Book;
 use crate::random::Random;
@@ -32,6 +33,8 @@ pub struct Filled {
     pub tree: PathBuf,
     /// ext4 with folders named by a hash.
     pub hashed: PathBuf,
+    /// foyer's file, where there is foyer.
+    pub foyer: Option<Home>,
     /// The disk.
     pub disk: Disk,
 }
@@ -49,10 +52,14 @@ impl Filled {
 }
 
 /// Measures, and leaves the last round's files for reading.
-pub fn measure(dir: &Path, scale: Scale) -> Result<(Section, Filled)> {
+pub fn measure(dir: &Path, foyer: Option<&Path>, scale: Scale) -> Result<(Section, Filled)> {
+    let (pages, source) = (pages(scale.pages), source());
+    let objects: usize = pages.iter().map(Vec::len).sum();
+    let bytes: usize = pages.iter().flatten().map(|object| object.length).sum();
     let mut filled = Filled {
-        pages: pages(scale.pages),
-        source: source(),
+        foyer: foyer.map(|program| Home::new(program, dir.join("foyer"), &source, bytes as u64)),
+        pages,
+        source,
         volume: PathBuf::new(),
         tree: PathBuf::new(),
         hashed: PathBuf::new(),
@@ -64,19 +71,20 @@ pub fn measure(dir: &Path, scale: Scale) -> Result<(Section, Filled)> {
         filled.tree = dir.join(format!("tree-{round}"));
         filled.hashed = dir.join(format!("hashed-{round}"));
         let mut order: Vec<fn(&Filled, &mut Book) -> Result<()>> = vec![fill_store, fill_tree, fill_hashed];
-        order.rotate_left(round % 3);
+        order.extend(filled.foyer.is_some().then_some(fill_foyer as fn(&Filled, &mut Book) -> Result<()>));
+        let first = round % order.len();
+        order.rotate_left(first);
         for fill in order {
             filled.disk.settle()?;
             fill(&filled, &mut book)?;
         }
         durable(dir, round, scale, &filled, &mut book)?;
     }
-    let objects: usize = filled.pages.iter().map(Vec::len).sum();
-    let bytes: usize = filled.pages.iter().flatten().map(|object| object.length).sum();
     let rate = Unit::PerSecond;
     let rows = [
         book.compare("stored, then synced", rate, "bulk", ("ext4 tree", "bulk"), Some(Bound::AtLeast(2.2))),
         book.compare("stored, then synced", rate, "bulk", ("ext4 hashed", "bulk"), None),
+        book.compare("stored, then synced", rate, "bulk", ("foyer", "bulk"), None),
         book.compare(
             "durable, 16 and a flush",
             rate,
@@ -88,12 +96,13 @@ pub fn measure(dir: &Path, scale: Scale) -> Result<(Section, Filled)> {
         book.compare("durable, one thread, each put", rate, "durable, each", ("ext4, fsync each", "durable"), None),
         book.alone("room taken beyond the contents, percent", Unit::Each, "overhead", Some(Bound::AtMost(3.0))),
     ];
-    let notes = vec![format!(
+    let mut notes = vec![format!(
         "{objects} objects, {} MB, in {} pages; contents of at most 64 KiB. The volume is preallocated and written once \
          before; ext4 tree: a folder for each page, in order; hashed: two levels of folders named by a hash, in no order.",
         bytes / 1_000_000,
         filled.pages.len(),
     )];
+    notes.extend(filled.foyer.as_ref().map(|home| note_of_foyer(home, &book)));
     let rows = rows.into_iter().flatten().collect();
     Ok((Section { title: "Storing".to_owned(), rows, notes }, filled))
 }
@@ -161,6 +170,36 @@ fn fill_hashed(filled: &Filled, book: &mut Book) -> Result<()> {
     Ok(())
 }
 
+fn fill_foyer(filled: &Filled, book: &mut Book) -> Result<()> {
+    let Some(home) = &filled.foyer else { return Ok(()) };
+    home.empty()?;
+    filled.disk.settle()?;
+    let items: Vec<Item> = filled.pages.iter().flatten().map(|object| Item::from(*object)).collect();
+    let mut foyer = home.open(BUFFER_BYTES)?;
+    let took = foyer.put(&items)?;
+    foyer.close()?;
+    // Looked for by another process, which knows only what is on the disk.
+    let mut foyer = home.open(BUFFER_BYTES)?;
+    let missing = foyer.missing(&items)?;
+    foyer.close()?;
+    book.note("foyer", "bulk", (items.len() - missing) as f64 / took.as_secs_f64());
+    book.note("foyer", "missing", missing as f64);
+    Ok(())
+}
+
+fn note_of_foyer(home: &Home, book: &Book) -> String {
+    let missing: f64 = book.values("foyer", "missing").iter().sum();
+    format!(
+        "foyer: its hybrid cache (0.22) in one file of {} MB, written once before; told to write on insertion, with direct \
+         I/O, and to have {} MiB of memory for objects, all else as it comes: pread and pwrite in threads (its engine of \
+         io_uring keeps a processor busy for as long as it is open), blocks of 16 MiB. It forgets what comes faster than \
+         it can be written: so no more than 8 MiB wait at any time. It never syncs: that is done for it at the end. Then it \
+         is opened anew, and all objects are compared: {missing} were missing in all rounds together.",
+        home.capacity_bytes() / 1_000_000,
+        BUFFER_BYTES >> 20,
+    )
+}
+
 fn durable(dir: &Path, round: usize, scale: Scale, filled: &Filled, book: &mut Book) -> Result<()> {
     let objects: Vec<Object> = filled.pages.iter().flatten().copied().take(scale.durable).collect();
     let bytes: usize = objects.iter().map(|object| object.length).sum();
@@ -224,6 +263,8 @@ fn in_hashed(hashed: &Path, object: Object) -> PathBuf {
     hashed.join(&name[15..]).join(&name[13..15]).join(name)
 }
 
+/// Memory for objects that are read, in foyer and when the store is read again.
+pub const BUFFER_BYTES: usize = 16 << 20;
 /// The log is a part of the volume: one of a common length.
 const DURABLE_BYTES: usize = 512 << 20;
 const GROUP: usize = 16;

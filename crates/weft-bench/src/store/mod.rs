@@ -1,12 +1,13 @@
 //! The store of small objects alone, beside files of ext4: as a tree with a folder for each page, in the order of the
-//! pages (the best that ext4 can have), and as a cache has them, in folders named by a hash. On a model of a disk that
-//! turns beside xfs and btrfs as well.
+//! pages (the best that ext4 can have), and as a cache has them, in folders named by a hash. Beside foyer, a cache of
+//! others, too, and on a model of a disk that turns beside xfs and btrfs as well.
 
 mod accelerator;
 mod alone;
 mod cold;
 mod disk;
 mod fill;
+mod foyer;
 pub mod grouping;
 mod looking;
 mod on_block;
@@ -29,7 +30,7 @@ use weft_log::{Log, LogFormat};
 /// What `store` takes.
 #[derive(clap::Args, Debug)]
 pub struct StoreArgs {
-    /// An empty folder on a disk with 16 GB free; what is made there is left for the caller to remove
+    /// An empty folder on a disk with 18 GB free; what is made there is left for the caller to remove
     #[arg(long)]
     dir: PathBuf,
     /// Write the result between the markers of this file; with `--only` in the place of these tables alone
@@ -50,6 +51,9 @@ pub struct StoreArgs {
     /// The weft program that a web server reads through; without it that table is left out
     #[arg(long)]
     weft: Option<PathBuf>,
+    /// The program that keeps objects in foyer; without it foyer is left out
+    #[arg(long)]
+    foyer_store: Option<PathBuf>,
 }
 
 /// A table that can be asked for by itself.
@@ -61,7 +65,7 @@ pub enum Table {
     Cold,
     /// The same on a model of a disk that turns
     Turning,
-    /// The same on that disk as a block device, beside ext4, xfs and btrfs
+    /// The same on that disk as a block device, beside ext4, xfs, btrfs and foyer
     Block,
     /// nginx on that disk with little memory, on ext4 and on weft's mount
     Nginx,
@@ -149,7 +153,7 @@ pub fn run(args: &StoreArgs) -> Result<()> {
     let mut add = |section: Result<Section>| section.map(|section| report.sections.push(section));
     if wanted(Table::Fill) || wanted(Table::Cold) {
         eprintln!("measuring: storing");
-        let (section, filled) = fill::measure(&dir, scale)?;
+        let (section, filled) = fill::measure(&dir, args.foyer_store.as_deref(), scale)?;
         if wanted(Table::Fill) {
             add(Ok(section))?;
         }
@@ -164,7 +168,9 @@ pub fn run(args: &StoreArgs) -> Result<()> {
     }
     if wanted(Table::Block) {
         eprintln!("measuring: a disk that turns, as a block device");
-        on_block::measure(&dir, scale)?.into_iter().try_for_each(|section| add(Ok(section)))?;
+        on_block::measure(&dir, args.foyer_store.as_deref(), scale)?
+            .into_iter()
+            .try_for_each(|section| add(Ok(section)))?;
     }
     if wanted(Table::Nginx) {
         eprintln!("measuring: nginx on a disk that turns");

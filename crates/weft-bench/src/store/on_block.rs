@@ -1,11 +1,11 @@
-//! Pages on a disk that turns: the store, and the file systems that people have, each on the same block device.
+//! Pages on a disk that turns: the store, the file systems that people have, and foyer, each on the same block device.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use weft_segment::{Class, Hints, Options, Shape, Volume};
 
 use super::Scale;
 use super::disk::Disk;
+use super::foyer::{Home, Item};
 use super::pages::source;
 use crate::block::{BlockDisk, Mounted, Pace};
 use crate::book::Book;
@@ -30,6 +31,7 @@ enum Keeper {
     Ext4Hashed,
     Xfs,
     Btrfs,
+    Foyer,
 }
 
 /// In which order the objects came.
@@ -41,8 +43,9 @@ enum Came {
     Mixed,
 }
 
-/// What is written down of the reads: rate, reads for each object, and times of pages.
+/// What is written down of the reads: rate, reads for each object, and times of the opening and of pages.
 struct Words {
+    open: &'static str,
     rate: &'static str,
     reads: &'static str,
     p50: &'static str,
@@ -52,8 +55,14 @@ struct Words {
 impl Came {
     fn words(self) -> Words {
         match self {
-            Came::ByPage => Words { rate: "rate", reads: "reads", p50: "p50", p95: "p95" },
-            Came::Mixed => Words { rate: "mixed rate", reads: "mixed reads", p50: "mixed p50", p95: "mixed p95" },
+            Came::ByPage => Words { open: "open", rate: "rate", reads: "reads", p50: "p50", p95: "p95" },
+            Came::Mixed => Words {
+                open: "mixed open",
+                rate: "mixed rate",
+                reads: "mixed reads",
+                p50: "mixed p50",
+                p95: "mixed p95",
+            },
         }
     }
 
@@ -65,7 +74,8 @@ impl Came {
     }
 }
 
-const KEEPERS: [Keeper; 5] = [Keeper::Weft, Keeper::Ext4Tree, Keeper::Ext4Hashed, Keeper::Xfs, Keeper::Btrfs];
+const KEEPERS: [Keeper; 6] =
+    [Keeper::Weft, Keeper::Ext4Tree, Keeper::Ext4Hashed, Keeper::Xfs, Keeper::Btrfs, Keeper::Foyer];
 
 impl Keeper {
     fn name(self) -> &'static str {
@@ -75,13 +85,14 @@ impl Keeper {
             Keeper::Ext4Hashed => "ext4 hashed",
             Keeper::Xfs => "xfs tree",
             Keeper::Btrfs => "btrfs tree",
+            Keeper::Foyer => "foyer",
         }
     }
 
     /// The type of file system, and how it is made: without leaving work for later.
     fn file_system(self) -> Option<(&'static str, &'static [&'static str])> {
         match self {
-            Keeper::Weft => None,
+            Keeper::Weft | Keeper::Foyer => None,
             Keeper::Ext4Tree | Keeper::Ext4Hashed => {
                 Some(("ext4", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]))
             }
@@ -97,10 +108,22 @@ struct Pages {
     source: Bytes,
     place: PathBuf,
     disk: BlockDisk,
+    foyer: Option<Home>,
+}
+
+/// What a round has found.
+struct Reading {
+    /// What each page took, in seconds.
+    times: Vec<f64>,
+    objects: usize,
+    /// Reads of the disk.
+    reads: u64,
+    /// What the opening took, in seconds, where there is one.
+    open_s: Option<f64>,
 }
 
 /// Measures the table; `None` where the disk cannot be made, with the reason told.
-pub fn measure(dir: &Path, scale: Scale) -> Result<Option<Section>> {
+pub fn measure(dir: &Path, foyer: Option<&Path>, scale: Scale) -> Result<Option<Section>> {
     if let Some(why) = BlockDisk::missing() {
         eprintln!("skipped: a disk that turns as a block device: {why}");
         return Ok(None);
@@ -110,7 +133,10 @@ pub fn measure(dir: &Path, scale: Scale) -> Result<Option<Section>> {
     std::fs::create_dir_all(&place)?;
     let site = Site::new(SiteShape { pages: scale.pages, seed: 17 });
     let disk = BlockDisk::new(&own, BLOCK_DISK_BYTES, BLOCK_DISK_BYTES)?;
-    let mut pages = Pages { site, source: source(), place, disk };
+    let source = source();
+    let bytes: u64 = site.lengths.iter().map(|length| u64::from(*length)).sum();
+    let foyer = foyer.map(|program| Home::new(program, disk.device.clone(), &source, bytes));
+    let mut pages = Pages { site, source, place, disk, foyer };
     let mut book = Book::default();
     pages.one_read(&mut book)?;
     let mut missing = Vec::new();
@@ -131,6 +157,13 @@ pub fn measure(dir: &Path, scale: Scale) -> Result<Option<Section>> {
         }
     }
     let mut notes = vec![pages.note(scale)];
+    notes.extend(pages.foyer.as_ref().map(|home| {
+        format!(
+            "foyer lies on the first {} MB of the device itself, written once before, with {} MiB of memory and direct I/O.",
+            home.capacity_bytes() / 1_000_000,
+            BUFFER_BYTES >> 20,
+        )
+    }));
     notes.extend(missing);
     Ok(Some(Section { title: "On a disk that turns, as a block device".to_owned(), rows: rows(&book), notes }))
 }
@@ -139,8 +172,17 @@ fn rows(book: &Book) -> Vec<crate::report::Row> {
     let mut rows = Vec::new();
     rows.extend(book.alone("one read of 4 KiB anywhere", Unit::Seconds, "one read", None));
     for (came, against) in [
-        (Came::ByPage, &[(Keeper::Ext4Tree, 3.0), (Keeper::Xfs, 0.0), (Keeper::Btrfs, 0.0)][..]),
-        (Came::Mixed, &[(Keeper::Ext4Tree, 0.0), (Keeper::Ext4Hashed, 10.0), (Keeper::Xfs, 0.0), (Keeper::Btrfs, 0.0)]),
+        (Came::ByPage, &[(Keeper::Ext4Tree, 3.0), (Keeper::Xfs, 0.0), (Keeper::Btrfs, 0.0), (Keeper::Foyer, 0.0)][..]),
+        (
+            Came::Mixed,
+            &[
+                (Keeper::Ext4Tree, 0.0),
+                (Keeper::Ext4Hashed, 10.0),
+                (Keeper::Xfs, 0.0),
+                (Keeper::Btrfs, 0.0),
+                (Keeper::Foyer, 0.0),
+            ],
+        ),
     ] {
         let (words, shown) = (came.words(), came.shown());
         for (keeper, target) in against {
@@ -155,6 +197,7 @@ fn rows(book: &Book) -> Vec<crate::report::Row> {
             add("time of a page, median", Unit::Seconds, words.p50, Some(page));
             add("time of a page, 95 %", Unit::Seconds, words.p95, None);
             add("reads of the disk for each object", Unit::Each, words.reads, None);
+            add("opened after a clean end", Unit::Seconds, words.open, None);
         }
     }
     rows
@@ -170,7 +213,7 @@ impl Pages {
              loop device with direct I/O. Caches are dropped and file systems mounted anew before each round. Page by page: the objects \
              came in the order of the pages, the best that a tree of folders can have; mixed: as {VISITORS} clients \
              bring them at the same time (hashed: in no order). weft lies on the device itself, with segments of {} KiB, its links told with each page, \
-             with {} MiB of memory; the others have all memory that the system gives. Reads are those of the disk, \
+             with {} MiB of memory; the file systems have all memory that the system gives. Reads are those of the disk, \
              with what the file systems read of their own.",
             self.site.names.len(),
             bytes / 1_000_000,
@@ -200,6 +243,10 @@ impl Pages {
 
     /// Makes an empty home on the disk; why there can be none.
     fn make(&mut self, keeper: Keeper) -> Option<String> {
+        if keeper == Keeper::Foyer {
+            let Some(home) = &self.foyer else { return Some("its program was not built".to_owned()) };
+            return home.empty().err().map(|error| format!("{error:#}"));
+        }
         let made = match keeper.file_system() {
             None => FileDevice::open(&self.disk.device)
                 .map_err(anyhow::Error::from)
@@ -213,6 +260,9 @@ impl Pages {
     }
 
     fn fill(&mut self, keeper: Keeper, came: Came) -> Result<()> {
+        if let (Keeper::Foyer, Some(home)) = (keeper, &self.foyer) {
+            return self.fill_foyer(home, came);
+        }
         let Some((kind, _)) = keeper.file_system() else { return self.fill_store(came) };
         let mounted = Mounted::new(kind, &self.disk.device, &self.place)?;
         let mut order: Vec<u32> = self.in_order(came);
@@ -240,6 +290,17 @@ impl Pages {
         Ok(volume.checkpoint()?)
     }
 
+    fn fill_foyer(&self, home: &Home, came: Came) -> Result<()> {
+        let items: Vec<Item> = self.in_order(came).into_iter().map(|object| self.item(object)).collect();
+        let mut foyer = home.open(BUFFER_BYTES)?;
+        foyer.put(&items)?;
+        foyer.close()?;
+        let mut foyer = home.open(BUFFER_BYTES)?;
+        let missing = foyer.missing(&items)?;
+        ensure!(missing == 0, "foyer: {missing} of {} objects are missing", items.len());
+        foyer.close()
+    }
+
     /// Each object once, in the order in which they come.
     fn in_order(&self, came: Came) -> Vec<u32> {
         let visitors = if came == Came::ByPage { 1 } else { VISITORS };
@@ -260,6 +321,25 @@ impl Pages {
         order.truncate(count);
         Disk::below(self.place.parent().context("a folder")?)?.forget()?;
         self.disk.set_pace(Pace::Turning)?;
+        let found = match (keeper, self.foyer.clone()) {
+            (Keeper::Foyer, Some(home)) => self.read_foyer(&home, &order)?,
+            _ => self.read_here(keeper, &order)?,
+        };
+        let Reading { mut times, objects, reads, open_s } = found;
+        times.sort_by(f64::total_cmp);
+        let words = came.words();
+        book.note(keeper.name(), words.rate, objects as f64 / times.iter().sum::<f64>());
+        book.note(keeper.name(), words.reads, reads as f64 / objects as f64);
+        book.note(keeper.name(), words.p50, times[times.len() / 2]);
+        book.note(keeper.name(), words.p95, times[times.len() * 95 / 100]);
+        if let Some(open_s) = open_s {
+            book.note(keeper.name(), words.open, open_s);
+        }
+        Ok(())
+    }
+
+    fn read_here(&mut self, keeper: Keeper, order: &[usize]) -> Result<Reading> {
+        let start = Instant::now();
         let (mounted, volume) = match keeper.file_system() {
             Some((kind, _)) => (Some(Mounted::new(kind, &self.disk.device, &self.place)?), None),
             None => {
@@ -267,12 +347,12 @@ impl Pages {
                 (None, Some(Volume::open(&self.disk.device, options)?))
             }
         };
+        let open_s = volume.is_some().then(|| start.elapsed().as_secs_f64());
         self.disk.requests()?;
         let (mut times, mut objects) = (Vec::with_capacity(order.len()), 0usize);
-        let begun = Instant::now();
         for page in order {
             let start = Instant::now();
-            for object in &self.site.pages[page] {
+            for object in &self.site.pages[*page] {
                 let found = match &volume {
                     Some(volume) => volume.get(self.key(*object))?.map_or(0, |held| held.content.len()),
                     None => std::fs::read(self.path(keeper, *object))?.len(),
@@ -283,18 +363,32 @@ impl Pages {
             }
             times.push(start.elapsed().as_secs_f64());
         }
-        let took = begun.elapsed().as_secs_f64();
         let reads = self.disk.requests()?.reads;
         self.disk.set_pace(Pace::Free)?;
         drop(volume);
         mounted.map_or(Ok(()), Mounted::end)?;
-        times.sort_by(f64::total_cmp);
-        let words = came.words();
-        book.note(keeper.name(), words.rate, objects as f64 / took);
-        book.note(keeper.name(), words.reads, reads as f64 / objects as f64);
-        book.note(keeper.name(), words.p50, times[times.len() / 2]);
-        book.note(keeper.name(), words.p95, times[times.len() * 95 / 100]);
-        Ok(())
+        Ok(Reading { times, objects, reads, open_s })
+    }
+
+    fn read_foyer(&mut self, home: &Home, order: &[usize]) -> Result<Reading> {
+        let pages: Vec<&Vec<u32>> = order.iter().map(|page| &self.site.pages[*page]).collect();
+        let items: Vec<Item> = pages.iter().copied().flatten().map(|object| self.item(*object)).collect();
+        let mut foyer = home.open(BUFFER_BYTES)?;
+        let open_s = Some(foyer.opened.as_secs_f64());
+        self.disk.requests()?;
+        let times = foyer.get(&items)?;
+        let reads = self.disk.requests()?.reads;
+        self.disk.set_pace(Pace::Free)?;
+        foyer.close()?;
+        let mut times = times.into_iter();
+        let of_page = |page: &&Vec<u32>| times.by_ref().take(page.len()).sum::<Option<Duration>>();
+        let of_pages: Option<Vec<Duration>> = pages.iter().map(of_page).collect();
+        let times = of_pages.context("foyer: objects are missing")?.iter().map(Duration::as_secs_f64).collect();
+        Ok(Reading { times, objects: items.len(), reads, open_s })
+    }
+
+    fn item(&self, object: u32) -> Item {
+        Item { key: self.key(object).to_vec(), start: 0, length: self.site.lengths[object as usize] as usize }
     }
 
     fn key(&self, object: u32) -> &[u8] {

@@ -21,10 +21,14 @@ impl Object {
         key
     }
 
+    /// Where its bytes begin in the source.
+    pub fn start(self) -> usize {
+        usize::try_from(self.number * 641 % (SOURCE_BYTES - LENGTH_MAX) as u64).expect("below")
+    }
+
     /// Its bytes.
     pub fn content(self, source: &Bytes) -> Bytes {
-        let start = usize::try_from(self.number * 641 % (SOURCE_BYTES - LENGTH_MAX) as u64).expect("below");
-        source.slice(start..start + self.length)
+        source.slice(self.start()..self.start() + self.length)
     }
 }
 
