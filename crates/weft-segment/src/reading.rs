@@ -19,6 +19,18 @@ use crate::volume::Held;
 /// The head of a sound segment, and what its table says.
 pub(crate) type Whole = (SegmentHead, Vec<crate::segment::Row>);
 
+/// The hash of a key, the key, and who keeps what is found.
+type Asked<'k> = (u64, &'k [u8], Keep);
+
+/// Who keeps in memory what is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// The buffer.
+    Here,
+    /// The caller, or whoever it is for.
+    Elsewhere,
+}
+
 /// What came of one read from the disk.
 enum Outcome {
     Found(Cached),
@@ -29,15 +41,15 @@ enum Outcome {
 }
 
 impl Shared {
-    /// See [`crate::Volume::get`].
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Held>> {
+    /// See [`crate::Volume::get`] and [`crate::Volume::take`].
+    pub(crate) fn get(&self, key: &[u8], keep: Keep) -> Result<Option<Held>> {
         let hash = short(self.hash(key));
-        let found = match self.read_memory(hash, key) {
+        let found = match self.read_memory(hash, key, keep) {
             Some(found) => {
                 self.counters.memory_reads.add(1);
                 Some(found)
             }
-            None => self.read_disk(hash, key)?,
+            None => self.read_disk(hash, key, keep)?,
         };
         if found.is_none() {
             self.counters.misses.add(1);
@@ -52,7 +64,7 @@ impl Shared {
         waits || self.index.get(hash).is_some()
     }
 
-    fn read_memory(&self, hash: u64, key: &[u8]) -> Option<Cached> {
+    fn read_memory(&self, hash: u64, key: &[u8], keep: Keep) -> Option<Cached> {
         let core = self.core.lock();
         // What waits is newer than whatever else there is.
         if let Some(object) = core.group.get(hash) {
@@ -63,7 +75,14 @@ impl Shared {
             });
         }
         drop(core);
-        let (object, neighbour_of) = self.buffer.lock().get(hash, key)?;
+        let (object, neighbour_of) = {
+            let mut buffer = self.buffer.lock();
+            let found = buffer.get(hash, key)?;
+            if keep == Keep::Elsewhere {
+                buffer.remove(hash);
+            }
+            found
+        };
         self.index.used(hash);
         if let Some(segment) = neighbour_of {
             self.counters.neighbours_used.add(1);
@@ -75,14 +94,14 @@ impl Shared {
         Some(object)
     }
 
-    fn read_disk(&self, hash: u64, key: &[u8]) -> Result<Option<Cached>> {
+    fn read_disk(&self, hash: u64, key: &[u8], keep: Keep) -> Result<Option<Cached>> {
         for _ in 0..TRIES {
             let Some(place) = self.index.used(hash) else {
                 // It may have been written, or put anew, since memory was looked at.
-                return Ok(self.read_memory(hash, key));
+                return Ok(self.read_memory(hash, key, keep));
             };
             let sequence = self.sequences.get(place.segment());
-            match self.read_place(hash, key, place, sequence)? {
+            match self.read_place((hash, key, keep), place, sequence)? {
                 Outcome::Found(object) => return Ok(Some(object)),
                 Outcome::Collision => return Ok(None),
                 Outcome::Wrong => {}
@@ -95,7 +114,7 @@ impl Shared {
         Ok(None)
     }
 
-    fn read_place(&self, hash: u64, key: &[u8], place: Place, sequence: u64) -> Result<Outcome> {
+    fn read_place(&self, asked: Asked<'_>, place: Place, sequence: u64) -> Result<Outcome> {
         let extent = place.extent();
         let length = usize::try_from(extent.length).expect("short");
         let record = self.core.lock().table.record(place.segment());
@@ -103,12 +122,12 @@ impl Shared {
         let keeps = self.options.buffer_bytes >= usize::try_from(self.block.segment_bytes).expect("short");
         let take = if keeps { self.costs.lock().choose(record, length) } else { Take::Object };
         match take {
-            Take::Object => self.read_object(hash, key, place, sequence),
-            Take::Segment => self.read_segment(hash, key, place, sequence),
+            Take::Object => self.read_object(asked, place, sequence),
+            Take::Segment => self.read_segment(asked, place, sequence),
         }
     }
 
-    fn read_object(&self, hash: u64, key: &[u8], place: Place, sequence: u64) -> Result<Outcome> {
+    fn read_object(&self, (hash, key, keep): Asked<'_>, place: Place, sequence: u64) -> Result<Outcome> {
         let extent = place.extent();
         let block = u32::try_from(BLOCK_BYTES).expect("small");
         let start = extent.offset / block * block;
@@ -120,14 +139,16 @@ impl Shared {
         let from = usize::try_from(extent.offset - start).expect("short");
         let outcome = self.judge(&bytes[from..], key, extent, sequence);
         self.return_memory(bytes);
-        if let Outcome::Found(object) = &outcome {
+        if let Outcome::Found(object) = &outcome
+            && keep == Keep::Here
+        {
             self.remember(hash, (place, sequence), object, None);
         }
         Ok(outcome)
     }
 
     /// Reads all of a segment; its other objects go into memory as well.
-    fn read_segment(&self, hash: u64, key: &[u8], place: Place, sequence: u64) -> Result<Outcome> {
+    fn read_segment(&self, (hash, key, keep): Asked<'_>, place: Place, sequence: u64) -> Result<Outcome> {
         let segment = place.segment();
         let mut bytes = self.borrow_memory(self.block.segment_bytes);
         let took = self.timed_read(&mut bytes, self.block.segment_start(segment))?;
@@ -144,7 +165,9 @@ impl Shared {
         let from = usize::try_from(extent.offset).expect("short");
         let outcome = self.judge(&bytes[from..], key, extent, sequence);
         if let Outcome::Found(object) = &outcome {
-            self.remember(hash, (place, sequence), object, None);
+            if keep == Keep::Here {
+                self.remember(hash, (place, sequence), object, None);
+            }
             self.remember_neighbours(&bytes, hash, segment, sequence);
         }
         self.return_memory(bytes);

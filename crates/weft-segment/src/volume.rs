@@ -13,6 +13,7 @@ use crate::core::Shared;
 use crate::device::{Device, FileDevice, Prepare};
 use crate::inspect::Findings;
 use crate::options::{Class, Options, Packer, Stats};
+use crate::reading::Keep;
 use crate::superblock::{Shape, Superblock};
 use crate::{Result, SegmentError, checkpoint, packer, recovery};
 
@@ -112,7 +113,15 @@ impl Volume {
     /// # Errors
     /// `Io` when the device does not read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Held>> {
-        self.shared.get(key)
+        self.shared.get(key, Keep::Here)
+    }
+
+    /// The same, for a caller who keeps it as long as it is of use: memory is left to its neighbours.
+    ///
+    /// # Errors
+    /// As of [`Volume::get`].
+    pub fn take(&self, key: &[u8]) -> Result<Option<Held>> {
+        self.shared.get(key, Keep::Elsewhere)
     }
 
     /// Whether there is an object of this key, or, very rarely, of another one with the same hash. Reads no disk.

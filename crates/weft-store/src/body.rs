@@ -106,7 +106,7 @@ impl Body {
         }
         let all = match self.in_memory(offset, length) {
             Some(bytes) => return Ok(bytes),
-            None => small.get(self.key)?.unwrap_or_default(),
+            None => small.read(self.key, offset, length)?.unwrap_or_default(),
         };
         Ok(all.slice_ref(part(&all, offset, length)))
     }

@@ -35,6 +35,7 @@ mod notes;
 mod numbers;
 mod object;
 mod options;
+mod parted;
 mod pieces;
 mod records;
 #[cfg(test)]

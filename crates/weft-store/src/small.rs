@@ -14,6 +14,7 @@ use weft_segment::device::Prepare;
 use weft_segment::{Affinity, Class, Hints, Options, SegmentError, Shape, Volume};
 
 use crate::disk::Disk;
+use crate::parted::Parted;
 use crate::staging::Staging;
 use crate::troubles::Troubles;
 use crate::{NodeId, Result, StoreError};
@@ -31,6 +32,7 @@ pub(crate) struct Small {
     staging: Staging,
     /// When what is staged was last brought to the volumes.
     settled: Mutex<Instant>,
+    parted: Parted,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +102,7 @@ impl Small {
             making: Mutex::new(Making { next, not_before: None }),
             staging,
             settled: Mutex::new(Instant::now()),
+            parted: Parted::default(),
         };
         small.make_room();
         Ok(small)
@@ -137,6 +140,7 @@ impl Small {
         if content.len() as u64 > Small::CONTENT_BYTES_MAX || !self.put_in_volume(key, content, directory) {
             return false;
         }
+        self.parted.forget(key);
         match self.staging.write(key.node, key.generation, content) {
             Ok(()) => true,
             Err(_) => {
@@ -146,14 +150,23 @@ impl Small {
         }
     }
 
-    /// A content; `None` when it is not held, or is damaged.
+    /// A content, of which so much is read now; `None` when it is not held, or is damaged. Whoever reads all of it keeps
+    /// it (the kernel has pages): it takes no memory here. Whoever reads a part comes for the next one soon.
+    ///
+    /// # Errors
+    /// When the disk does not read.
+    pub(crate) fn read(&self, key: SmallKey, offset: u64, length: usize) -> std::io::Result<Option<Bytes>> {
+        self.parted.read(key, offset.saturating_add(length as u64), || self.get(key))
+    }
+
+    /// A content; `None` when it is not held, or is damaged. It takes no memory here after that.
     ///
     /// # Errors
     /// When the disk does not read.
     pub(crate) fn get(&self, key: SmallKey) -> std::io::Result<Option<Bytes>> {
         let volumes = self.volumes.read().clone();
         for volume in volumes.iter().rev() {
-            let found = volume.get(&key.bytes()).map_err(|error| match error {
+            let found = volume.take(&key.bytes()).map_err(|error| match error {
                 SegmentError::Io { source, .. } => source,
                 error => std::io::Error::other(error),
             })?;
@@ -166,6 +179,7 @@ impl Small {
 
     /// Forgets a content; whether it was held.
     pub(crate) fn remove(&self, key: SmallKey) -> bool {
+        self.parted.forget(key);
         let volumes = self.volumes.read().clone();
         // A volume that takes no changes any more forgets it with the others at the next start.
         volumes.iter().any(|volume| volume.remove(&key.bytes(), Class::Cache).unwrap_or(false))
