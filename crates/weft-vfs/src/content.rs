@@ -74,8 +74,21 @@ impl Vfs {
         if current.object.version() == &Version::None && inode.opens_same_use(call) {
             return Ok(Some(current.object));
         }
+        Ok(self.is_current(inode, &current)?.then_some(current.object))
+    }
+
+    /// Whether what is held is taken to be what the source has, without asking it.
+    pub(crate) fn is_current(&self, inode: &Inode, current: &Current) -> Result<bool> {
         let left = self.trusted_for(inode, &current.lease, current.checked, SystemTime::now());
-        Ok((!left.is_zero()).then_some(current.object))
+        Ok(!left.is_zero() || self.attributes_vouch(inode, current)?)
+    }
+
+    /// Whether what is trusted of the attributes says that the content is the one that is held: a look at a file brings its
+    /// version, and who opens it then need not ask for that again (for HTTP: RFC 9111 section 4.3.5). What had the content
+    /// doubted had the attributes doubted as well, so the look came after it.
+    fn attributes_vouch(&self, inode: &Inode, current: &Current) -> Result<bool> {
+        let is_same = inode.record.read().version.compare(current.object.version()) == Sameness::Same;
+        Ok(is_same && !self.attributes_remaining(inode)?.is_zero())
     }
 
     /// What is held, trusted or not.

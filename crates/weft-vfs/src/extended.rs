@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tz::UtcDateTime;
-use weft_remote::{Audience, Call, Change, FileKind, Lease, RemoteError, SourceState, Version};
+use weft_remote::{Audience, Call, Change, FileKind, Lease, RemoteError, Sameness, SourceState, Version};
 use weft_store::{DentrySource, NodeId};
 
 use crate::inode::Inode;
@@ -55,8 +55,15 @@ impl Vfs {
             let listing = self.store.listing(inode.id)?;
             return Ok(listing.map(|l| Trust { lease: l.lease, checked: l.learnt, audience: l.audience }));
         }
-        let object = self.store.object_record(inode.id)?;
-        Ok(object.map(|o| Trust { lease: o.lease, checked: o.checked, audience: o.audience }))
+        let Some(object) = self.store.object_record(inode.id)? else { return Ok(None) };
+        let record = inode.record.read();
+        let (own, told) = ((object.lease, object.checked), (record.lease, record.learnt));
+        let now = SystemTime::now();
+        let left = |(lease, checked): (Lease, SystemTime)| inode.freshness.remaining(&lease, checked, now);
+        // A look at the file may have told that its content is this one (see `Vfs::is_current`).
+        let is_told = record.version.compare(&object.version) == Sameness::Same;
+        let (lease, checked) = if is_told && left(told) > left(own) { told } else { own };
+        Ok(Some(Trust { lease, checked, audience: object.audience }))
     }
 
     /// How what is held of an inode stands to its source now.

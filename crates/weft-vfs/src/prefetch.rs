@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use tokio::sync::Semaphore;
 use weft_remote::{Call, Caller, FileKind, Purpose, SourceState};
@@ -144,7 +144,7 @@ impl Vfs {
             return inode.is_settled() || inode.arrival(|_| true).is_some();
         }
         match self.held_content(inode) {
-            Ok(Some(held)) => !self.trusted_for(inode, &held.lease, held.checked, SystemTime::now()).is_zero(),
+            Ok(Some(held)) => self.is_current(inode, &held).unwrap_or(true),
             Ok(None) => false,
             Err(_) => true,
         }

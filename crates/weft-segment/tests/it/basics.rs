@@ -33,6 +33,29 @@ fn an_object_can_be_read_at_once_from_its_segment_and_after_a_remount() {
     assert_eq!(volume.stats().objects, 200);
 }
 
+/// What a caller keeps takes no memory here; what lies beside it does.
+#[test]
+fn what_is_taken_is_not_kept_and_its_neighbours_are() {
+    let (device, volume) = new_volume(options());
+    let all = || (0..8).map(|number| content(number, 4000));
+    (0..8).zip(all()).for_each(|(number, content)| put(&volume, number, content, Class::Cache));
+    drop(volume);
+    let volume = open(&device, Options { buffer_bytes: 1 << 20, ..options() });
+    let reads = |volume: &weft_segment::Volume| volume.stats().object_reads + volume.stats().segment_reads;
+    assert_eq!(get(&volume, 0), Some(content(0, 4000)));
+    let before = reads(&volume);
+    let take = |number| volume.take(&key(number)).unwrap().map(|held| held.content);
+    assert_eq!(take(0), Some(content(0, 4000)));
+    assert_eq!(reads(&volume), before, "it was here");
+    assert_eq!(take(0), Some(content(0, 4000)));
+    assert_eq!(reads(&volume), before + 1, "and is not any more");
+    assert_eq!(take(99), None);
+    (0..8).zip(all()).for_each(|(number, content)| assert_eq!(get(&volume, number), Some(content)));
+    let (held, before) = (volume.stats().buffer_bytes, reads(&volume));
+    (0..8).zip(all()).for_each(|(number, content)| assert_eq!(get(&volume, number), Some(content)));
+    assert_eq!((volume.stats().buffer_bytes, reads(&volume)), (held, before), "what is got stays");
+}
+
 #[test]
 fn replacing_and_removing_leaves_the_last_state() {
     let (device, volume) = new_volume(options());

@@ -99,6 +99,40 @@ async fn a_listing_that_is_confirmed_vouches_for_its_names() {
     assert_eq!(bench.fake.counts().lookup, 1, "what the source has ended is asked about");
 }
 
+/// Goal: a look at a file tells which content it has; who opens it then does not ask for that again, unless it is another,
+/// or the source has told of a change since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_at_a_file_vouches_for_its_content() {
+    let bench = telling();
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    bench.settled("fake/a/b/hello.txt").await;
+    let ask = async |content: &[u8]| {
+        bench.fake.reset_counts();
+        bench.walk("fake/a/b/hello.txt").await.expect("a file");
+        let looked = bench.fake.counts();
+        assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), content);
+        let opened = bench.fake.counts();
+        (looked.calls(), opened.calls() - looked.calls(), opened.fetch)
+    };
+    assert_eq!(ask(b"hello").await, (0, 0, 0));
+    bench.fake.send(Event::AllBroken);
+    heard(&bench).await;
+    let (looked, opened, fetched) = ask(b"hello").await;
+    assert!(looked > 0, "the names are asked about again");
+    assert_eq!((opened, fetched), (0, 0), "and tell what is needed");
+    change_untold(&bench);
+    bench.fake.send(Event::AllBroken);
+    heard(&bench).await;
+    let (_, _, fetched) = ask(b"other").await;
+    assert_eq!(fetched, 1);
+    let node = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+    bench.fake.send(Event::Broken(bench.fake.id("a/b/hello.txt")));
+    heard(&bench).await;
+    bench.fake.reset_counts();
+    bench.vfs.clone().open(bench.call(), node, weft_vfs::OpenFor::default()).await.expect("an open file");
+    assert_eq!(bench.fake.counts().attributes, 1, "what the source has ended is asked about");
+}
+
 /// Goal: when the source has lost count of its changes, everything is asked about once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_leases_end_at_once() {
