@@ -85,7 +85,7 @@ impl Dirty {
         let bytes = files.log.read_vec(0, length).map_err(refused)?;
         let Some((extents, version, log_end)) = replay(&bytes) else {
             if bytes.is_empty() {
-                folder.remove(&files);
+                folder.remove(node, &files);
                 return Ok(None);
             }
             return Err(refused(io::Error::new(io::ErrorKind::InvalidData, "its first record is damaged")));
@@ -323,7 +323,7 @@ impl Dirty {
     pub fn discard(&self) {
         let mut state = self.state.lock();
         if state.gone.is_none() {
-            state.gone = Some(self.folder.let_go(self.files()));
+            state.gone = Some(self.folder.let_go(self.node, self.files()));
         }
     }
 

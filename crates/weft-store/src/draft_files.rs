@@ -3,6 +3,7 @@
 //!
 //! Files that are done with go to a spare name, empty. Those of a daemon that was killed are removed by the next.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,8 +21,10 @@ pub(crate) struct DraftFiles {
     dir: PathBuf,
     /// Held for one look or one change.
     spare: Mutex<Vec<Pair>>,
-    /// The number of the next spare name.
+    /// The number of the next pair.
     next: AtomicU64,
+    /// Whose files the names of a node are. Held while names of it change.
+    named: Mutex<HashMap<NodeId, u64>>,
 }
 
 /// The two files of a draft.
@@ -30,6 +33,8 @@ pub(crate) struct Pair {
     pub(crate) bytes: DiskFile,
     pub(crate) log: DiskFile,
     paths: Paths,
+    /// Tells it from another that has had the same names; its spare name has it.
+    number: u64,
 }
 
 /// Where they are.
@@ -68,7 +73,13 @@ impl Pair {
 impl DraftFiles {
     /// Those in this folder, which need not be there yet.
     pub(crate) fn new(disk: &Disk, dir: PathBuf) -> Arc<DraftFiles> {
-        let files = DraftFiles { disk: disk.clone(), dir, spare: Mutex::default(), next: AtomicU64::new(0) };
+        let files = DraftFiles {
+            disk: disk.clone(),
+            dir,
+            spare: Mutex::default(),
+            next: AtomicU64::new(0),
+            named: Mutex::default(),
+        };
         for name in files.names().unwrap_or_default() {
             if name.starts_with(SPARE_PREFIX) {
                 // One that stays is emptied and used when its number comes.
@@ -78,14 +89,18 @@ impl DraftFiles {
         Arc::new(files)
     }
 
-    /// Two empty files for a node; those that it had are gone.
+    /// Two empty files for a node. Those that it had have no name from now on; whoever has them goes on with them.
     pub(crate) fn begin(&self, node: NodeId) -> Result<Pair> {
-        let paths = Paths::of(&self.dir, node);
+        let (paths, number) = (Paths::of(&self.dir, node), self.number());
+        let mut named = self.named.lock();
+        if named.insert(node, number).is_some() {
+            paths.remove(&self.disk);
+        }
         let spare = self.spare.lock().pop();
         if let Some(pair) = spare {
             // The bytes first: without a log they mean nothing.
             match self.rename(&pair.paths, &paths, [|paths| &paths.bytes, |paths| &paths.log]) {
-                Ok(()) => return Ok(Pair { paths, ..pair }),
+                Ok(()) => return Ok(Pair { paths, number, ..pair }),
                 Err(error) => {
                     tracing::debug!(path = %paths.bytes.display(), %error, "a spare file is not used");
                     pair.paths.remove(&self.disk);
@@ -97,14 +112,20 @@ impl DraftFiles {
             file.map_err(|error| StoreError::from_io(path, error))
         };
         self.disk.make_dir(&self.dir).map_err(|error| StoreError::from_io(&self.dir, error))?;
-        Ok(Pair { bytes: open(&paths.bytes)?, log: open(&paths.log)?, paths })
+        Ok(Pair { bytes: open(&paths.bytes)?, log: open(&paths.log)?, paths, number })
     }
 
     /// The files that a former daemon left of a node.
     pub(crate) fn again(&self, node: NodeId) -> Result<Pair> {
-        let paths = Paths::of(&self.dir, node);
+        let (paths, number) = (Paths::of(&self.dir, node), self.number());
         let open = |path: &Path| self.disk.open(path).map_err(|error| StoreError::from_io(path, error));
-        Ok(Pair { bytes: open(&paths.bytes)?, log: open(&paths.log)?, paths })
+        let pair = Pair { bytes: open(&paths.bytes)?, log: open(&paths.log)?, paths, number };
+        self.named.lock().insert(node, number);
+        Ok(pair)
+    }
+
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The nodes of which a former daemon left something.
@@ -115,8 +136,13 @@ impl DraftFiles {
 
     /// A node has these files no more; whoever has them open goes on with them. Where they are then, or `None` where they
     /// have no name any more.
-    pub(crate) fn let_go(&self, pair: &Pair) -> Option<Paths> {
-        let paths = Paths::named(&self.dir, &format!("{SPARE_PREFIX}{}", self.next.fetch_add(1, Ordering::Relaxed)));
+    pub(crate) fn let_go(&self, node: NodeId, pair: &Pair) -> Option<Paths> {
+        let mut named = self.named.lock();
+        if named.get(&node) != Some(&pair.number) {
+            return None;
+        }
+        named.remove(&node);
+        let paths = Paths::named(&self.dir, &format!("{SPARE_PREFIX}{}", pair.number));
         // The log first: without it the bytes mean nothing.
         let emptied = pair.log.set_len(0);
         match emptied.and_then(|()| self.rename(&pair.paths, &paths, [|paths| &paths.log, |paths| &paths.bytes])) {
@@ -142,8 +168,12 @@ impl DraftFiles {
     }
 
     /// Removes the files of a node.
-    pub(crate) fn remove(&self, pair: &Pair) {
-        pair.paths.remove(&self.disk);
+    pub(crate) fn remove(&self, node: NodeId, pair: &Pair) {
+        let mut named = self.named.lock();
+        if named.get(&node) == Some(&pair.number) {
+            named.remove(&node);
+            pair.paths.remove(&self.disk);
+        }
     }
 
     /// Free bytes, and all, of the disk that they are on.
@@ -218,6 +248,32 @@ mod tests {
         third.write(0, b"3").unwrap();
         let again = Dirty::again(&folder, NodeId(8)).unwrap().unwrap();
         assert_eq!((again.length(), again.bytes_away()), (1, Some(1)));
+    }
+
+    /// Goal: who is done with files late takes none from whoever has begun with the same names meanwhile. Method: also where
+    /// there are spare ones, and where the first goes on writing and reading.
+    #[test]
+    fn who_is_done_late_takes_nothing_from_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = DraftFiles::new(&Disk::default(), dir.path().to_owned());
+        let begin = || Dirty::begin(&folder, NodeId(7), Version::strong("1"), 0).unwrap();
+        for round in 0..3 {
+            let first = begin();
+            first.write(0, b"first").unwrap();
+            let second = begin();
+            second.write(0, b"second").unwrap();
+            first.write(5, b"!").unwrap();
+            first.discard();
+            assert_eq!(&first.read(0, 6).unwrap()[..], b"first!");
+            drop(first);
+            assert_eq!(&second.read(0, 6).unwrap()[..], b"second", "round {round}");
+            assert_eq!(folder.left().unwrap(), [NodeId(7)]);
+            let again = Dirty::again(&folder, NodeId(7)).unwrap().unwrap();
+            assert_eq!((again.length(), &again.read(0, 6).unwrap()[..]), (6, &b"second"[..]));
+            again.discard();
+            drop((second, again));
+            assert!(folder.left().unwrap().is_empty());
+        }
     }
 
     /// Goal: what a daemon leaves that is killed is not taken for what was written, and not left for ever.

@@ -93,10 +93,9 @@ impl Vfs {
                 return Ok(Vec::new());
             }
             let turned = self.turn_to(inode, &object);
-            if let Some(draft) = slot.take() {
+            if slot.is_some() {
                 inode.drafts_ended.fetch_add(1, Ordering::Release);
-                self.drafts.lock().remove(&inode.id);
-                draft.dirty.discard();
+                self.drop_draft(inode.id, &mut slot);
             }
             turned
         };

@@ -246,11 +246,8 @@ impl Vfs {
             };
             content.current = adopted.map(|object| Current { object, lease, checked });
         }
-        *slot = None;
         inode.drafts_ended.fetch_add(1, Ordering::Release);
-        drop(slot);
-        self.drafts.lock().remove(&inode.id);
-        draft.dirty.discard();
+        self.drop_draft(inode.id, &mut slot);
         Ok(())
     }
 
@@ -294,11 +291,16 @@ impl Vfs {
     }
 
     pub(crate) fn end_draft(&self, inode: &Inode) {
-        let draft = inode.draft.write().take();
-        if let Some(draft) = draft {
+        self.drop_draft(inode.id, &mut inode.draft.write());
+    }
+
+    /// Nothing of a draft is wanted any more. Its slot is held: the next one begins with the same names on the disk, and
+    /// the same line in the table.
+    pub(crate) fn drop_draft(&self, node: NodeId, slot: &mut Option<Arc<Draft>>) {
+        if let Some(draft) = slot.take() {
             draft.dirty.discard();
         }
-        self.drafts.lock().remove(&inode.id);
+        self.drafts.lock().remove(&node);
     }
 
     /// A file has no name any more. What is open of it stays readable.

@@ -232,10 +232,8 @@ impl Vfs {
                     *held = Held::Lost(Lost { generation: handle.counted(), version, length });
                 }
             }
-            *slot = None;
+            self.drop_draft(inode.id, &mut slot);
         }
-        self.drafts.lock().remove(&inode.id);
-        draft.dirty.discard();
         inode.content.lock().pages_of = None;
         self.give_up_content(inode.id)?;
         Ok(())

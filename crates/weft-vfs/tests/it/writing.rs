@@ -293,7 +293,10 @@ async fn agrees(length: usize, steps: Vec<Step>) {
             }
             Step::Flush => {
                 bench.flush(handle).await.unwrap();
-                assert!(bench.at_source("f") == model, "at the source after step {number}");
+                let (source, step) = (bench.at_source("f"), format!("at the source after step {number}"));
+                assert_eq!(source.len(), model.len(), "{step}");
+                let other = source.iter().zip(&model).position(|(source, model)| source != model);
+                assert_eq!(other, None, "{step}: the first byte that is not what was written");
             }
             Step::Reopen => {
                 bench.flush(handle).await.unwrap();
