@@ -82,7 +82,7 @@ fn no_device(error: Errno) -> io::Error {
 fn mount_through_helper(options: &MountOptions) -> io::Result<OwnedFd> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let mut command = Command::new(HELPER);
-    command.arg("-o").arg(helper_options(options)).arg("--").arg(&options.mountpoint);
+    command.arg("-o").arg(helper_options(options, splice::read_bytes_max())).arg("--").arg(&options.mountpoint);
     // The socket is the helper's standard input: so no other program that is started meanwhile inherits it.
     command.env("_FUSE_COMMFD", "0").stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(no_helper)?;
@@ -97,7 +97,7 @@ fn mount_through_helper(options: &MountOptions) -> io::Result<OwnedFd> {
 }
 
 /// Options as fusermount3 takes them: commas and backslashes in a value are escaped by a backslash.
-fn helper_options(options: &MountOptions) -> String {
+fn helper_options(options: &MountOptions, read_bytes_max: Option<usize>) -> String {
     let escaped = |text: &str| text.replace('\\', "\\\\").replace(',', "\\,");
     let mut words = vec![
         format!("fsname={}", escaped(&options.source)),
@@ -113,7 +113,7 @@ fn helper_options(options: &MountOptions) -> String {
         (!options.atime, "noatime"),
     ];
     words.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, word)| word.to_owned()));
-    words.extend(splice::read_bytes_max().map(|bytes| format!("max_read={bytes}")));
+    words.extend(read_bytes_max.map(|bytes| format!("max_read={bytes}")));
     words.join(",")
 }
 
@@ -194,8 +194,9 @@ mod tests {
             exec: false,
             atime: true,
         };
-        let words = helper_options(&options);
-        assert_eq!(words, r"fsname=a\,dev\\\,suid,subtype=sort,nosuid,nodev,default_permissions,allow_other,ro,noexec");
+        let plain = r"fsname=a\,dev\\\,suid,subtype=sort,nosuid,nodev,default_permissions,allow_other,ro,noexec";
+        assert_eq!(helper_options(&options, None), plain);
+        assert_eq!(helper_options(&options, Some(524_288)), format!("{plain},max_read=524288"));
     }
 
     #[test]
