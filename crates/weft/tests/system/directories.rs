@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::interrupts::wait_until;
-use crate::support::{Mount, Setup, is_root, names_in, noise, run, without};
+use crate::support::{Mount, Outcome, Program, Setup, is_root, names_in, noise, run, without};
 
 /// A directory with some of everything.
 struct Tree(tempfile::TempDir);
@@ -40,10 +40,19 @@ impl Tree {
 
 /// What `find` says of everything below a folder.
 fn listing(top: &Path) -> Vec<String> {
-    let form = "%P %y %m %s %T@ %l %U %G\n".as_ref();
-    let found = run("find", [top.as_os_str(), "-mindepth".as_ref(), "1".as_ref(), "-printf".as_ref(), form]);
+    let outcome = find(top);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    lines_of(&outcome)
+}
+
+fn find(top: &Path) -> Outcome {
+    Program::new("find").arg(top).args(["-mindepth", "1", "-printf", "%P %y %m %s %T@ %l %U %G\n"]).run()
+}
+
+fn lines_of(found: &Outcome) -> Vec<String> {
     // A directory's length means nothing.
     let mut lines: Vec<String> = found
+        .out
         .lines()
         .map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
@@ -98,7 +107,12 @@ fn changes_are_seen() {
     let tree = Tree::new();
     let Some(mount) = tree.mounted() else { return };
     let seen = |what: &str, is_so: &dyn Fn() -> bool| wait_until(what, is_so);
-    let agree = |what: &str| seen(what, &|| listing(&mount.dir()) == listing(tree.0.path()));
+    // A name that is listed may be gone when it is opened, until that is heard of.
+    let agrees = || {
+        let found = find(&mount.dir());
+        found.code == Some(0) && lines_of(&found) == listing(tree.0.path())
+    };
+    let agree = |what: &str| seen(what, &agrees);
     agree("the beginning");
     assert!(std::fs::read(mount.at("a.txt")).expect("read") == noise(12));
     std::fs::write(tree.at("a.txt"), "other").expect("written");
