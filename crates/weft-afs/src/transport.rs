@@ -292,7 +292,7 @@ async fn drive(shared: Arc<Shared>) {
     let mut arrivals = Arrivals::new();
     let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
     loop {
-        let (next, sleeps_until) = {
+        let (earlier, is_set) = {
             let mut state = shared.state.lock();
             state.endpoint.handle_timeout(Instant::now());
             shared.settle(&mut state);
@@ -300,18 +300,15 @@ async fn drive(shared: Arc<Shared>) {
                 tokio::spawn(shared.clone().answer(call, from));
             }
             let next = state.endpoint.poll_timeout();
-            let sleeps_until = state.sleeps_until;
-            if next.is_some_and(|next| sleeps_until.is_none_or(|until| next < until)) {
-                state.sleeps_until = next;
-            }
-            (next, sleeps_until)
+            let earlier = next.filter(|next| state.sleeps_until.is_none_or(|until| *next < until));
+            state.sleeps_until = earlier.or(state.sleeps_until);
+            (earlier, state.sleeps_until.is_some())
         };
         // It is set earlier only. One that goes off too early costs a look; to set it for each call costs the waking of a
         // thread.
-        if let Some(next) = next.filter(|next| sleeps_until.is_none_or(|until| *next < until)) {
-            alarm.as_mut().reset(next.into());
+        if let Some(earlier) = earlier {
+            alarm.as_mut().reset(earlier.into());
         }
-        let is_set = next.or(sleeps_until).is_some();
         tokio::select! {
             readable = shared.socket.readable() => {
                 if readable.is_ok() {

@@ -250,24 +250,33 @@ impl Shared {
     pub(crate) fn whole_segments(&self, segments: &[u32], memory: &mut Vec<Aligned>) -> Vec<Result<Option<Whole>>> {
         let all = self.block.segment_bytes;
         memory.resize_with(memory.len().max(segments.len()), || self.borrow_memory(all));
-        let reads = segments.iter().zip(memory.iter_mut());
-        let mut reads: Vec<ReadAt<'_>> =
-            reads.map(|(segment, buffer)| ReadAt { buffer, offset: self.block.segment_start(*segment) }).collect();
-        let outcomes = self.device.read_each(&mut reads);
+        let outcomes = self.read_beginnings(segments, memory);
         let looked_at = outcomes.into_iter().zip(segments).zip(memory.iter());
         let judged = looked_at.map(|((outcome, segment), bytes)| {
             outcome.map_err(|error| self.io(error))?;
-            let decoded = crate::segment::decode_whole(bytes, all, self.block.seed);
-            Ok(decoded.filter(|(head, _)| head.number == *segment))
+            Ok(self.sound(*segment, bytes))
         });
         judged.collect()
+    }
+
+    /// Fills a piece of memory for each segment with what that begins with, at the same time.
+    pub(crate) fn read_beginnings(&self, segments: &[u32], memory: &mut [Aligned]) -> Vec<std::io::Result<()>> {
+        let reads = segments.iter().zip(memory);
+        let mut reads: Vec<ReadAt<'_>> =
+            reads.map(|(segment, buffer)| ReadAt { buffer, offset: self.block.segment_start(*segment) }).collect();
+        self.device.read_each(&mut reads)
     }
 
     /// Reads a whole segment; `None` when it is void or not the one that is expected there.
     pub(crate) fn whole_segment(&self, segment: u32, bytes: &mut [u8]) -> Result<Option<Whole>> {
         self.device.read_at(bytes, self.block.segment_start(segment)).map_err(|error| self.io(error))?;
+        Ok(self.sound(segment, bytes))
+    }
+
+    /// What the bytes of a segment say; `None` when it is void or not the one that is expected there.
+    fn sound(&self, segment: u32, bytes: &[u8]) -> Option<Whole> {
         let decoded = crate::segment::decode_whole(bytes, self.block.segment_bytes, self.block.seed);
-        Ok(decoded.filter(|(head, _)| head.number == segment))
+        decoded.filter(|(head, _)| head.number == segment)
     }
 
     fn timed_read(&self, bytes: &mut [u8], offset: u64) -> Result<Duration> {

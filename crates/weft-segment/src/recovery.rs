@@ -12,7 +12,7 @@ use crate::buffer::Buffer;
 use crate::checkpoint::{self, CheckpointHead, Loaded};
 use crate::core::{Core, Counters, Queue, Scan, Shared, Wanted};
 use crate::cost::{Costs, UseRecord};
-use crate::device::{Aligned, BLOCK_BYTES, Device, ReadAt};
+use crate::device::{Aligned, BLOCK_BYTES, Device};
 use crate::group::{Group, Waiting, short};
 use crate::index::{Index, Place};
 use crate::log::{Position, Ring, Tail};
@@ -359,10 +359,7 @@ impl Shared {
     /// Of each segment whether its first block says that it holds something.
     fn seem_live(&self, segments: &[u32]) -> Vec<bool> {
         let mut firsts: Vec<Aligned> = segments.iter().map(|_| Aligned::zeroed(BLOCK_BYTES)).collect();
-        let reads = segments.iter().zip(&mut firsts);
-        let mut reads: Vec<ReadAt<'_>> =
-            reads.map(|(segment, buffer)| ReadAt { buffer, offset: self.block.segment_start(*segment) }).collect();
-        let outcomes = self.device.read_each(&mut reads);
+        let outcomes = self.read_beginnings(segments, &mut firsts);
         let heads = firsts.iter().map(|first| SegmentHead::peek(first, self.block.segment_bytes));
         outcomes.into_iter().zip(heads).map(|(outcome, head)| outcome.is_ok() && head.is_some()).collect()
     }

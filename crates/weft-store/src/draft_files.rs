@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::disk::{Disk, DiskFile};
 use crate::{NodeId, Result, StoreError};
 
-/// The folder of drafts.
+/// The folder of drafts. Those of one node are begun and let go of one at a time: the caller sees to that.
 #[derive(Debug)]
 pub(crate) struct DraftFiles {
     disk: Disk,
@@ -23,7 +23,7 @@ pub(crate) struct DraftFiles {
     spare: Mutex<Vec<Pair>>,
     /// The number of the next pair.
     next: AtomicU64,
-    /// Whose files the names of a node are. Held while names of it change.
+    /// Whose files the names of a node are. Held for one look or one change.
     named: Mutex<HashMap<NodeId, u64>>,
 }
 
@@ -92,8 +92,8 @@ impl DraftFiles {
     /// Two empty files for a node. Those that it had have no name from now on; whoever has them goes on with them.
     pub(crate) fn begin(&self, node: NodeId) -> Result<Pair> {
         let (paths, number) = (Paths::of(&self.dir, node), self.number());
-        let mut named = self.named.lock();
-        if named.insert(node, number).is_some() {
+        let former = self.named.lock().insert(node, number);
+        if former.is_some() {
             paths.remove(&self.disk);
         }
         let spare = self.spare.lock().pop();
@@ -137,11 +137,9 @@ impl DraftFiles {
     /// A node has these files no more; whoever has them open goes on with them. Where they are then, or `None` where they
     /// have no name any more.
     pub(crate) fn let_go(&self, node: NodeId, pair: &Pair) -> Option<Paths> {
-        let mut named = self.named.lock();
-        if named.get(&node) != Some(&pair.number) {
+        if !self.unname(node, pair) {
             return None;
         }
-        named.remove(&node);
         let paths = Paths::named(&self.dir, &format!("{SPARE_PREFIX}{}", pair.number));
         // The log first: without it the bytes mean nothing.
         let emptied = pair.log.set_len(0);
@@ -169,11 +167,19 @@ impl DraftFiles {
 
     /// Removes the files of a node.
     pub(crate) fn remove(&self, node: NodeId, pair: &Pair) {
-        let mut named = self.named.lock();
-        if named.get(&node) == Some(&pair.number) {
-            named.remove(&node);
+        if self.unname(node, pair) {
             pair.paths.remove(&self.disk);
         }
+    }
+
+    /// The names of a node are nobody's from now on; whether they were this pair's.
+    fn unname(&self, node: NodeId, pair: &Pair) -> bool {
+        let mut named = self.named.lock();
+        let is_own = named.get(&node) == Some(&pair.number);
+        if is_own {
+            named.remove(&node);
+        }
+        is_own
     }
 
     /// Free bytes, and all, of the disk that they are on.

@@ -32,6 +32,7 @@ pub(crate) struct Small {
     staging: Staging,
     /// When what is staged was last brought to the volumes.
     settled: Mutex<Instant>,
+    /// What is read part by part.
     parted: Parted,
 }
 

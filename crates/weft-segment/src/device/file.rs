@@ -29,7 +29,7 @@ pub struct FileDevice {
     file: File,
     path: PathBuf,
     direct: bool,
-    /// Held while several reads are under way.
+    /// Held for one look. Whoever makes several reads takes it out meanwhile.
     rings: Mutex<Rings>,
 }
 
@@ -138,9 +138,17 @@ impl Device for FileDevice {
     }
 
     fn read_each(&self, reads: &mut [ReadAt<'_>]) -> Vec<io::Result<()>> {
-        let fits = !self.direct || reads.iter().all(|read| is_aligned(read.buffer));
-        let read = if fits && reads.len() > 1 { self.rings.lock().read_each(&self.file, reads) } else { None };
-        read.unwrap_or_else(|| reads.iter_mut().map(|read| self.read_at(read.buffer, read.offset)).collect())
+        let fits = reads.len() > 1 && (!self.direct || reads.iter().all(|read| is_aligned(read.buffer)));
+        let read = fits.then(|| {
+            // Who comes meanwhile goes without.
+            let mut rings = std::mem::replace(&mut *self.rings.lock(), Rings::Without);
+            let read = rings.read_each(&self.file, reads);
+            if !matches!(rings, Rings::Without) {
+                *self.rings.lock() = rings;
+            }
+            read
+        });
+        read.flatten().unwrap_or_else(|| reads.iter_mut().map(|read| self.read_at(read.buffer, read.offset)).collect())
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
