@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
@@ -14,6 +15,7 @@ use crate::reply::Source;
 use crate::ring::Stop;
 use crate::serve::{Serve, dispatch};
 use crate::session::End;
+use crate::vigil::Vigil;
 
 /// Starts threads that read requests and hand them on until the mount is gone.
 pub(crate) fn start<S: Serve>(
@@ -40,7 +42,11 @@ pub(crate) fn start<S: Serve>(
 
 fn run<S: Serve>(device: &Arc<Device>, serve: &S, size: usize) -> io::Result<End> {
     let mut buffer = RequestBuffer::new(size);
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut vigil = Vigil::new(processors);
     loop {
+        let since = Instant::now();
+        vigil.keep(|| device.is_readable());
         let length = match device.read_one(buffer.bytes_mut()) {
             Ok(length) => length,
             Err(error) => match Errno::from_io_error(&error) {
@@ -49,6 +55,7 @@ fn run<S: Serve>(device: &Arc<Device>, serve: &S, size: usize) -> io::Result<End
                 _ => return Err(error),
             },
         };
+        vigil.came(since.elapsed());
         dispatch(serve, device, decode(&buffer.bytes()[..length]), || Source::Device(device.clone()));
     }
 }

@@ -69,6 +69,12 @@ impl Device {
         rustix::event::poll(&mut fds, None).map(|_| ())
     }
 
+    /// Whether something can be read now. Also where reading would fail: then that says how.
+    pub(crate) fn is_readable(&self) -> bool {
+        let mut fds = [rustix::event::PollFd::new(&self.fd, rustix::event::PollFlags::IN)];
+        !matches!(rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())), Ok(0))
+    }
+
     /// Sends the answer to a request.
     pub(crate) fn answer(&self, unique: u64, errno: i32, body: Body<'_>) -> Delivery {
         let pieces = match body {

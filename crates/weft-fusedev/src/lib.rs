@@ -28,6 +28,7 @@ mod session;
 mod splice;
 mod sys;
 mod transport;
+mod vigil;
 mod waiting;
 
 pub use attributes::{Attributes, Entry, Space, Stamp, Statx};

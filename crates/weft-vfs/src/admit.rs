@@ -77,6 +77,10 @@ impl Vfs {
         if self.admits(inode, call) {
             return Ok(());
         }
+        Box::pin(self.admit_asking(call, inode)).await
+    }
+
+    async fn admit_asking(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
         let _gate = inode.gate.lock().await;
         if self.admits(inode, call) {
             return Ok(());

@@ -19,10 +19,11 @@ impl Vfs {
     where
         Question: Future<Output = weft_remote::Result<Answer<T>>>,
     {
-        match self.ask(call, question()).await {
+        // What goes to the source has room of its own: else whoever finds all at hand would carry that room about.
+        match Box::pin(self.ask(call, question())).await {
             Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
-                self.place_again(call, inode).await?;
-                self.ask(call, question()).await
+                Box::pin(self.place_again(call, inode)).await?;
+                Box::pin(self.ask(call, question())).await
             }
             outcome => outcome,
         }

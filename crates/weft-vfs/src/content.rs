@@ -33,6 +33,10 @@ impl Vfs {
             self.used(call, inode);
             return Ok(object);
         }
+        Box::pin(self.content_asking(call, inode)).await
+    }
+
+    async fn content_asking(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Object>> {
         let _gate = inode.gate.lock().await;
         if let Some(object) = self.trusted_content(call, inode)? {
             count(&self.figures.opens_local);
@@ -291,10 +295,14 @@ impl Vfs {
 
     /// Sees to it that what `stat` shows of an inode is exact; returns the inode that the name leads to now.
     pub(crate) async fn settle(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Arc<Inode>> {
-        let mut inode = inode;
-        if !inode.is_settled() {
-            self.walked(call, &inode, Want::Attributes);
+        if inode.is_settled() {
+            return Ok(inode);
         }
+        self.walked(call, &inode, Want::Attributes);
+        Box::pin(self.settle_asking(call, inode)).await
+    }
+
+    async fn settle_asking(self: &Arc<Self>, call: &Call, mut inode: Arc<Inode>) -> Result<Arc<Inode>> {
         for _ in 0..SETTLE_ROUNDS_MAX {
             if inode.is_settled() {
                 return Ok(inode);

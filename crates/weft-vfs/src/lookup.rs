@@ -80,8 +80,8 @@ impl Vfs {
             }
             Knowledge::Nothing => {
                 count(&self.figures.lookups_remote);
-                match self.lookup_remote(&call, &dir, &name).await {
-                    Err(error) => self.stale_entry(&call, &dir, &name, error).await,
+                match Box::pin(self.lookup_remote(&call, &dir, &name)).await {
+                    Err(error) => Box::pin(self.stale_entry(&call, &dir, &name, error)).await,
                     outcome => outcome,
                 }
             }
@@ -140,7 +140,7 @@ impl Vfs {
         if inode.is_settled() && inode.is_same_use(&call) {
             return Ok(self.show(&inode, Duration::ZERO));
         }
-        match self.refresh(&call, inode.clone()).await {
+        match Box::pin(self.refresh(&call, inode.clone())).await {
             Ok(inode) => {
                 let remaining = self.attributes_remaining(&inode)?;
                 Ok(self.show(&inode, remaining))
@@ -293,7 +293,7 @@ impl Vfs {
         if let Some(arrival) = dir.arrival(|_| true) {
             let soon = Call { deadline: call.deadline.min(std::time::Instant::now() + LISTING_PATIENCE), ..*call };
             // Whatever comes of it, the lookup goes on with what is known then.
-            let _ = arrival.end(&soon).await;
+            let _ = Box::pin(arrival.end(&soon)).await;
         }
     }
 

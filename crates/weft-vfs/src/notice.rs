@@ -143,6 +143,9 @@ impl Notices {
     pub(crate) async fn settled(&self) {
         let Some(senders) = &self.0 else { return };
         let sent = senders.sent.load(Ordering::SeqCst);
+        if *senders.told.borrow() >= sent {
+            return;
+        }
         let mut told = senders.told.clone();
         // An error means that the kernel side is gone: nothing to wait for.
         let _ = told.wait_for(|told| *told >= sent).await;

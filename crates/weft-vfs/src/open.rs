@@ -70,7 +70,7 @@ impl Vfs {
             return self.open_gone(inode.clone(), how).map(Some);
         }
         if how.truncating {
-            return self.open_truncated(call, inode.clone()).await.map(Some);
+            return Box::pin(self.open_truncated(call, inode.clone())).await.map(Some);
         }
         self.admit(call, inode).await?;
         let content = self.content(call, inode).await;

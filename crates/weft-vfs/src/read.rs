@@ -38,21 +38,23 @@ impl Vfs {
 
     async fn read_now(self: &Arc<Self>, call: &Call, handle: &Arc<Handle>, offset: u64, size: usize) -> Result<Data> {
         if let Some(draft) = handle.draft() {
-            let data = self.read_draft(call, handle, &draft, offset, size).await?;
+            let data = Box::pin(self.read_draft(call, handle, &draft, offset, size)).await?;
             add(&self.figures.bytes_served, data.len() as u64);
             return Ok(data);
         }
         let mut held = handle.content.lock().clone();
         if let Held::Lost(lost) = &held {
-            self.find_again(call, handle, lost).await?;
+            Box::pin(self.find_again(call, handle, lost)).await?;
             held = handle.content.lock().clone();
         }
         let data = match held {
             Held::Object(object) => match self.read_object(call, handle, &object, offset, size).await {
-                Err(error) if error.is_full() => self.turn_through(call, handle, offset, size, error).await?.into(),
+                Err(error) if error.is_full() => {
+                    Box::pin(self.turn_through(call, handle, offset, size, error)).await?.into()
+                }
                 outcome => outcome?,
             },
-            Held::Through(through) => through.read(self, call, &handle.inode, offset, size).await?.into(),
+            Held::Through(through) => Box::pin(through.read(self, call, &handle.inode, offset, size)).await?.into(),
             Held::Empty(_) => Bytes::new().into(),
             // It was found or there was an error.
             Held::Lost(_) => return Err(VfsError::Changed),
@@ -93,7 +95,7 @@ impl Vfs {
                 }
             }
             let since = Instant::now();
-            self.bring(call, handle, object, offset, wanted, ahead).await?;
+            Box::pin(self.bring(call, handle, object, offset, wanted, ahead)).await?;
             waited += since.elapsed();
         }
         let detail = format!("{}: bytes at {offset} do not arrive", self.path_text(handle.inode.id));
