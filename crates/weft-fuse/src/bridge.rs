@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weft_remote::{Caller, LockMode, RenameTarget};
 use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, Seek, SetStat};
-use weft_vfs::{Data, HandleId, Looked, OWN_ATTRIBUTES, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
+use weft_vfs::{AsOf, Data, HandleId, Looked, OWN_ATTRIBUTES, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
 
 use crate::Errno;
 use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
@@ -94,9 +94,13 @@ impl Handler for Bridge {
         self.vfs.close(handle);
     }
 
-    fn open_directory(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Snapshot>> + Send + 'static {
+    fn open_directory(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<AsOf>> + Send + 'static {
         let listed = self.vfs.clone().open_directory(self.vfs.call(caller), node);
         async move { Ok(listed.await?) }
+    }
+
+    fn directory_names(&self, caller: Caller, node: NodeId) -> Answer<Snapshot> {
+        self.vfs.directory_names(node, &caller).map_err(Errno::from)
     }
 
     fn attributes_known(&self, node: NodeId) -> Option<Attributes> {
@@ -282,10 +286,6 @@ impl Handler for Bridge {
 
     fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()> {
         self.vfs.reopen(node, handle, record, read_by).map_err(Errno::from)
-    }
-
-    fn directory_again(&self, caller: Caller, node: NodeId) -> Answer<Snapshot> {
-        self.vfs.directory_again(node, &caller).map_err(Errno::from)
     }
 
     fn has_locks(&self) -> bool {

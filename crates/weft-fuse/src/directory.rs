@@ -3,68 +3,104 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
-use weft_fusedev::{Name, Read, Reply, Room};
+use weft_fusedev::{Name, Opened, Read, Reply, Room};
 use weft_remote::{Caller, FileKind};
-use weft_vfs::{DirectoryName, NodeId, Snapshot};
+use weft_vfs::{AsOf, DirectoryName, NodeId, Snapshot};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Errno;
 use crate::attributes::{entry_of, kind_of};
 use crate::handler::{Answer, Attributes};
+use crate::kept_names::KeptNames;
 
 /// The directories that are open, each with its names as they were when it was opened.
 #[derive(Default)]
 pub(crate) struct Directories {
-    open: Mutex<HashMap<u64, Names>>,
+    open: Mutex<HashMap<u64, Open>>,
+    kept: Mutex<KeptNames>,
     last: AtomicU64,
+}
+
+/// An open directory.
+struct Open {
+    names: Names,
+    /// Of a directory whose names the kernel may keep: which.
+    keeps: Option<NodeId>,
 }
 
 /// The names of an open directory.
 #[derive(Clone)]
 enum Names {
     Known(Arc<Snapshot>),
-    /// A former daemon had it open for this caller: its names are found again when somebody reads on.
-    Again(NodeId, Caller),
+    /// They are found for this caller when somebody asks for them: a former daemon had it open, or the kernel has kept them.
+    Later(NodeId, Caller),
 }
 
 impl Directories {
-    /// One more; its handle.
-    pub(crate) fn open(&self, snapshot: Snapshot) -> u64 {
+    /// Opens one whose names the kernel has kept; `None` when it has not.
+    pub(crate) fn open_kept(&self, node: NodeId, caller: Caller, as_of: &AsOf) -> Option<Opened> {
+        let keeps = self.kept.lock().open_kept(node, as_of.mark, Instant::now());
+        keeps.then(|| self.add(Names::Later(node, caller), Some(node), Opened::CACHE_DIR | Opened::KEEP_CACHE))
+    }
+
+    /// Opens one with these names.
+    pub(crate) fn open(&self, node: NodeId, names: Snapshot, as_of: &AsOf) -> Opened {
+        let keeps = names.is_for_everybody() && self.kept.lock().open_anew(node, as_of, Instant::now());
+        let flags = if keeps { Opened::CACHE_DIR } else { 0 };
+        self.add(Names::Known(Arc::new(names)), keeps.then_some(node), flags)
+    }
+
+    fn add(&self, names: Names, keeps: Option<NodeId>, flags: u32) -> Opened {
         let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.open.lock().insert(handle, Names::Known(Arc::new(snapshot)));
-        handle
+        self.open.lock().insert(handle, Open { names, keeps });
+        Opened { handle, flags, ..Opened::default() }
     }
 
     /// One that a former daemon had open under this handle.
     pub(crate) fn restore(&self, handle: u64, node: NodeId, caller: Caller) {
         self.last.fetch_max(handle, Ordering::Relaxed);
-        self.open.lock().insert(handle, Names::Again(node, caller));
+        self.kept.lock().restore(node);
+        self.open.lock().insert(handle, Open { names: Names::Later(node, caller), keeps: Some(node) });
     }
 
-    /// The names of one that is open; `again` finds those of one that a former daemon had open.
+    /// The names of one that is open; `find` finds those that are not known yet.
     pub(crate) fn get(
         &self,
         handle: u64,
-        again: impl FnOnce(NodeId, Caller) -> Answer<Snapshot>,
+        find: impl FnOnce(NodeId, Caller) -> Answer<Snapshot>,
     ) -> Answer<Arc<Snapshot>> {
-        let names = self.open.lock().get(&handle).cloned();
-        match names.ok_or(Errno(rustix::io::Errno::BADF))? {
+        let open = self.open.lock().get(&handle).map(|open| (open.names.clone(), open.keeps));
+        let (names, keeps) = open.ok_or(Errno(rustix::io::Errno::BADF))?;
+        keeps.inspect(|node| self.kept.lock().dropped(*node));
+        match names {
             Names::Known(snapshot) => Ok(snapshot),
-            Names::Again(node, caller) => {
-                let snapshot = Arc::new(again(node, caller)?);
-                if let Some(names) = self.open.lock().get_mut(&handle) {
-                    *names = Names::Known(snapshot.clone());
+            Names::Later(node, caller) => {
+                let snapshot = Arc::new(find(node, caller)?);
+                if let Some(open) = self.open.lock().get_mut(&handle) {
+                    open.names = Names::Known(snapshot.clone());
                 }
                 Ok(snapshot)
             }
         }
     }
 
+    /// One less, of which the kernel was never told.
+    pub(crate) fn close_untold(&self, handle: u64) {
+        let closed = self.open.lock().remove(&handle);
+        closed.and_then(|closed| closed.keeps).inspect(|node| self.kept.lock().untold(*node));
+    }
+
     /// One less.
     pub(crate) fn close(&self, handle: u64) {
         let closed = self.open.lock().remove(&handle);
+        if let Some(node) = closed.as_ref().and_then(|closed| closed.keeps) {
+            let mut kept = self.kept.lock();
+            kept.dropped(node);
+            kept.close(node);
+        }
         // A large listing takes a while to go.
         drop(closed);
     }

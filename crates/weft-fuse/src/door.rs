@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno as E;
 use weft_fusedev::{
-    Backings as BackingFiles, Delivery, Header, Interrupted, Opened, Operation as Asks, Read, Reply, Request, Serve,
-    Space,
+    Backings as BackingFiles, Delivery, Header, Interrupted, Operation as Asks, Read, Reply, Request, Serve, Space,
 };
 use weft_remote::{Caller, FileKind};
 use weft_vfs::{HandleId, NewNode, NodeId, Removal};
@@ -250,14 +249,24 @@ impl<H: Handler> Door<H> {
         let asked = self.driver.meter.begin(Operation::Opendir, header);
         let listed = self.handler.open_directory(caller(header), NodeId(header.node));
         self.close_unanswered(header);
-        let (directories, roll) = (self.directories.clone(), self.roll.clone());
-        let Header { node, unique, uid, gid, .. } = *header;
-        self.driver.drive(asked, header, listed, move |answer| match answer {
-            Ok(snapshot) => {
-                let handle = directories.open(snapshot);
+        let (directories, roll, handler) = (self.directories.clone(), self.roll.clone(), self.handler.clone());
+        let (caller, Header { node, unique, uid, gid, .. }) = (caller(header), *header);
+        let opened = async move {
+            let as_of = listed.await?;
+            let node = NodeId(node);
+            if let Some(opened) = directories.open_kept(node, caller, &as_of) {
+                return Ok((directories, opened));
+            }
+            let names = handler.directory_names(caller, node)?;
+            let opened = directories.open(node, names, &as_of);
+            Ok((directories, opened))
+        };
+        self.driver.drive(asked, header, opened, move |answer| match answer {
+            Ok((directories, opened)) => {
+                let handle = opened.handle;
                 roll.enter(&Entry::Directory { handle, node, unique, uid, gid });
-                if reply.opened(Opened { handle, ..Opened::default() }) == Delivery::Gone {
-                    directories.close(handle);
+                if reply.opened(opened) == Delivery::Gone {
+                    directories.close_untold(handle);
                     roll.strike(Key::Directory(handle));
                 }
             }
@@ -297,7 +306,7 @@ impl<H: Handler> Door<H> {
     }
 
     fn names_of(&self, handle: u64) -> Result<Arc<weft_vfs::Snapshot>, Errno> {
-        self.directories.get(handle, |node, caller| self.handler.directory_again(caller, node))
+        self.directories.get(handle, |node, caller| self.handler.directory_names(caller, node))
     }
 
     fn releasedir(&self, header: &Header, handle: u64, reply: Reply) {

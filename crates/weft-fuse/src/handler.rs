@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weft_remote::{Caller, LockMode, RenameTarget};
 use weft_vfs::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat};
-use weft_vfs::{Data, HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
+use weft_vfs::{AsOf, Data, HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
 use weft_vfs::{NodeId, Object};
 
 use crate::Errno;
@@ -108,8 +108,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Closes a file.
     fn close(&self, handle: HandleId);
 
-    /// Lists a directory for one open of it.
-    fn open_directory(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Snapshot>> + Send + 'static;
+    /// Has the names of a directory known, for one open of it.
+    fn open_directory(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<AsOf>> + Send + 'static;
+
+    /// The names of a directory that was opened, as they are known now; never waits.
+    fn directory_names(&self, caller: Caller, node: NodeId) -> Answer<Snapshot>;
 
     /// Attributes of a listed name as far as they are known and trusted; never waits.
     fn attributes_known(&self, node: NodeId) -> Option<Attributes>;
@@ -248,9 +251,6 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Opens a file that was open under this handle when a former daemon ended; asks no remote.
     fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()>;
-
-    /// The names of a directory that was open when a former daemon ended; asks no remote.
-    fn directory_again(&self, caller: Caller, node: NodeId) -> Answer<Snapshot>;
 
     /// Whether any source has locks: then those of programs are asked for here, otherwise the kernel keeps them by itself.
     fn has_locks(&self) -> bool;

@@ -4,6 +4,8 @@
 //! the thread that read it, and given to the runtime only when it has to wait. The one errno table of the house and
 //! the notices to the kernel's caches live here as well.
 #![forbid(unsafe_code)]
+// A request's future is moved several times before it first runs: what is seldom needed of it is boxed.
+#![deny(clippy::large_futures)]
 
 mod attributes;
 mod backed;
@@ -14,6 +16,7 @@ mod door;
 mod drive;
 mod errno;
 mod handler;
+mod kept_names;
 mod life;
 mod lock_table;
 mod locks;

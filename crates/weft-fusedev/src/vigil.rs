@@ -68,8 +68,8 @@ impl Vigil {
 const AWAKE_MAX: Duration = Duration::from_micros(50);
 /// Most requests before the next try: it then costs less than a microsecond for each of them.
 const PAUSE_MAX: u32 = 63;
-/// A look takes a tenth of this.
-const TAKEN_MIN: Duration = Duration::from_micros(20);
+/// A look takes a hundredth of this, and what a machine does beside at most a tenth.
+const TAKEN_MIN: Duration = Duration::from_micros(200);
 /// Sooner than anybody asks who waits for the answer before.
 const AT_ONCE: Duration = Duration::from_micros(2);
 /// So many are no chance.

@@ -31,6 +31,7 @@ mod index;
 mod journal;
 mod key;
 mod ledger;
+mod marks;
 mod notes;
 mod numbers;
 mod object;

@@ -16,6 +16,7 @@ use crate::disk::Disk;
 use crate::draft_files::DraftFiles;
 use crate::flusher::Flusher;
 use crate::index::Index;
+use crate::marks::{self, Marks};
 use crate::notes::StoreNotes;
 use crate::numbers::{self, Numbers};
 use crate::shelf::Shelf;
@@ -42,6 +43,7 @@ pub struct Store {
     drafts: Arc<DraftFiles>,
     dir: PathBuf,
     numbers: Numbers,
+    marks: Marks,
     /// Numbers of bindings by source. Held while one is given out.
     bindings: Mutex<HashMap<String, BindingId>>,
 }
@@ -85,6 +87,7 @@ impl Store {
             drafts,
             dir: dir.into(),
             numbers,
+            marks: Marks::default(),
             bindings: Mutex::new(bindings),
         }))
     }
@@ -175,8 +178,21 @@ impl Store {
     }
 
     fn apply_by(&self, records: Vec<Record>, due: Due) -> Result<()> {
+        // What only confirms changes no names.
+        let touched = match due {
+            Due::Soon => marks::touched(&records, |node| self.node(node).ok().flatten()),
+            Due::Later => Vec::new(),
+        };
         let changes = records.into_iter().map(encode).collect::<Result<Vec<_>>>()?;
-        self.shelf.index.apply(changes, None, due)
+        self.shelf.index.apply(changes, None, due)?;
+        self.marks.change(&touched);
+        Ok(())
+    }
+
+    /// A number that changes, before [`Store::apply`] returns, with the names of a directory or with who may see which of
+    /// them. It may change without that as well, and says nothing to another store.
+    pub fn names_mark(&self, dir: NodeId) -> u64 {
+        self.marks.of(dir)
     }
 
     /// Waits until everything applied so far is durable.

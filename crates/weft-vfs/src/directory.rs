@@ -1,7 +1,7 @@
 //! Listing directories.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use weft_remote::{Call, Caller, Completeness, FileKind, Listing, Name, Version};
 use weft_store::{DentrySource, DentryTarget, ListingRecord, NodeId};
@@ -13,11 +13,22 @@ use crate::learn::Told;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
+/// What the names of a directory are as of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AsOf {
+    /// While it is the same, the names are, where they are for everybody ([`Snapshot::is_for_everybody`]).
+    pub mark: u64,
+    /// How long they, and what is told along with them, are trusted; zero where that is not known.
+    pub trusted: Duration,
+}
+
 /// The names of a directory at one moment, packed: an open directory keeps one for as long as it is open.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     names: Vec<u8>,
     items: Vec<Item>,
+    /// Whether another caller might get others.
+    for_one: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +61,11 @@ impl Snapshot {
         self.items.is_empty()
     }
 
+    /// Whether everybody who may read the directory gets these names.
+    pub fn is_for_everybody(&self) -> bool {
+        !self.for_one
+    }
+
     /// The name at `index`.
     pub fn get(&self, index: usize) -> Option<DirectoryName<'_>> {
         let item = self.items.get(index)?;
@@ -68,13 +84,13 @@ impl Snapshot {
 }
 
 impl Vfs {
-    /// Lists a directory, asking its remote where what is known cannot be trusted.
+    /// Sees to it that the names of a directory are known and trusted, asking its remote where they are not.
     ///
     /// # Errors
     /// `NotADirectory`, `Stale`, `Denied`; whatever keeps the remote from answering.
-    pub async fn open_directory(self: Arc<Self>, call: Call, node: NodeId) -> Result<Snapshot> {
+    pub async fn open_directory(self: Arc<Self>, call: Call, node: NodeId) -> Result<AsOf> {
         if self.namespace.is_own(node) {
-            return Ok(self.own_names(node));
+            return Ok(AsOf::default());
         }
         let dir = self.inode(node)?;
         if dir.kind() != FileKind::Directory {
@@ -83,7 +99,22 @@ impl Vfs {
         self.admit(&call, &dir).await?;
         self.list(&call, &dir).await?;
         self.notices.settled().await;
-        self.snapshot(&dir, &call.caller)
+        let mark = self.store.names_mark(dir.id);
+        let listing = self.store.listing(dir.id)?;
+        let now = SystemTime::now();
+        let trusted = |listing: ListingRecord| self.trusted_for(&dir, &listing.lease, listing.learnt, now);
+        Ok(AsOf { mark, trusted: listing.map_or(Duration::ZERO, trusted) })
+    }
+
+    /// The names of a directory, from what the store has of it. Asks no remote.
+    ///
+    /// # Errors
+    /// `Stale` when the store does not know the node, and what the store says.
+    pub fn directory_names(&self, node: NodeId, caller: &Caller) -> Result<Snapshot> {
+        if self.namespace.is_own(node) {
+            return Ok(self.own_names(node));
+        }
+        self.snapshot(&*self.inode(node)?, caller)
     }
 
     /// Sees to it that a directory's listing is known and trusted.
@@ -92,6 +123,10 @@ impl Vfs {
             count(&self.figures.listings_local);
             return Ok(());
         }
+        Box::pin(self.list_asking(call, dir)).await
+    }
+
+    async fn list_asking(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
         let _gate = dir.gate.lock().await;
         if let Some(arrival) = dir.arrival(|_| true)
             && let State::Failed(error) = arrival.end(call).await?
@@ -200,8 +235,9 @@ impl Vfs {
         // Another reading of a name that has a row of its own.
         let reads = listing.as_ref().is_some_and(|listing| listing.completeness == Completeness::CompleteButAtSys);
         let is_reading = |name: &Name| reads && !Completeness::CompleteButAtSys.denies(name);
+        let for_one = listing.as_ref().is_some_and(|listing| self.is_private(listing.audience));
+        let mut snapshot = Snapshot { for_one, ..Snapshot::default() };
         let listed = listing.is_some_and(|listing| self.shows_listing(dir, &listing, caller));
-        let mut snapshot = Snapshot::default();
         let mut after: Option<Name> = None;
         loop {
             let names = self.store.dentries(dir.id, after.as_ref(), NAMES_AT_ONCE)?;
@@ -214,6 +250,8 @@ impl Vfs {
                     if !by_list && is_reading(name) {
                         continue;
                     }
+                    snapshot.for_one |=
+                        !by_list && record.as_ref().is_some_and(|record| self.is_private(record.audience));
                     if (listed && by_list) || record.as_ref().is_none_or(|record| record.audience.includes(caller)) {
                         let kind = record.map_or(FileKind::Unknown, |record| record.attributes.kind);
                         snapshot.push(name, node, kind);

@@ -4,6 +4,8 @@
 //! answered from the store while a lease lasts, and otherwise goes to the remote of its binding; whatever the remote
 //! says is learnt by the store on the way back. This room knows no kind and no kernel.
 #![forbid(unsafe_code)]
+// A request's future is moved several times before it first runs: what is seldom needed of it is boxed.
+#![deny(clippy::large_futures)]
 
 mod admit;
 mod agree;
@@ -70,7 +72,7 @@ mod write;
 pub use ask::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat, SetTime};
 pub use changes::{Change, ChangeKind, Watched, Watching};
 pub use data::Data;
-pub use directory::{DirectoryName, Snapshot};
+pub use directory::{AsOf, DirectoryName, Snapshot};
 pub use error::VfsError;
 pub use extended::OWN_ATTRIBUTES;
 pub use figures::FiguresSnapshot;

@@ -75,7 +75,7 @@ impl Vfs {
         let file = self.inode(node)?;
         self.same_tree(&file, &dir)?;
         if file.is_gone() {
-            return self.name_nameless(&call, &file, (&dir, &name)).await;
+            return Box::pin(self.name_nameless(&call, &file, (&dir, &name))).await;
         }
         let change = Change::Link { file: file.record().file, dir: dir.record().file, name: name.clone() };
         // The kind learns the file's place again as well, if it has forgotten it.
@@ -209,9 +209,9 @@ impl Vfs {
         change: Change,
     ) -> Result<Answer<Outcome>> {
         let now = SystemTime::now();
-        match self.apply(call, one, change.clone(), now, &Version::None).await {
+        match Box::pin(self.apply(call, one, change.clone(), now, &Version::None)).await {
             Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
-                self.apply(call, other, change, now, &Version::None).await
+                Box::pin(self.apply(call, other, change, now, &Version::None)).await
             }
             outcome => outcome,
         }

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
-use weft_remote::{Call, Caller, RemoteError, Version};
+use weft_remote::{Call, RemoteError, Version};
 use weft_store::{NodeId, Object};
 
-use crate::directory::Snapshot;
 use crate::handle::{Handle, HandleId, Held};
 use crate::inode::Inode;
 use crate::through::Through;
@@ -96,17 +95,6 @@ impl Vfs {
                 Ok(Held::Lost(Lost { generation, version: record.version.clone(), length: record.length }))
             }
         }
-    }
-
-    /// The names of a directory that a former daemon had open, from what the store has of it. Asks no remote.
-    ///
-    /// # Errors
-    /// `Stale` when the store does not know the node, and what the store says.
-    pub fn directory_again(&self, node: NodeId, caller: &Caller) -> Result<Snapshot> {
-        if self.namespace.is_own(node) {
-            return Ok(self.own_names(node));
-        }
-        self.snapshot(&*self.inode(node)?, caller)
     }
 
     /// Gets back the content of a handle that lost it.

@@ -129,7 +129,7 @@ impl Vfs {
     ) -> std::result::Result<u64, UnsentError> {
         let (inode, draft) = self.unsent_at(path)?;
         if over == Over::Another {
-            self.put_over(&inode, &draft, caller).await?;
+            Box::pin(self.put_over(&inode, &draft, caller)).await?;
         }
         let _gate = inode.gate.lock().await;
         let bytes = draft.dirty.bytes_away().unwrap_or(0);

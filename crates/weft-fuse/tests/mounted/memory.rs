@@ -10,8 +10,8 @@ use rustix::io::Errno as E;
 use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
 use weft_remote::{Caller, FileKind, LockMode, RenameTarget};
 use weft_vfs::{
-    Allocate, Data, HandleId, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, Seek, SetStat, SetTime, Snapshot,
-    Stat, StatFs,
+    Allocate, AsOf, Data, HandleId, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, Seek, SetStat, SetTime,
+    Snapshot, Stat, StatFs,
 };
 
 type Answer<T> = Result<T, Errno>;
@@ -205,8 +205,12 @@ impl Handler for Memory {
         self.0.1.notify_all();
     }
 
-    fn open_directory(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<Snapshot>> + Send + 'static {
-        ready(Ok(Snapshot::default()))
+    fn open_directory(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<AsOf>> + Send + 'static {
+        ready(Ok(AsOf::default()))
+    }
+
+    fn directory_names(&self, _: Caller, _: NodeId) -> Answer<Snapshot> {
+        Ok(Snapshot::default())
     }
 
     fn attributes_known(&self, _: NodeId) -> Option<Attributes> {
@@ -452,10 +456,6 @@ impl Handler for Memory {
     }
 
     fn reopen(&self, _: NodeId, _: HandleId, _: &OpenRecord, _: ReadBy) -> Answer<()> {
-        Err(Errno(E::STALE))
-    }
-
-    fn directory_again(&self, _: Caller, _: NodeId) -> Answer<Snapshot> {
         Err(Errno(E::STALE))
     }
 

@@ -58,7 +58,7 @@ impl Warm {
             while under_way.len() < jobs
                 && let Some((lane, work)) = lanes.take(phase)
             {
-                under_way.push(async move { (lane, self.one(work).await) });
+                under_way.push(async move { (lane, Box::pin(self.one(work)).await) });
             }
             let Some((lane, outcome)) = under_way.next().await else { return Ok(lanes) };
             let outcome: Outcome = outcome;
@@ -180,7 +180,10 @@ impl Warm {
     async fn directory(&self, node: NodeId, below: &[u8], level: u32, outcome: &mut Outcome) -> Result<()> {
         let inode = self.vfs.inode(node)?;
         let call = self.call();
-        let list = || self.vfs.clone().open_directory(self.call(), node);
+        let list = || async {
+            self.vfs.clone().open_directory(self.call(), node).await?;
+            self.vfs.directory_names(node, &self.caller)
+        };
         let names = if self.vfs.admits(&inode, &call) && self.vfs.listing_holds(&inode, &self.caller)? {
             list().await?
         } else {

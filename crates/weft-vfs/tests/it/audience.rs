@@ -151,7 +151,9 @@ impl House {
 
     async fn list(&self, uid: u32, path: &str) -> std::result::Result<Vec<String>, VfsError> {
         let (stat, _) = self.walk(uid, path).await?;
-        let snapshot = self.vfs.clone().open_directory(House::call(uid), stat.node).await?;
+        let call = House::call(uid);
+        self.vfs.clone().open_directory(call, stat.node).await?;
+        let snapshot = self.vfs.directory_names(stat.node, &call.caller)?;
         let rows = (0..snapshot.len()).filter_map(|index| snapshot.get(index));
         Ok(rows.map(|row| String::from_utf8_lossy(row.name).into_owned()).collect())
     }

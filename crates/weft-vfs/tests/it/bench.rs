@@ -137,7 +137,8 @@ impl Bench {
 
     pub async fn list(&self, path: &str) -> Result<Vec<String>, VfsError> {
         let node = self.walk(path).await?.node;
-        let snapshot = self.vfs.clone().open_directory(self.call(), node).await?;
+        self.vfs.clone().open_directory(self.call(), node).await?;
+        let snapshot = self.vfs.directory_names(node, &self.call().caller)?;
         let rows = (0..snapshot.len()).filter_map(|index| snapshot.get(index));
         Ok(rows.map(|row| String::from_utf8_lossy(row.name).into_owned()).collect())
     }

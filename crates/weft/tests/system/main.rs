@@ -19,6 +19,7 @@ mod freshness;
 mod full_disk;
 mod host;
 mod interrupts;
+mod kept_names;
 mod kills;
 mod life;
 mod listings;
