@@ -173,7 +173,7 @@ impl Vfs {
             self.store.apply(vec![Record::Dentry(dir, name.clone(), dentry)])?;
         }
         drop(names);
-        // The kernel may hold that there is no such name, by what the listing said.
+        self.take_back_absence(dir, name);
         self.notices.send_surely(Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() });
         if let Some(DentryTarget::Node(id)) = known.map(|dentry| dentry.target) {
             if let Some(breaks) = self.namespace.breaks(binding) {
@@ -207,6 +207,7 @@ impl Vfs {
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_all();
         }
+        self.absences.clear();
         self.notices.send_surely(Notice::Everything);
         for inode in self.inodes.all() {
             if inode.record.read().binding == binding {
@@ -251,6 +252,7 @@ impl Vfs {
         if dir.kind() != weft_remote::FileKind::Directory {
             return Ok(());
         }
+        self.take_back_absences(dir.id);
         let mut after = None;
         loop {
             let absent = {

@@ -252,6 +252,9 @@ impl Vfs {
         dentry: DentryRecord,
         known: Option<DentryRecord>,
     ) {
+        if known.is_none() {
+            self.take_back_absence(dir, name);
+        }
         if known.is_some_and(|known| known.target != dentry.target) {
             self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
         }

@@ -7,6 +7,7 @@
 // A request's future is moved several times before it first runs: what is seldom needed of it is boxed.
 #![deny(clippy::large_futures)]
 
+mod absences;
 mod admit;
 mod agree;
 mod arrival;

@@ -319,9 +319,14 @@ impl Vfs {
         {
             let remaining = self.trusted_for(dir, &listing.lease, listing.learnt, now);
             if !remaining.is_zero() {
-                // There is no record of this name by which the kernel could be told that it has come.
-                let untold = self.is_private(listing.audience) || self.is_breakable(dir.record.read().binding);
-                return Ok(Knowledge::Absent(if untold { Duration::ZERO } else { remaining }));
+                if self.is_private(listing.audience) {
+                    return Ok(Knowledge::Absent(Duration::ZERO));
+                }
+                if !self.is_breakable(dir.record.read().binding) {
+                    return Ok(Knowledge::Absent(remaining));
+                }
+                let left = || Ok(self.trusted_for(dir, &listing.lease, listing.learnt, SystemTime::now()));
+                return self.tell_absence(dir.id, name, remaining, left).map(Knowledge::Absent);
             }
         }
         Ok(Knowledge::Nothing)

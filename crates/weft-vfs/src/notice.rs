@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use weft_remote::Name;
@@ -127,6 +128,18 @@ impl Notices {
             // An error means that the kernel side is gone.
             runtime.spawn_blocking(move || drop(others.send(notice)));
         }
+    }
+
+    /// Passes notices about names or content on when some time has passed.
+    pub(crate) fn send_after(&self, pause: Duration, notices: Vec<Notice>, runtime: &tokio::runtime::Handle) {
+        let Some(senders) = &self.0 else { return };
+        let others = senders.others.clone();
+        runtime.spawn(async move {
+            tokio::time::sleep(pause).await;
+            // An error means that the kernel side is gone.
+            let send = move || notices.into_iter().try_for_each(|notice| others.send(notice));
+            drop(tokio::task::spawn_blocking(send));
+        });
     }
 
     /// Returns when the kernel has been told of everything so far, or when too much waits for that to be told soon. What is

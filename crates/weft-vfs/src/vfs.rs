@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use weft_remote::{Answer, Call, FileId, Name, Remote, RemoteError};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
+use crate::absences::Absences;
 use crate::changes::Changes;
 use crate::ending::Ending;
 use crate::figures::{Figures, FiguresSnapshot};
@@ -93,6 +94,7 @@ pub struct Vfs {
     pub(crate) drafts: Mutex<HashMap<NodeId, Arc<Inode>>>,
     /// Told when something could not be sent for a reason that may pass.
     pub(crate) left_over: Arc<tokio::sync::Notify>,
+    pub(crate) absences: Absences,
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
@@ -126,6 +128,7 @@ impl Vfs {
             renames: Mutex::default(),
             drafts: Mutex::default(),
             left_over: Arc::default(),
+            absences: Absences::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
             changes: Changes::default(),

@@ -30,13 +30,18 @@ fn beside(tree: &tempfile::TempDir, change: impl FnOnce()) {
 
 /// How often the kernel has asked for names.
 fn asked(mount: &Mount) -> u64 {
+    requests(mount, &["readdir", "readdirplus"])
+}
+
+/// How many requests of some kinds the kernel has sent.
+fn requests(mount: &Mount, operations: &[&str]) -> u64 {
     let stats = mount.json("stats", [mount.dir()]);
-    let of = |operation: &str| {
+    let of = |operation: &&str| {
         let figure = format!("weft_kernel_request_duration_seconds{{operation={operation}}}");
         stats["figures"][figure]["count"].as_u64().unwrap_or(0)
     };
-    assert!(of("opendir") > 0, "{stats}");
-    of("readdir") + of("readdirplus")
+    assert!(of(&"opendir") > 0, "{stats}");
+    operations.iter().map(of).sum()
 }
 
 fn listed(dir: &Path) -> BTreeSet<String> {
@@ -64,6 +69,34 @@ fn names_are_read_once_until_they_change() {
     wait_until("a name made beside the mount", || listed(&dir).contains("beside it"));
     beside(&tree, || std::fs::remove_file(tree.path().join("many/0007")).expect("removed"));
     wait_until("a name removed beside the mount", || !listed(&dir).contains("0007"));
+}
+
+/// Goal: of a name that is not there the kernel asks once, until it comes, by whom ever.
+#[test]
+fn absent_names_are_asked_for_once_until_they_come() {
+    let Some((tree, mount)) = mounted() else { return };
+    let dir = mount.at("many");
+    names_in(&dir);
+    let absent = |nth: usize| !dir.join(format!("absent {nth}")).exists();
+    wait_until("absences that are kept", || {
+        assert!((0..50).all(absent));
+        let before = requests(&mount, &["lookup"]);
+        assert!((0..50).all(absent) && (0..50).all(absent));
+        requests(&mount, &["lookup"]) == before
+    });
+    std::fs::write(dir.join("absent 1"), "x").expect("written");
+    std::fs::rename(dir.join("0001"), dir.join("absent 2")).expect("renamed");
+    assert!(!absent(1) && !absent(2), "at once by the mount");
+    for nth in 3..6 {
+        beside(&tree, || std::fs::write(tree.path().join(format!("many/absent {nth}")), "x").expect("written"));
+        wait_until("a name made beside the mount", || !absent(nth));
+    }
+    // Many at once, each of which was just asked for.
+    for nth in 6..50 {
+        assert!(absent(nth));
+        beside(&tree, || std::fs::write(tree.path().join(format!("many/absent {nth}")), "x").expect("written"));
+    }
+    (6..50).for_each(|nth| wait_until("a name made beside the mount", || !absent(nth)));
 }
 
 /// Goal: who has opened a directory before a change, and reads it after that, hands old names to nobody.

@@ -1,0 +1,190 @@
+//! Names of which the kernel was told that they are absent, and which nothing in the store speaks of: a listing denies them.
+//!
+//! The kernel keeps an absence until its time is over or it is told otherwise, and a source that tells of changes in a
+//! directory does not say which names came. So whoever hears of a change has to know what to take back. Compilers and
+//! interpreters look for each file in many places where it is not: those questions are most of what they ask.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weft_remote::Name;
+use weft_store::NodeId;
+
+use crate::notice::Notice;
+use crate::vfs::Vfs;
+
+/// The absences of one mount.
+#[derive(Debug, Default)]
+pub(crate) struct Absences(Mutex<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    of: HashMap<NodeId, HashMap<Name, Absence>>,
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Absence {
+    told: Instant,
+    until: Instant,
+}
+
+impl Absences {
+    /// Remembers that the kernel is about to be told that a name is absent, for so long; false when there are too many to
+    /// remember. To be called before it is looked whether that is still so.
+    fn tell(&self, dir: NodeId, name: &Name, ttl: Duration, now: Instant) -> bool {
+        let mut told = self.0.lock();
+        if told.count >= ABSENCES_MAX {
+            told.drop_ended(now);
+        }
+        let is_full = told.count >= ABSENCES_MAX;
+        let absence = Absence { told: now, until: now + ttl };
+        let names = told.of.entry(dir).or_default();
+        match names.get_mut(name) {
+            Some(known) => *known = absence,
+            None if is_full => return false,
+            None => {
+                names.insert(name.clone(), absence);
+                told.count += 1;
+            }
+        }
+        true
+    }
+
+    /// Forgets those of a directory and names them; and whether the kernel may not have heard of some of them yet.
+    fn take(&self, dir: NodeId, now: Instant) -> (Vec<Name>, bool) {
+        let mut told = self.0.lock();
+        let names = told.of.remove(&dir).unwrap_or_default();
+        told.count -= names.len();
+        let is_fresh = names.values().any(|absence| absence.is_fresh(now));
+        let names = names.into_iter().filter(|(_, absence)| now < absence.until);
+        (names.map(|(name, _)| name).collect(), is_fresh)
+    }
+
+    /// The same of one name; `None` when the kernel was not told of it.
+    fn take_one(&self, dir: NodeId, name: &Name, now: Instant) -> Option<bool> {
+        let mut told = self.0.lock();
+        let names = told.of.get_mut(&dir)?;
+        let absence = names.remove(name)?;
+        if names.is_empty() {
+            told.of.remove(&dir);
+        }
+        told.count -= 1;
+        (now < absence.until).then(|| absence.is_fresh(now))
+    }
+
+    /// Forgets all: the kernel is told that any name may be another.
+    pub(crate) fn clear(&self) {
+        *self.0.lock() = Told::default();
+    }
+}
+
+impl Told {
+    fn drop_ended(&mut self, now: Instant) {
+        self.of.retain(|_, names| {
+            names.retain(|_, absence| now < absence.until);
+            !names.is_empty()
+        });
+        self.count = self.of.values().map(HashMap::len).sum();
+    }
+}
+
+impl Absence {
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.duration_since(self.told) < ON_ITS_WAY_MAX
+    }
+}
+
+impl Vfs {
+    /// How long the kernel may take a name to be absent that a listing of its directory denies for so long yet. `left`
+    /// looks again, for what ends the listing's lease takes back what was told until then.
+    pub(crate) fn tell_absence<E>(
+        &self,
+        dir: NodeId,
+        name: &Name,
+        ttl: Duration,
+        left: impl FnOnce() -> Result<Duration, E>,
+    ) -> Result<Duration, E> {
+        match self.absences.tell(dir, name, ttl, Instant::now()) {
+            true => left(),
+            false => Ok(Duration::ZERO),
+        }
+    }
+
+    /// Takes back what the kernel was told of names that a directory does not have.
+    pub(crate) fn take_back_absences(&self, dir: NodeId) {
+        let (names, is_fresh) = self.absences.take(dir, Instant::now());
+        let parent = self.namespace.shown(dir);
+        for name in &names {
+            self.notices.send_surely(Notice::Entry { parent, name: name.clone() });
+        }
+        if is_fresh {
+            self.take_back_again(parent, names);
+        }
+    }
+
+    /// The same of one name, if it was told of that.
+    pub(crate) fn take_back_absence(&self, dir: NodeId, name: &Name) {
+        let Some(is_fresh) = self.absences.take_one(dir, name, Instant::now()) else { return };
+        let parent = self.namespace.shown(dir);
+        self.notices.send(Notice::Entry { parent, name: name.clone() });
+        if is_fresh {
+            self.take_back_again(parent, vec![name.clone()]);
+        }
+    }
+
+    /// An answer that was on its way to the kernel when that was told otherwise may have come after that.
+    fn take_back_again(&self, parent: NodeId, names: Vec<Name>) {
+        let notices = names.into_iter().map(|name| Notice::Entry { parent, name }).collect();
+        self.notices.send_after(ON_ITS_WAY_MAX, notices, &self.runtime);
+    }
+}
+
+/// How many absences are remembered.
+const ABSENCES_MAX: usize = 1 << 14;
+/// Longer than an answer is on its way to the kernel.
+const ON_ITS_WAY_MAX: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    fn name(number: usize) -> Name {
+        Name::new(format!("{number}")).expect("a name")
+    }
+
+    #[test]
+    fn what_was_told_is_taken_back_once() {
+        let (absences, now) = (Absences::default(), Instant::now());
+        for number in 0..3 {
+            assert!(absences.tell(NodeId(1), &name(number), TTL, now));
+            assert!(absences.tell(NodeId(2), &name(number), TTL, now));
+        }
+        assert_eq!(absences.take_one(NodeId(1), &name(0), now), Some(true), "it may be on its way");
+        assert_eq!(absences.take_one(NodeId(1), &name(0), now), None);
+        let later = now + ON_ITS_WAY_MAX;
+        let (mut names, is_fresh) = absences.take(NodeId(1), later);
+        names.sort();
+        assert_eq!((names, is_fresh), (vec![name(1), name(2)], false));
+        assert_eq!(absences.take(NodeId(1), later), (Vec::new(), false));
+        assert_eq!(absences.take(NodeId(2), now + TTL), (Vec::new(), false), "the kernel has forgotten them itself");
+        assert_eq!(absences.0.lock().count, 0);
+    }
+
+    #[test]
+    fn no_more_are_told_than_are_remembered() {
+        let (absences, now) = (Absences::default(), Instant::now());
+        for number in 0..ABSENCES_MAX {
+            assert!(absences.tell(NodeId(number as u64 % 7), &name(number), TTL, now));
+        }
+        assert!(!absences.tell(NodeId(1), &name(ABSENCES_MAX), TTL, now));
+        assert!(absences.tell(NodeId(1), &name(1), TTL, now + TTL / 2), "one that is told already is told again");
+        assert!(absences.tell(NodeId(1), &name(ABSENCES_MAX), TTL, now + TTL), "the others have ended");
+        assert_eq!(absences.0.lock().count, 2);
+        absences.clear();
+        assert_eq!(absences.take(NodeId(1), now), (Vec::new(), false));
+    }
+}
