@@ -94,6 +94,11 @@ impl Shared {
         // Taken twice, a reader's lock would be counted twice.
         self.tell_lock(call, spot, &question).await?;
         self.note_lent(call.caller, spot, mode);
+        // Who had it before has stored what was written, and its server has told us: that counts before anybody here goes
+        // on. A call that waits for that longer than it may has the lock all the same, and whoever asks is told late.
+        if tokio::time::timeout_at(call.deadline.into(), self.news.all_heard()).await.is_err() {
+            tracing::warn!(file = shown(spot), "a lock is taken before all is heard that came before it");
+        }
         Ok(())
     }
 

@@ -68,6 +68,17 @@ impl News {
         let _ = self.heard.subscribe().wait_for(|heard| *heard >= told.0).await;
     }
 
+    /// Returns when whoever listens is done with everything that was told so far; at once while nobody listens.
+    pub async fn all_heard(&self) {
+        let told = {
+            let waiting = self.waiting.lock();
+            waiting.taken.then_some(ToldUpTo(waiting.told))
+        };
+        if let Some(told) = told {
+            self.heard(told).await;
+        }
+    }
+
     /// Nothing more will come.
     pub fn close(&self) {
         self.waiting.lock().closed = true;

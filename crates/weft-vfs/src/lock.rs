@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_remote::{Answer, Call, Checked, LockMode, RemoteError};
+use weft_remote::{Answer, Call, Checked, LockMode, RemoteError, Version};
 use weft_store::{NodeId, Object};
 
 use crate::draft::Draft;
@@ -27,10 +27,12 @@ impl Vfs {
 
     /// Changes the lock that this mount has on a file at its source, where that has locks. Twice the same: a former daemon
     /// has taken it. Who gives it back has sent before what was written. Who gets it goes on in the version that the source
-    /// has: told is which open files are in another version than before.
+    /// has: told is which open files are in another version than before. Who gets a stronger one goes on in the version that
+    /// was read under the weaker one, or does not get it.
     ///
     /// # Errors
-    /// `Offline`; what the remote says, `Busy` above all; `Stale` when there is no lock any more, or no such file.
+    /// `Offline`; what the remote says, `Busy` above all; `Stale` when there is no lock any more, for somebody else may have
+    /// written meanwhile, or no such file.
     pub async fn lock(
         self: Arc<Self>,
         call: Call,
@@ -55,10 +57,22 @@ impl Vfs {
         {
             tracing::warn!(%error, node = node.0, "a file is unlocked, and what was written is not at its source");
         }
-        self.ask_for(&call, remote.lock(&call, &file, from, to)).await.map_err(|error| match error {
-            VfsError::Remote(RemoteError::VersionChanged { .. }) => VfsError::Stale,
-            error => error,
-        })?;
+        let relied_on = self.relied_on(&inode)?;
+        let changed = self.ask_for(&call, remote.lock(&call, &file, from, to)).await;
+        let has = match &changed {
+            Ok(()) => to,
+            Err(VfsError::Remote(RemoteError::Busy { .. })) => from,
+            Err(VfsError::Remote(RemoteError::VersionChanged { .. })) => return Err(VfsError::Stale),
+            Err(_) => return changed.map(|()| Vec::new()),
+        };
+        // Between the weaker lock and the stronger one, or the weaker again, somebody else may have had one, and written.
+        if from > LockMode::Unlocked && to > from && !self.is_still(&call, &inode, &relied_on).await.unwrap_or(false) {
+            if let Err(error) = self.ask_for(&call, remote.lock(&call, &file, has, LockMode::Unlocked)).await {
+                tracing::warn!(%error, node = node.0, "a lock that came too late is not given back");
+            }
+            return Err(VfsError::Stale);
+        }
+        changed?;
         if from > LockMode::Unlocked {
             return Ok(Vec::new());
         }
@@ -140,23 +154,42 @@ impl Vfs {
         draft: &Draft,
     ) -> Result<Option<Arc<Object>>> {
         let _gate = inode.gate.lock().await;
-        let written = draft.dirty.version();
-        if self.attributes_remaining(inode)?.is_zero() {
-            let (remote, file) = (self.remote_of(inode)?.clone(), inode.record().file);
-            let answer = self.ask_of(call, inode, || remote.attributes(call, &file, &written)).await?;
-            let told = Told::by(&answer);
-            let Answer { value: Checked::Is(found), .. } = answer else { return Ok(None) };
-            if found.entry.id != file {
-                return Err(VfsError::Stale);
-            }
-            self.learn_attributes(inode, found.entry.attributes, &told)?;
-        }
-        if written.still_holds(&inode.record().version) {
+        if self.is_version(call, inode, &draft.dirty.version()).await? {
             return Ok(None);
         }
         self.give_up_content(inode.id)?;
         let arrival = self.fetch_whole(call, inode).await?;
         arrival.claim();
         Ok(Some(arrival.object.clone()))
+    }
+
+    /// The version that whoever has a lock on a file has read, or has written.
+    fn relied_on(&self, inode: &Arc<Inode>) -> Result<Version> {
+        if let Some(draft) = inode.draft() {
+            return Ok(draft.dirty.version());
+        }
+        let held = self.held_content(inode)?.map(|current| current.object.version().clone());
+        Ok(held.unwrap_or_else(|| inode.record().version))
+    }
+
+    async fn is_still(&self, call: &Call, inode: &Arc<Inode>, version: &Version) -> Result<bool> {
+        let _gate = inode.gate.lock().await;
+        self.is_version(call, inode, version).await
+    }
+
+    /// Whether the source has this version of a file, asking it where what is known is not trusted. The caller holds the
+    /// inode's gate.
+    async fn is_version(&self, call: &Call, inode: &Arc<Inode>, version: &Version) -> Result<bool> {
+        if self.attributes_remaining(inode)?.is_zero() {
+            let (remote, file) = (self.remote_of(inode)?.clone(), inode.record().file);
+            let answer = self.ask_of(call, inode, || remote.attributes(call, &file, version)).await?;
+            let told = Told::by(&answer);
+            let Answer { value: Checked::Is(found), .. } = answer else { return Ok(true) };
+            if found.entry.id != file {
+                return Err(VfsError::Stale);
+            }
+            self.learn_attributes(inode, found.entry.attributes, &told)?;
+        }
+        Ok(version.still_holds(&inode.record().version))
     }
 }
