@@ -8,6 +8,7 @@ mod content;
 mod faults;
 mod lanes;
 mod links;
+mod locks;
 mod names;
 mod space;
 mod unsent;

@@ -1,0 +1,111 @@
+//! Locks of a source that has no way from a weaker one to a stronger one without a gap.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use weft_remote::fake::{Fake, Promise};
+use weft_remote::{
+    Answer, Call, Capabilities, Checked, Cursor, Fetched, FileId, Found, Listing, LockMode, Name, Remote, RemoteError,
+    Result, Span, Version,
+};
+use weft_vfs::VfsError;
+
+use crate::bench::Bench;
+
+/// A fake that lends locks.
+struct Lending {
+    fake: Fake,
+    has: Mutex<LockMode>,
+    /// What somebody else writes in the gap.
+    in_the_gap: Mutex<Option<&'static str>>,
+    /// Whether somebody else has the stronger lock: then the weaker one is had again.
+    busy: Mutex<bool>,
+}
+
+#[async_trait]
+impl Remote for Lending {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { locks: true, ..self.fake.capabilities() }
+    }
+
+    fn root(&self) -> FileId {
+        self.fake.root()
+    }
+
+    async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {
+        self.fake.lookup(call, dir, name).await
+    }
+
+    async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
+        self.fake.attributes(call, file, known).await
+    }
+
+    async fn entries(
+        &self,
+        call: &Call,
+        dir: &FileId,
+        known: &Version,
+        cursor: Option<&Cursor>,
+    ) -> Result<Answer<Listing>> {
+        self.fake.entries(call, dir, known, cursor).await
+    }
+
+    async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
+        self.fake.fetch(call, file, expected, span).await
+    }
+
+    async fn lock(&self, _: &Call, _: &FileId, from: LockMode, to: LockMode) -> Result<()> {
+        assert_eq!(*self.has.lock(), from);
+        if from > LockMode::Unlocked
+            && let Some(written) = self.in_the_gap.lock().take()
+        {
+            self.fake.set("a/b/hello.txt", written);
+        }
+        if to == LockMode::Exclusive && *self.busy.lock() {
+            return Err(RemoteError::Busy { detail: "a/b/hello.txt".to_owned(), retry_after: None });
+        }
+        *self.has.lock() = to;
+        Ok(())
+    }
+}
+
+/// Goal: who has read under a shared lock and wants to write gets the exclusive one over what was read, or none: whatever
+/// the source says of the exclusive one, what was written in the gap ends both.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_in_the_gap_ends_the_lock() {
+    for busy in [false, true] {
+        let fake = Fake::new();
+        fake.file("a/b/hello.txt", "hello");
+        fake.adjust(|terms| terms.promise = Promise::Spent);
+        let (has, in_the_gap) = (Mutex::new(LockMode::Unlocked), Mutex::default());
+        let lending = Arc::new(Lending { fake: fake.clone(), has, in_the_gap, busy: Mutex::new(busy) });
+        let bench = Bench::over(fake, lending.clone());
+        let handle = bench.open("fake/a/b/hello.txt").await.unwrap().handle;
+        let node = bench.walk("fake/a/b/hello.txt").await.unwrap().node;
+        let lock = |from, to| bench.vfs.clone().lock(bench.call(), node, from, to);
+        use LockMode::{Exclusive, Shared, Unlocked};
+
+        lock(Unlocked, Shared).await.unwrap();
+        assert_eq!(bench.drain(handle).await.unwrap(), b"hello");
+        let stronger = lock(Shared, Exclusive).await;
+        match busy {
+            true => assert!(matches!(stronger, Err(VfsError::Remote(RemoteError::Busy { .. })))),
+            false => assert!(stronger.is_ok()),
+        }
+        let as_before = if busy { Shared } else { Exclusive };
+        assert_eq!(*lending.has.lock(), as_before, "nobody has written");
+        lock(as_before, Unlocked).await.unwrap();
+
+        lock(Unlocked, Shared).await.unwrap();
+        *lending.in_the_gap.lock() = Some("other");
+        assert!(matches!(lock(Shared, Exclusive).await, Err(VfsError::Stale)), "busy: {busy}");
+        assert_eq!(*lending.has.lock(), Unlocked);
+        assert_eq!(bench.drain(handle).await.unwrap(), b"hello", "what is open is still what was read");
+
+        *lending.busy.lock() = false;
+        lock(Unlocked, Exclusive).await.unwrap();
+        assert_eq!(bench.drain(handle).await.unwrap(), b"other", "the next lock is for what is there");
+        bench.vfs.close(handle);
+    }
+}
