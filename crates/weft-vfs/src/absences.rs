@@ -22,6 +22,8 @@ pub(crate) struct Absences(Mutex<Told>);
 struct Told {
     of: HashMap<NodeId, HashMap<Name, Absence>>,
     count: usize,
+    /// When it was looked last which have ended.
+    looked: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,20 +37,19 @@ impl Absences {
     /// remember. To be called before it is looked whether that is still so.
     fn tell(&self, dir: NodeId, name: &Name, ttl: Duration, now: Instant) -> bool {
         let mut told = self.0.lock();
-        if told.count >= ABSENCES_MAX {
+        let absence = Absence { told: now, until: now + ttl };
+        if let Some(known) = told.of.get_mut(&dir).and_then(|names| names.get_mut(name)) {
+            *known = absence;
+            return true;
+        }
+        if told.count >= ABSENCES_MAX && told.looked.is_none_or(|at| now.duration_since(at) >= LOOK_PAUSE) {
             told.drop_ended(now);
         }
-        let is_full = told.count >= ABSENCES_MAX;
-        let absence = Absence { told: now, until: now + ttl };
-        let names = told.of.entry(dir).or_default();
-        match names.get_mut(name) {
-            Some(known) => *known = absence,
-            None if is_full => return false,
-            None => {
-                names.insert(name.clone(), absence);
-                told.count += 1;
-            }
+        if told.count >= ABSENCES_MAX {
+            return false;
         }
+        told.of.entry(dir).or_default().insert(name.clone(), absence);
+        told.count += 1;
         true
     }
 
@@ -87,6 +88,7 @@ impl Told {
             !names.is_empty()
         });
         self.count = self.of.values().map(HashMap::len).sum();
+        self.looked = Some(now);
     }
 }
 
@@ -143,6 +145,8 @@ impl Vfs {
 
 /// How many absences are remembered.
 const ABSENCES_MAX: usize = 1 << 14;
+/// How often it is looked which have ended, where there are too many.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Longer than an answer is on its way to the kernel.
 const ON_ITS_WAY_MAX: Duration = Duration::from_millis(500);
 
