@@ -5,8 +5,8 @@
 //! gather in a new current stage. Changes that tell no more than that something is as it was wait longer for others: on
 //! a disk that turns, each transaction takes as long as several reads. Readers look at the current stage, the flushing
 //! stage and the database, in this order, and never wait for a write. The current stage has a maximum, at which changes
-//! wait for the flusher: that is the backpressure. When the database fails (a full disk), the flushing stage stays and is tried again, and a
-//! change that finds both stages full is refused.
+//! wait for the flusher: that is the backpressure. When the database fails (a full disk), the flushing stage stays and
+//! is tried again, and a change that finds both stages full is refused.
 //!
 //! A database that fails is opened again by the flusher, which sets a damaged one aside; the few facts that must
 //! outlive even that (the numbers of bindings, the seed) are kept in memory as *lasting* and written to the new one.

@@ -101,16 +101,16 @@ impl Absence {
 impl Vfs {
     /// How long the kernel may take a name to be absent that a listing of its directory denies for so long yet. `left`
     /// looks again, for what ends the listing's lease takes back what was told until then.
-    pub(crate) fn tell_absence<E>(
+    pub(crate) fn tell_absence(
         &self,
         dir: NodeId,
         name: &Name,
         ttl: Duration,
-        left: impl FnOnce() -> Result<Duration, E>,
-    ) -> Result<Duration, E> {
+        left: impl FnOnce() -> Duration,
+    ) -> Duration {
         match self.absences.tell(dir, name, ttl, Instant::now()) {
             true => left(),
-            false => Ok(Duration::ZERO),
+            false => Duration::ZERO,
         }
     }
 

@@ -57,22 +57,26 @@ impl Vfs {
         {
             tracing::warn!(%error, node = node.0, "a file is unlocked, and what was written is not at its source");
         }
-        let relied_on = self.relied_on(&inode)?;
-        let changed = self.ask_for(&call, remote.lock(&call, &file, from, to)).await;
-        let has = match &changed {
-            Ok(()) => to,
-            Err(VfsError::Remote(RemoteError::Busy { .. })) => from,
-            Err(VfsError::Remote(RemoteError::VersionChanged { .. })) => return Err(VfsError::Stale),
-            Err(_) => return changed.map(|()| Vec::new()),
-        };
+        let becomes_stronger = from > LockMode::Unlocked && to > from;
+        let relied_on = becomes_stronger.then(|| self.relied_on(&inode)).transpose()?;
+        let outcome = self.ask_for(&call, remote.lock(&call, &file, from, to)).await;
+        if let Err(VfsError::Remote(RemoteError::VersionChanged { .. })) = &outcome {
+            return Err(VfsError::Stale);
+        }
         // Between the weaker lock and the stronger one, or the weaker again, somebody else may have had one, and written.
-        if from > LockMode::Unlocked && to > from && !self.is_still(&call, &inode, &relied_on).await.unwrap_or(false) {
+        if let Some(version) = relied_on
+            && !self.is_still(&call, &inode, &version).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, node = node.0, "it is not known what was written before a lock became stronger");
+                outcome.is_err()
+            })
+        {
+            let has = if outcome.is_ok() { to } else { from };
             if let Err(error) = self.ask_for(&call, remote.lock(&call, &file, has, LockMode::Unlocked)).await {
                 tracing::warn!(%error, node = node.0, "a lock that came too late is not given back");
             }
             return Err(VfsError::Stale);
         }
-        changed?;
+        outcome?;
         if from > LockMode::Unlocked {
             return Ok(Vec::new());
         }

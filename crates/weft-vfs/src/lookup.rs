@@ -325,8 +325,8 @@ impl Vfs {
                 if !self.is_breakable(dir.record.read().binding) {
                     return Ok(Knowledge::Absent(remaining));
                 }
-                let left = || Ok(self.trusted_for(dir, &listing.lease, listing.learnt, SystemTime::now()));
-                return self.tell_absence(dir.id, name, remaining, left).map(Knowledge::Absent);
+                let left = || self.trusted_for(dir, &listing.lease, listing.learnt, SystemTime::now());
+                return Ok(Knowledge::Absent(self.tell_absence(dir.id, name, remaining, left)));
             }
         }
         Ok(Knowledge::Nothing)
