@@ -2,8 +2,11 @@
 //!
 //! What programs of this machine have of a file decides among them; its source has the strongest of it, for the whole file,
 //! so that other machines are kept out. The source is asked when more is needed than it has, and told when nobody here has
-//! anything any more: what it has is not made weaker before, for that could not be done without a gap. What it has lost to
-//! somebody else when more was needed counts for nothing from then on.
+//! anything any more: what it has is not made weaker before, for that could not be done without a gap.
+//!
+//! When more was needed, what the source had may be lost to somebody else, who may have written. Those who had any of it go
+//! on with what they have read, and nobody here gets anything more until all of them have given it back: a lock that was
+//! had anew would show a file of another version to who relies on the first.
 //!
 //! A lock is entered before its source is asked, so that nobody here gets in between, and taken back when the source refuses
 //! or nobody waits any more. What owners have is on the [roll](crate::roll) before they are told, so that locks outlive the
@@ -57,6 +60,14 @@ struct State {
     at_source: Option<(LockMode, Caller)>,
 }
 
+impl State {
+    /// The source has nothing any more.
+    fn lose(&mut self) {
+        self.at_source = None;
+        self.locks.lose();
+    }
+}
+
 /// How long somebody waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
@@ -88,19 +99,20 @@ impl<H: Handler> LockTable<H> {
     /// Gives somebody these bytes.
     ///
     /// # Errors
-    /// `EAGAIN` when somebody has them and there is no patience; `EDEADLK` when those whom it would wait for wait for it;
-    /// `ENOLCK` when there are too many; what the source says.
+    /// `EAGAIN` when somebody has them and there is no patience; `EDEADLK` when those whom it would wait for wait for it, or
+    /// when what its process has of the file is lost; `ENOLCK` when there are too many; what the source says.
     pub async fn take(self: Arc<Self>, caller: Caller, node: NodeId, wanted: Held, patience: Patience) -> Answer<()> {
         let file = self.file(node);
         let _waiting = match patience {
             Patience::None => None,
             Patience::Endless => Some(Waiting::enter(&self.waiting)?),
         };
-        let entered = self.enter(&file, wanted, patience).await?;
+        let mut entered = self.enter(&file, wanted, patience).await?;
         let mut pause = SOURCE_PAUSE_MIN;
         loop {
             match self.clone().settle(file.clone(), caller).await {
                 Err(Errno(E::AGAIN)) if patience == Patience::Endless => {
+                    entered.may_wait()?;
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(SOURCE_PAUSE_MAX);
                 }
@@ -159,7 +171,7 @@ impl<H: Handler> LockTable<H> {
         self.runtime.spawn(async move {
             let _turn = file.turn.lock().await;
             if let Err(errno) = table.handler.lock(caller, node, mode, mode).await {
-                file.state.lock().at_source = None;
+                file.state.lock().lose();
                 tracing::warn!(?errno, ?node, "a lock that a former daemon had is lost at the source");
             }
         });
@@ -233,10 +245,13 @@ impl<H: Handler> LockTable<H> {
         let runtime = self.runtime.clone();
         let settled = runtime.spawn(async move {
             let _turn = file.turn.lock().await;
-            let (has, needed) = {
+            let (has, needed, is_lost) = {
                 let state = file.state.lock();
-                (state.at_source, state.locks.strongest())
+                (state.at_source, state.locks.strongest(), state.locks.has_lost())
             };
+            if is_lost {
+                return Err(Errno(E::AGAIN));
+            }
             let from = has.map_or(LockMode::Unlocked, |(mode, _)| mode);
             if needed <= from && (needed > LockMode::Unlocked || from == LockMode::Unlocked) {
                 self.forget(&file);
@@ -245,9 +260,9 @@ impl<H: Handler> LockTable<H> {
             let caller = has.map_or(caller, |(_, caller)| caller);
             let settled = self.handler.lock(caller, file.node, from, needed).await;
             let settled = match settled {
-                // Somebody else was quicker, and may have changed it: whoever asks next takes it as if for the first time.
+                // Somebody else was quicker, and may have changed it.
                 Err(Errno(E::STALE)) if from > LockMode::Unlocked => {
-                    file.state.lock().at_source = None;
+                    file.state.lock().lose();
                     Err(Errno(E::AGAIN))
                 }
                 settled => settled,
@@ -295,6 +310,21 @@ struct Entered<H: Handler> {
 impl<H: Handler> Entered<H> {
     fn stays(mut self) {
         self.had = None;
+    }
+
+    /// Whether its owner may wait until the source has it: `EDEADLK` when that relies on what is lost, for it would wait for
+    /// itself to give that back. Who changes a lock of flock(2) relies on nothing.
+    fn may_wait(&mut self) -> Answer<()> {
+        let mut state = self.file.state.lock();
+        if !state.locks.is_lost(self.owner) {
+            return Ok(());
+        }
+        if self.owner.family == Family::Posix && self.had.as_ref().is_some_and(|had| !had.is_empty()) {
+            return Err(Errno(E::DEADLK));
+        }
+        state.locks.begin_anew(self.owner);
+        self.had = Some(Vec::new());
+        Ok(())
     }
 }
 

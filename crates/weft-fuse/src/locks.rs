@@ -47,6 +47,8 @@ pub(crate) const END: u64 = i64::MAX as u64;
 #[derive(Debug, Default)]
 pub(crate) struct FileLocks {
     held: Vec<Held>,
+    /// Owners who have something that the source has not any more: somebody else may have written since they read.
+    lost: Vec<Owner>,
 }
 
 impl Held {
@@ -73,7 +75,7 @@ impl FileLocks {
 
     /// Gives an owner these bytes, in place of what it had of them.
     pub fn take(&mut self, wanted: Held) {
-        self.give_back(&wanted);
+        self.cut(&wanted);
         let joins = |held: &Held| {
             held.owner == wanted.owner
                 && held.exclusive == wanted.exclusive
@@ -91,6 +93,12 @@ impl FileLocks {
 
     /// Takes these bytes from their owner. Says whether it had any.
     pub fn give_back(&mut self, bytes: &Held) -> bool {
+        let had_any = self.cut(bytes);
+        self.forget_lost();
+        had_any
+    }
+
+    fn cut(&mut self, bytes: &Held) -> bool {
         let cut: Vec<Held> =
             self.held.extract_if(.., |held| held.owner == bytes.owner && held.overlaps(bytes)).collect();
         self.held.extend(cut.iter().flat_map(|held| held.without(bytes)));
@@ -101,6 +109,7 @@ impl FileLocks {
     pub fn give_back_all(&mut self, ends: impl Fn(&Held) -> bool) -> Vec<Owner> {
         let mut owners: Vec<Owner> = self.held.extract_if(.., |held| ends(held)).map(|held| held.owner).collect();
         owners.dedup();
+        self.forget_lost();
         owners
     }
 
@@ -113,6 +122,32 @@ impl FileLocks {
     pub fn restore(&mut self, owner: Owner, had: &[Held]) {
         self.held.retain(|held| held.owner != owner);
         self.held.extend_from_slice(had);
+        self.forget_lost();
+    }
+
+    /// The source has nothing any more of what all these have.
+    pub fn lose(&mut self) {
+        self.lost = self.held.iter().map(|held| held.owner).collect();
+    }
+
+    /// Whether somebody still has what is lost at the source.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Whether this owner has.
+    pub fn is_lost(&self, owner: Owner) -> bool {
+        self.lost.contains(&owner)
+    }
+
+    /// An owner relies on nothing of what was lost: it has not been told yet that it has anything.
+    pub fn begin_anew(&mut self, owner: Owner) {
+        self.lost.retain(|lost| *lost != owner);
+    }
+
+    /// Who has given back what was lost is as anybody else.
+    fn forget_lost(&mut self) {
+        self.lost.retain(|owner| self.held.iter().any(|held| held.owner == *owner));
     }
 
     /// The weakest lock of the whole file that covers all these.
@@ -178,6 +213,25 @@ mod tests {
         assert_eq!(locks.strongest(), LockMode::Exclusive);
         assert_eq!(locks.give_back_all(|held| held.owner == flock.owner), [flock.owner]);
         assert_eq!(locks.strongest(), LockMode::Shared);
+    }
+
+    #[test]
+    fn what_is_lost_counts_until_its_owner_has_given_it_back() {
+        let mut locks = FileLocks::default();
+        let [first, second] = [1, 2].map(|owner| lock(owner, 0, 99, false));
+        locks.take(first);
+        locks.take(second);
+        locks.lose();
+        locks.take(lock(1, 0, 99, true));
+        assert!(locks.is_lost(first.owner), "another lock in its place gives nothing back");
+        locks.restore(first.owner, &[first]);
+        assert!(locks.is_lost(first.owner) && locks.is_lost(second.owner));
+        locks.give_back(&lock(1, 0, 49, false));
+        assert!(locks.is_lost(first.owner), "it has half of it");
+        locks.give_back(&lock(1, 50, 99, false));
+        assert!(!locks.is_lost(first.owner) && locks.has_lost());
+        locks.begin_anew(second.owner);
+        assert!(!locks.has_lost());
     }
 
     /// Goal: any row of locks and unlocks leaves each byte as fcntl(2) has it. Method: a table of bytes beside it.

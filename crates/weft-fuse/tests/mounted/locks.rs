@@ -40,14 +40,28 @@ impl Place {
         }
         self.locked()
     }
+
+    /// Somebody else is quicker than who has a lock made stronger.
+    fn lose_locks(&self) {
+        let mut files = self.memory.files();
+        (files.locked_elsewhere, files.locks_get_lost, files.locks_lost) = (true, true, 0);
+    }
+
+    /// Returns when that has come about.
+    fn until_lost(&self) {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while self.memory.files().locks_lost == 0 {
+            assert!(std::time::Instant::now() < end, "nothing is lost");
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Another process with a lock of fcntl(2) on some bytes, which it has until its input ends. `None` when it cannot have it.
-fn other_process(path: &Path, (start, length): (u64, u64), wait: bool) -> Option<Child> {
-    let flags = if wait { "2" } else { "6" };
-    let (start, length) = (start.to_string(), length.to_string());
+fn other_process(path: &Path, (start, length): (u64, u64), how: How) -> Option<Child> {
+    let (flags, start, length) = ((how as u32).to_string(), start.to_string(), length.to_string());
     let mut python = Command::new("python3");
-    python.args(["-c", HOLD]).arg(path).args([flags, &start, &length]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    python.args(["-c", HOLD]).arg(path).args([&flags, &start, &length]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = python.spawn().expect("python3 runs");
     let mut said = [0];
     let ready = std::io::Read::read(child.stdout.as_mut().expect("piped"), &mut said).expect("it speaks") == 1;
@@ -96,18 +110,19 @@ fn processes_lock_bytes() {
     over_both_of(locking, |place| {
         let path = place.path("file");
         fs::write(&path, "text").expect("written");
-        let first = other_process(&path, (10, 10), false).expect("locked");
-        assert!(other_process(&path, (15, 1), false).is_none());
-        end(other_process(&path, (0, 10), false).expect("other bytes"));
-        end(other_process(&path, (20, 0), false).expect("other bytes, to the end"));
+        let first = other_process(&path, (10, 10), How::NonBlockingLockExclusive).expect("locked");
+        assert!(other_process(&path, (15, 1), How::NonBlockingLockExclusive).is_none());
+        end(other_process(&path, (0, 10), How::NonBlockingLockExclusive).expect("other bytes"));
+        end(other_process(&path, (20, 0), How::NonBlockingLockExclusive).expect("other bytes, to the end"));
         let file = opened(&path);
         assert_eq!(fcntl_lock(&file, How::NonBlockingLockExclusive), Err(E::AGAIN), "the whole file");
         end(first);
         place.locked_until_unlocked();
         fcntl_lock(&file, How::NonBlockingLockExclusive).expect("locked");
-        assert!(other_process(&path, (15, 1), false).is_none());
+        assert!(other_process(&path, (15, 1), How::NonBlockingLockExclusive).is_none());
         drop(File::open(&path).expect("opened"));
-        end(other_process(&path, (15, 1), false).expect("a descriptor was closed, if one for reading"));
+        end(other_process(&path, (15, 1), How::NonBlockingLockExclusive)
+            .expect("a descriptor was closed, if one for reading"));
     });
 }
 
@@ -117,10 +132,10 @@ fn a_wait_ends_with_the_lock_or_a_signal() {
     over_both_of(locking, |place| {
         let path = place.path("file");
         fs::write(&path, "text").expect("written");
-        let held = other_process(&path, (0, 0), false).expect("locked");
+        let held = other_process(&path, (0, 0), How::NonBlockingLockExclusive).expect("locked");
         let waits = std::thread::spawn({
             let path = path.clone();
-            move || other_process(&path, (0, 1), true)
+            move || other_process(&path, (0, 1), How::LockExclusive)
         });
         let mut stopped = Command::new("flock").arg("--exclusive").arg(&path).arg("true").spawn().expect("flock runs");
         assert!(stopped.wait().expect("it ends").success(), "the families do not know of each other");
@@ -158,8 +173,8 @@ fn what_the_source_refuses_nobody_has() {
     });
 }
 
-/// Goal: what the source has lost to somebody else counts for nothing: whoever asks next takes it as if for the first time, and
-/// so goes on in what somebody else has left.
+/// Goal: what the source has lost to somebody else counts for nothing, but until all who had any of it have given it back
+/// nobody here gets more, for that would show them what somebody else has left. Then it is taken as if for the first time.
 #[test]
 fn what_is_lost_is_taken_anew() {
     over_both_of(locking, |place| {
@@ -167,14 +182,48 @@ fn what_is_lost_is_taken_anew() {
         fs::write(&path, "text").expect("written");
         let (one, other) = (opened(&path), opened(&path));
         flock(&other, How::NonBlockingLockShared).expect("locked");
-        place.memory.files().locked_elsewhere = true;
-        place.memory.files().locks_get_lost = true;
-        assert_eq!(flock(&other, How::NonBlockingLockExclusive), Err(E::AGAIN), "it cannot be made stronger");
+        let read = other_process(&path, (0, 10), How::NonBlockingLockShared).expect("locked");
+        place.lose_locks();
+        assert!(other_process(&path, (20, 1), How::NonBlockingLockExclusive).is_none(), "it cannot be made stronger");
         assert_eq!(flock(&one, How::NonBlockingLockShared), Err(E::AGAIN), "somebody else has it");
         place.memory.files().locked_elsewhere = false;
-        flock(&one, How::NonBlockingLockShared).expect("locked");
-        let last = place.memory.files().locked.last().copied().expect("asked");
-        assert_eq!((last.1, last.2), (Unlocked, Shared));
+        assert_eq!(flock(&one, How::NonBlockingLockShared), Err(E::AGAIN), "two rely on what is lost");
+        assert_eq!(flock(&other, How::NonBlockingLockExclusive), Err(E::AGAIN), "one of them it is");
+        flock(&other, How::Unlock).expect("unlocked");
+        assert_eq!(flock(&one, How::NonBlockingLockShared), Err(E::AGAIN), "one relies on it still");
+        assert_eq!(place.locked(), [(Unlocked, Shared)], "and the source is not asked");
+        let waits = std::thread::spawn({
+            let path = path.clone();
+            move || other_process(&path, (20, 1), How::LockExclusive)
+        });
+        end(read);
+        end(waits.join().expect("no panic").expect("nobody relies on it any more"));
+        assert_eq!(place.locked_until_unlocked(), [(Unlocked, Exclusive), (Exclusive, Unlocked)]);
+    });
+}
+
+/// Goal: a process that would wait with its lock lost is told at once; one of flock(2) begins anew.
+#[test]
+fn who_waits_with_a_lost_lock_is_told() {
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        let file = opened(&path);
+        fcntl_lock(&file, How::NonBlockingLockShared).expect("locked");
+        place.lose_locks();
+        assert_eq!(fcntl_lock(&file, How::LockExclusive), Err(E::DEADLK));
+        place.memory.files().locked_elsewhere = false;
+        assert_eq!(fcntl_lock(&file, How::LockExclusive), Err(E::DEADLK), "it has not given back what is lost");
+        fcntl_lock(&file, How::Unlock).expect("unlocked");
+        fcntl_lock(&file, How::LockExclusive).expect("anew");
+        fcntl_lock(&file, How::Unlock).expect("unlocked");
+
+        flock(&file, How::NonBlockingLockShared).expect("locked");
+        place.lose_locks();
+        let waits = std::thread::spawn(move || flock(&file, How::LockExclusive));
+        place.until_lost();
+        place.memory.files().locked_elsewhere = false;
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
     });
 }
 

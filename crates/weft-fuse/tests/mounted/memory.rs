@@ -39,6 +39,8 @@ pub struct Files {
     pub locked_elsewhere: bool,
     /// What cannot be made stronger is lost.
     pub locks_get_lost: bool,
+    /// How often something was.
+    pub locks_lost: usize,
     /// What every request for a lock ends with.
     pub locks_fail: Option<E>,
     /// What was asked for of locks.
@@ -64,6 +66,7 @@ impl Default for Files {
             has_locks: false,
             locked_elsewhere: false,
             locks_get_lost: false,
+            locks_lost: 0,
             locks_fail: None,
             locked: Vec::new(),
         };
@@ -476,6 +479,7 @@ impl Handler for Memory {
         }
         if to > from && files.locked_elsewhere {
             let is_lost = from > LockMode::Unlocked && files.locks_get_lost;
+            files.locks_lost += usize::from(is_lost);
             return ready(Err(Errno(if is_lost { E::STALE } else { E::AGAIN })));
         }
         files.locked.push((node, from, to));
