@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_remote::{Caller, LockMode, RenameTarget};
-use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, Seek, SetStat};
+use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, Seek, SetStat, Write};
 use weft_vfs::{AsOf, Data, HandleId, Looked, OWN_ATTRIBUTES, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
 
 use crate::Errno;
@@ -205,11 +205,9 @@ impl Handler for Bridge {
         &self,
         caller: Caller,
         handle: HandleId,
-        offset: u64,
-        bytes: Bytes,
-        kill_suidgid: bool,
+        write: Write,
     ) -> impl Future<Output = Answer<usize>> + Send + 'static {
-        let written = self.vfs.clone().write(self.vfs.call(caller), handle, offset, bytes, kill_suidgid);
+        let written = self.vfs.clone().write(self.vfs.call(caller), handle, write);
         async move { written.await.map_err(Errno::of_content) }
     }
 

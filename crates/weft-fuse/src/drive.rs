@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tracing::Instrument;
 use weft_fusedev::{Entered, Header, Waiting};
+use weft_vfs::ToItsEnd;
 
 use crate::Errno;
 use crate::handler::Answer;
@@ -104,7 +104,7 @@ impl Driver {
                 asked.waits();
                 let wait = self.enter(header);
                 let outcome = until_stopped(tokio::time::timeout(self.deadline, request), wait, signals);
-                self.runtime.spawn(async move {
+                weft_vfs::go_on(&self.runtime, async move {
                     let answer = outcome.await;
                     asked.answered(answer.as_ref().err().copied());
                     reply(answer);
@@ -120,7 +120,7 @@ impl Driver {
         &self,
         request: F,
     ) -> impl Future<Output = F::Output> + Send + 'static {
-        GoesOn { request: Some(Box::pin(request)), runtime: self.runtime.clone() }
+        ToItsEnd::new(&self.runtime, request)
     }
 
     /// Somebody who waits for this request has a signal.
@@ -148,33 +148,6 @@ impl Driver {
         }
         let waiter = Arc::downgrade(waiter);
         self.runtime.spawn(watch(waiter));
-    }
-}
-
-/// A request that is not dropped before its end, except when it was never begun.
-struct GoesOn<F: Future<Output: Send + 'static> + Send + 'static> {
-    request: Option<Pin<Box<F>>>,
-    runtime: Handle,
-}
-
-impl<F: Future<Output: Send + 'static> + Send + 'static> Future for GoesOn<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let Some(request) = &mut self.request else { return Poll::Pending };
-        let polled = catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context)));
-        if !matches!(polled, Ok(Poll::Pending)) {
-            self.request = None;
-        }
-        polled.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-}
-
-impl<F: Future<Output: Send + 'static> + Send + 'static> Drop for GoesOn<F> {
-    fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
-            self.runtime.spawn(request);
-        }
     }
 }
 
@@ -289,23 +262,6 @@ mod tests {
             tell.send((answer, false)).expect("the test listens");
         });
         assert_eq!(answers.recv(), Ok((Ok(()), false)), "an interrupt that comes late is nobody else's");
-    }
-
-    #[tokio::test]
-    async fn what_goes_to_its_end_does_so_when_nobody_waits() {
-        let driver = Driver::new(Handle::current(), Duration::from_secs(5), Arc::default());
-        let (gate, opened) = tokio::sync::oneshot::channel::<()>();
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let mut request = Box::pin(driver.to_its_end(async move {
-            opened.await.expect("the gate is opened");
-            tell.send(()).expect("the test listens");
-        }));
-        let polled = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(polled.is_pending());
-        drop(request);
-        gate.send(()).expect("it goes on");
-        told.await.expect("it ends");
-        assert_eq!(driver.to_its_end(async { 7 }).await, 7);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_remote::{Caller, LockMode, RenameTarget};
-use weft_vfs::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat};
+use weft_vfs::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat, Write};
 use weft_vfs::{AsOf, Data, HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
 use weft_vfs::{NodeId, Object};
 
@@ -188,14 +188,12 @@ pub trait Handler: Send + Sync + 'static {
         new: SetStat,
     ) -> impl Future<Output = Answer<Attributes>> + Send + 'static;
 
-    /// Writes bytes of an open file and tells how many. `kill_suidgid`: the set-id bits go.
+    /// Writes bytes of an open file and tells how many.
     fn write(
         &self,
         caller: Caller,
         handle: HandleId,
-        offset: u64,
-        bytes: Bytes,
-        kill_suidgid: bool,
+        write: Write,
     ) -> impl Future<Output = Answer<usize>> + Send + 'static;
 
     /// A descriptor of an open file is closed: what was written goes to its source.

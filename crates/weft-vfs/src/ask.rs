@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use weft_remote::FileKind;
 
 /// How a file is opened.
@@ -52,6 +53,20 @@ pub struct SetStat {
     pub accessed: Option<SetTime>,
     /// The set-id bits go as well, as after a write by somebody who may not keep them.
     pub kill_suidgid: bool,
+}
+
+/// What is written to an open file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Where it begins.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Bytes,
+    /// The writer may not keep the set-id bits.
+    pub kill_suidgid: bool,
+    /// The kernel does not know that the file has other times and maybe another length now: it comes from pages that
+    /// somebody has mapped, or from no program.
+    pub unseen: bool,
 }
 
 /// Which names a removal is for.

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use weft_remote::{Audience, Call, Content, Lease, Version};
+use weft_remote::{Audience, Call, Caller, Content, Lease, Version};
 use weft_store::{Dirty, NewObject, Object, Origin, StoreError};
 
 use crate::data::Data;
@@ -29,6 +29,8 @@ pub(crate) struct Draft {
     /// It was being sent, and nobody knows how much of that the source has: a former daemon ended, or the source did not
     /// take all of it.
     cut_short: AtomicBool,
+    /// Of some of what was written the kernel does not know, or may not.
+    unseen: AtomicBool,
     /// When it was changed. Held for one look or one change.
     times: Mutex<Times>,
     /// Why it could not be sent when that was tried last. Held for one look or one change.
@@ -62,6 +64,7 @@ impl Draft {
             generation,
             base: Mutex::new(base),
             cut_short: AtomicBool::new(false),
+            unseen: AtomicBool::new(false),
             times,
             failed: Mutex::default(),
         }
@@ -70,7 +73,11 @@ impl Draft {
     /// What a former daemon left.
     pub(crate) fn left(dirty: Dirty) -> Draft {
         let written = dirty.changed_at().unwrap_or_else(SystemTime::now);
-        let draft = Draft { cut_short: AtomicBool::new(true), ..Draft::over(dirty, u64::MAX, None) };
+        let draft = Draft {
+            cut_short: AtomicBool::new(true),
+            unseen: AtomicBool::new(true),
+            ..Draft::over(dirty, u64::MAX, None)
+        };
         *draft.times.lock() = Times { written, since: written };
         draft
     }
@@ -93,6 +100,17 @@ impl Draft {
     /// Whether it may.
     pub(crate) fn was_cut_short(&self) -> bool {
         self.cut_short.load(Ordering::Relaxed)
+    }
+
+    /// The kernel does not know of something that is written.
+    pub(crate) fn note_unseen(&self) {
+        self.unseen.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel may show a length or times of before the draft. Whoever writes has it forget them, as far as it
+    /// knows of that, and of a draft it is told nothing that lasts.
+    pub(crate) fn may_be_shown_as_before(&self) -> bool {
+        self.unseen.load(Ordering::Relaxed)
     }
 
     /// When it was changed last.
@@ -310,12 +328,17 @@ impl Vfs {
         Ok(())
     }
 
-    /// The same as far as it takes no question: of what is all here and not large.
-    pub(crate) fn fill_from_held(&self, inode: &Arc<Inode>, draft: &Draft) -> Result<()> {
+    /// The same as far as it takes no question: of what is all here, or soon will be, and not large.
+    pub(crate) async fn fill_from_held(&self, inode: &Arc<Inode>, draft: &Draft) -> Result<()> {
         if !draft.dirty.needs_base() || draft.dirty.length() > FILLED_BYTES_MAX {
             return Ok(());
         }
         let base = self.base_of(inode, draft)?;
+        if let Some(coming) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &base)) {
+            coming.want(u64::MAX);
+            // What has not come by then is missing in a copy, which says so.
+            let _ = coming.end(&Call::within(Caller::DAEMON, FILL_PATIENCE)).await;
+        }
         if !base.is_complete() {
             return Ok(());
         }
@@ -329,5 +352,7 @@ impl Vfs {
 
 /// Longest file of which all is kept when it cannot be sent, since its source has another version.
 const FILLED_BYTES_MAX: u64 = 16 << 20;
+/// How long is waited for what is on its way of such a file.
+const FILL_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes that are asked for at once when a file is made complete.
 const COMPLETED_AT_ONCE: u64 = 1 << 20;

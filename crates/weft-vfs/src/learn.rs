@@ -136,7 +136,9 @@ impl Vfs {
         };
         self.tell_difference(&old.version, &old.attributes, &record);
         if sizes_or_times_differ(&old.attributes, &record.attributes) {
-            self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
+            if inode.draft().is_none_or(|draft| draft.may_be_shown_as_before()) {
+                self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
+            }
         } else if old.attributes != record.attributes {
             // A time became exact: nobody reads wrongly by the coarser one, so the kernel is not bothered before the
             // reader is done.

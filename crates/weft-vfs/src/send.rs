@@ -9,6 +9,7 @@ use weft_store::{Batch, NodeId, Object, Origin, Record};
 
 use crate::draft::{Draft, DraftContent, Failed};
 use crate::figures::count;
+use crate::going_on::{ToItsEnd, go_on};
 use crate::handle::HandleId;
 use crate::inode::{Current, Inode};
 use crate::learn::Told;
@@ -66,12 +67,11 @@ impl Vfs {
             return Ok(());
         }
         let (vfs, inode, caller) = (self.clone(), inode.clone(), call.caller);
-        let sending = self.runtime.spawn(async move {
+        let sending = ToItsEnd::new(&self.runtime, async move {
             let _gate = inode.gate.lock().await;
             vfs.send_held(caller, &inode).await
         });
-        // An error is a panic of the task, which the panic hook has told.
-        let outcome = sending.await.unwrap_or(Err(VfsError::TimedOut));
+        let outcome = sending.await;
         outcome.inspect_err(|error| self.tell_left_over(error))
     }
 
@@ -95,7 +95,7 @@ impl Vfs {
                         if !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
                             draft.note_cut_short(true);
                         }
-                        return Err(self.keep_unsent(inode, &draft, error));
+                        return Err(self.keep_unsent(inode, &draft, error).await);
                     }
                 },
             }
@@ -155,7 +155,7 @@ impl Vfs {
     }
 
     /// What was written could not be sent: it stays, and people are told where.
-    fn keep_unsent(self: &Arc<Self>, inode: &Arc<Inode>, draft: &Draft, error: VfsError) -> VfsError {
+    async fn keep_unsent(self: &Arc<Self>, inode: &Arc<Inode>, draft: &Draft, error: VfsError) -> VfsError {
         inode.note_error(&error);
         let changed = matches!(error, VfsError::Changed | VfsError::Remote(RemoteError::VersionChanged { .. }));
         let why = match &error {
@@ -164,7 +164,7 @@ impl Vfs {
             error => error.to_string(),
         };
         if (changed || is_away(&error))
-            && let Err(error) = self.fill_from_held(inode, draft)
+            && let Err(error) = self.fill_from_held(inode, draft).await
         {
             tracing::warn!(%error, node = inode.id.0, "the rest of a file that cannot be sent is not kept with it");
         }
@@ -182,20 +182,27 @@ impl Vfs {
     /// The last handle of a file that was written is closed: what is left is sent, and what was written becomes what is
     /// held of the file.
     pub(crate) fn retire_later(self: &Arc<Self>, inode: &Arc<Inode>) {
-        if inode.draft().is_none() && !inode.is_gone() {
+        let draft = inode.draft();
+        if draft.is_none() && !inode.is_gone() {
             return;
         }
+        let is_short = draft.is_some_and(|draft| draft.dirty.length() <= AT_HAND_BYTES_MAX);
         let (vfs, inode) = (self.clone(), inode.clone());
         // The mount's end waits for it.
         let under_way = self.ending.body();
-        self.runtime.spawn(async move {
+        let retired = async move {
             let _under_way = under_way;
             let _gate = inode.gate.lock().await;
             if let Err(error) = vfs.retire(&inode).await {
                 vfs.tell_left_over(&error);
                 tracing::warn!(%error, node = inode.id.0, "what was written is not all put away");
             }
-        });
+        };
+        // A short file is put away in less time than it takes to wake a thread for it.
+        match is_short {
+            true => go_on(&self.runtime, retired),
+            false => drop(self.runtime.spawn(retired)),
+        }
     }
 
     /// The caller holds the inode's gate.

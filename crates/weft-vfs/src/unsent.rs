@@ -10,6 +10,7 @@ use weft_remote::{Call, Caller, Checked, FileKind, Name, RemoteError, Version};
 use weft_store::Record;
 
 use crate::ask::OpenFor;
+use crate::ask::Write;
 use crate::draft::Draft;
 use crate::handle::{Handle, Held};
 use crate::inode::Inode;
@@ -302,12 +303,18 @@ impl Vfs {
                 self.clone().open(*call, stat.node, how).await?.handle
             }
         };
+        if let Some(cut) = self.handle(handle)?.draft() {
+            cut.note_unseen();
+        }
         let written = async {
             let (length, mut at) = (draft.dirty.length(), 0);
             while at < length {
                 let size = SENT_AT_ONCE.min(length - at) as usize;
                 let bytes = draft.dirty.read(at, size)?;
-                at += self.clone().write(*call, handle, at, bytes, false).await? as u64;
+                at += self
+                    .clone()
+                    .write(*call, handle, Write { offset: at, bytes, kill_suidgid: false, unseen: true })
+                    .await? as u64;
             }
             self.clone().flush(*call, handle).await
         };

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use weft_remote::{Call, FileKind};
 use weft_store::{NodeId, Origin};
 
-use crate::ask::{Allocate, Seek};
+use crate::ask::{Allocate, Seek, Write};
 use crate::draft::Draft;
 use crate::figures::add;
 use crate::handle::{Handle, HandleId};
@@ -15,23 +14,19 @@ use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
 impl Vfs {
-    /// Writes bytes at `offset` of an open file and returns how many. `kill_suidgid`: the writer may not keep set-id
-    /// bits.
+    /// Writes bytes of an open file and returns how many.
     ///
     /// # Errors
     /// `BadHandle` when it is not open for writing, `Changed` when the file changed at its source since it was opened,
     /// and `Store` with `Full` when there is no room.
-    pub async fn write(
-        self: Arc<Self>,
-        call: Call,
-        handle: HandleId,
-        offset: u64,
-        bytes: Bytes,
-        kill_suidgid: bool,
-    ) -> Result<usize> {
+    pub async fn write(self: Arc<Self>, call: Call, handle: HandleId, write: Write) -> Result<usize> {
+        let Write { offset, bytes, kill_suidgid, unseen } = write;
         let (handle, draft) = self.draft_to_write(handle)?;
         if kill_suidgid {
             self.drop_set_id(&call, &handle.inode).await?;
+        }
+        if unseen {
+            draft.note_unseen();
         }
         draft.dirty.write(offset, &bytes)?;
         draft.touch();

@@ -1,9 +1,8 @@
 //! Open files that are written.
 
-use bytes::Bytes;
 use rustix::io::Errno as E;
 use weft_fusedev::{Header, Reply};
-use weft_vfs::{Allocate, HandleId, NodeId, Seek};
+use weft_vfs::{Allocate, HandleId, NodeId, Seek, Write};
 
 use super::{Door, caller};
 use crate::Errno;
@@ -11,19 +10,9 @@ use crate::handler::Handler;
 use crate::meter::Operation;
 
 impl<H: Handler> Door<H> {
-    pub(super) fn write(
-        &self,
-        header: &Header,
-        handle: HandleId,
-        offset: u64,
-        data: &[u8],
-        kill_suidgid: bool,
-        reply: Reply,
-    ) {
+    pub(super) fn write(&self, header: &Header, handle: HandleId, write: Write, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Write, header);
-        // The room that they came in is the next request's.
-        let bytes = Bytes::copy_from_slice(data);
-        let written = self.handler.write(caller(header), handle, offset, bytes, kill_suidgid);
+        let written = self.handler.write(caller(header), handle, write);
         self.driver.drive(asked, header, written, move |answer| {
             match answer {
                 // No request is as long as this number can be.

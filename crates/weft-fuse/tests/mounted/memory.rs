@@ -11,7 +11,7 @@ use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
 use weft_remote::{Caller, FileKind, LockMode, RenameTarget};
 use weft_vfs::{
     Allocate, AsOf, Data, HandleId, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, Seek, SetStat, SetTime,
-    Snapshot, Stat, StatFs,
+    Snapshot, Stat, StatFs, Write,
 };
 
 type Answer<T> = Result<T, Errno>;
@@ -348,14 +348,8 @@ impl Handler for Memory {
         ready(files.entry(id).map(stat_of))
     }
 
-    fn write(
-        &self,
-        _: Caller,
-        handle: HandleId,
-        offset: u64,
-        bytes: Bytes,
-        kill_suidgid: bool,
-    ) -> impl Future<Output = Answer<usize>> + Send + 'static {
+    fn write(&self, _: Caller, handle: HandleId, write: Write) -> impl Future<Output = Answer<usize>> + Send + 'static {
+        let Write { offset, bytes, kill_suidgid, .. } = write;
         let mut files = self.files();
         ready(files.opened("write", bytes.len() as u64, handle).map(|node| {
             let end = offset as usize + bytes.len();

@@ -10,8 +10,8 @@ use weft_remote::fake::{Fake, Promise};
 use weft_remote::{Call, Caller, Name, Remote};
 use weft_store::{Store, StoreOptions};
 use weft_vfs::{
-    Binding, Data, Freshness, HandleId, Looked, NodeId, Notices, Opened, Policies, SpaceOptions, Stat, Vfs, VfsError,
-    VfsOptions,
+    Binding, Data, Freshness, HandleId, Looked, NodeId, NoticeReceivers, Notices, Opened, Policies, SpaceOptions, Stat,
+    Vfs, VfsError, VfsOptions,
 };
 
 pub const USER: Caller = Caller { uid: 1000, gid: 1000, pid: 1 };
@@ -74,6 +74,15 @@ impl Bench {
         wait_dropped(vfs);
         let vfs = build(Arc::new(fake.clone()), &dir, freshness, &space);
         Bench { fake, vfs, dir, freshness, space }
+    }
+
+    /// The same as after a remount, with what it tells the kernel.
+    pub fn heard(self) -> (Bench, NoticeReceivers) {
+        let Bench { fake, vfs, dir, freshness, space } = self;
+        wait_dropped(vfs);
+        let (notices, heard) = Notices::channel();
+        let vfs = build_with(Arc::new(fake.clone()), &dir, freshness, &space, notices);
+        (Bench { fake, vfs, dir, freshness, space }, heard)
     }
 
     pub fn call(&self) -> Call {
@@ -154,6 +163,16 @@ pub fn pattern(length: usize) -> Vec<u8> {
 }
 
 fn build(remote: Arc<dyn Remote>, dir: &TempDir, freshness: Freshness, space: &SpaceOptions) -> Arc<Vfs> {
+    build_with(remote, dir, freshness, space, Notices::nowhere())
+}
+
+fn build_with(
+    remote: Arc<dyn Remote>,
+    dir: &TempDir,
+    freshness: Freshness,
+    space: &SpaceOptions,
+    notices: Notices,
+) -> Arc<Vfs> {
     // The former store may still be ending on another thread, with the folder's lock.
     let store = loop {
         match Store::open(dir.path(), StoreOptions::default()) {
@@ -165,7 +184,7 @@ fn build(remote: Arc<dyn Remote>, dir: &TempDir, freshness: Freshness, space: &S
     let binding = Binding { at, source: "fake".to_string(), remote };
     let policies = Policies::new(freshness, Vec::new());
     let options = VfsOptions { policies, space: space.clone(), ..VfsOptions::default() };
-    Vfs::new(store, vec![binding], options, Notices::nowhere(), Handle::current()).expect("a file system")
+    Vfs::new(store, vec![binding], options, notices, Handle::current()).expect("a file system")
 }
 
 /// The store's lock is free when the last task that holds the file system has ended.

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use weft_remote::{FileKind, RenameTarget};
-use weft_vfs::{HandleId, Looked, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError};
+use weft_vfs::{
+    HandleId, Looked, NewNode, NodeId, Notice, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError, Write,
+};
 
 use crate::bench::Bench;
 
@@ -14,7 +16,19 @@ impl Bench {
     }
 
     pub async fn write(&self, handle: HandleId, offset: u64, bytes: &'static [u8]) -> Result<usize, VfsError> {
-        self.vfs.clone().write(self.call(), handle, offset, Bytes::from_static(bytes), false).await
+        self.write_by(handle, offset, bytes, false).await
+    }
+
+    /// The same, whether or not the kernel knows of it.
+    pub async fn write_by(
+        &self,
+        handle: HandleId,
+        offset: u64,
+        bytes: &'static [u8],
+        unseen: bool,
+    ) -> Result<usize, VfsError> {
+        let write = Write { offset, bytes: Bytes::from_static(bytes), kill_suidgid: false, unseen };
+        self.vfs.clone().write(self.call(), handle, write).await
     }
 
     pub async fn flush(&self, handle: HandleId) -> Result<(), VfsError> {
@@ -66,6 +80,25 @@ async fn what_is_written_is_seen_at_once_here_and_at_close_at_the_source() {
     let fetched = bench.vfs.figures().opens_remote;
     assert_eq!(bench.cat(HELLO).await.unwrap(), b"hello, world");
     assert_eq!(bench.vfs.figures().opens_remote, fetched, "what was written is what is held");
+}
+
+/// Goal: the kernel is told of other times and lengths when what was written is sent, but only where it cannot know itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kernel_is_told_of_what_it_did_not_see_written() {
+    let (bench, heard) = Bench::writable().heard();
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    bench.flush(handle).await.unwrap();
+    bench.write(handle, 4, b"y!").await.unwrap();
+    assert!(bench.walk(HELLO).await.unwrap().ttl.is_zero(), "what the kernel is told of a draft does not last");
+    bench.flush(handle).await.unwrap();
+    assert!(heard.attributes.try_recv().is_err(), "by write(2) alone");
+    bench.write_by(handle, 0, b"h", true).await.unwrap();
+    bench.flush(handle).await.unwrap();
+    let node = bench.walk(HELLO).await.unwrap().node;
+    assert!(matches!(heard.attributes.try_recv(), Ok(Notice::Attributes { node: of }) if of == node));
+    assert!(heard.attributes.try_recv().is_err());
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"helly!");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -282,7 +315,8 @@ async fn agrees(length: usize, steps: Vec<Step>) {
                 let end = offset as usize + length;
                 model.resize(model.len().max(end), 0);
                 model[offset as usize..end].copy_from_slice(&bytes);
-                bench.vfs.clone().write(bench.call(), handle, offset, bytes, false).await.unwrap();
+                let write = Write { offset, bytes, kill_suidgid: false, unseen: false };
+                bench.vfs.clone().write(bench.call(), handle, write).await.unwrap();
             }
             Step::Resize(length) | Step::ResizePath(length) => {
                 model.resize(length as usize, 0);
