@@ -6,12 +6,15 @@
 //! an old length.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use weft_remote::Name;
 use weft_store::NodeId;
+
+use crate::going_on::go_on;
 
 /// Something that the kernel may have cached and must not use any more.
 #[derive(Debug)]
@@ -58,9 +61,11 @@ struct Senders {
     attributes: mpsc::SyncSender<Notice>,
     others: mpsc::SyncSender<Notice>,
     /// Attribute notices sent so far.
-    sent: AtomicU64,
+    sent: Arc<AtomicU64>,
     /// Attribute notices that the kernel has been told so far.
     told: watch::Receiver<u64>,
+    /// Files whose attributes changed in a way that can wait for others. Held for one change.
+    soon: Arc<Mutex<Vec<NodeId>>>,
 }
 
 /// The ends that the kernel side listens at.
@@ -86,7 +91,8 @@ impl Notices {
         let (others, others_end) = mpsc::sync_channel(NOTICES_WAITING_MAX);
         let (told_end, told) = watch::channel(0);
         let receivers = NoticeReceivers { attributes: attributes_end, others: others_end, told: told_end };
-        (Notices(Some(Senders { attributes, others, sent: AtomicU64::new(0), told })), receivers)
+        let (sent, soon) = (Arc::default(), Arc::default());
+        (Notices(Some(Senders { attributes, others, sent, told, soon })), receivers)
     }
 
     /// Passes a notice on. When more wait than the channel holds, the notice is dropped: the kernel then keeps what
@@ -108,6 +114,28 @@ impl Notices {
         if !passed {
             tracing::debug!("a notice to the kernel was dropped");
         }
+    }
+
+    /// Has the kernel told before long of attributes that became finer, together with others: who reads many files one
+    /// after the other would have a thread woken for each. Nobody waits for these.
+    pub(crate) fn send_soon(&self, node: NodeId, runtime: &tokio::runtime::Handle) {
+        let Some(senders) = &self.0 else { return };
+        let mut waiting = senders.soon.lock();
+        waiting.push(node);
+        if waiting.len() > 1 {
+            return;
+        }
+        drop(waiting);
+        let (soon, attributes, sent) = (senders.soon.clone(), senders.attributes.clone(), senders.sent.clone());
+        go_on(runtime, async move {
+            tokio::time::sleep(SOON).await;
+            let nodes = std::mem::take(&mut *soon.lock());
+            for node in nodes {
+                // An error means that the kernel side is gone, or that too much waits: the kernel then keeps what it has.
+                let passed = attributes.try_send(Notice::Attributes { node }).is_ok();
+                sent.fetch_add(u64::from(passed), Ordering::SeqCst);
+            }
+        });
     }
 
     /// Passes a notice on, and waits where others wait before it. Not for a thread that a request needs.
@@ -165,12 +193,35 @@ impl Notices {
     }
 }
 
+/// How long notices wait for others that nobody waits for.
+const SOON: Duration = Duration::from_millis(20);
 /// How many notices may wait for the kernel side.
 const NOTICES_WAITING_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: notices that can wait go together, and none is left behind.
+    #[tokio::test(start_paused = true)]
+    async fn what_can_wait_goes_together() {
+        let (notices, receivers) = Notices::channel();
+        let heard = || {
+            let nodes = receivers.attributes.try_iter().map(|notice| match notice {
+                Notice::Attributes { node } => node.0,
+                other => panic!("{other:?}"),
+            });
+            nodes.collect::<Vec<_>>()
+        };
+        for round in 0..2 {
+            (1..=3).for_each(|node| notices.send_soon(NodeId(node), &tokio::runtime::Handle::current()));
+            tokio::time::sleep(SOON / 2).await;
+            assert!(heard().is_empty(), "round {round}");
+            notices.send_soon(NodeId(4), &tokio::runtime::Handle::current());
+            tokio::time::sleep(SOON).await;
+            assert_eq!(heard(), [1, 2, 3, 4], "round {round}");
+        }
+    }
 
     #[tokio::test]
     async fn what_must_not_be_left_out_waits_for_its_turn() {

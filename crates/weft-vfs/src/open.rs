@@ -156,7 +156,7 @@ impl Vfs {
     pub fn close(self: &Arc<Self>, handle: HandleId) {
         let Some(handle) = self.handles.remove(handle) else { return };
         if std::mem::take(&mut handle.inode.content.lock().untold) {
-            self.notices.send(Notice::Attributes { node: self.namespace.shown(handle.inode.id) });
+            self.notices.send_soon(self.namespace.shown(handle.inode.id), &self.runtime);
         }
         let held = handle.content.lock().clone();
         if !matches!(held, Held::Through(_)) {
