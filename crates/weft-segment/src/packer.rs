@@ -1,7 +1,7 @@
 //! Packing in the background: what waits becomes segments, the log is kept short.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -54,6 +54,16 @@ struct Outgoing {
     objects: Vec<Waiting>,
     /// Where the objects lie, once it is put together.
     places: Vec<Place>,
+}
+
+/// Segments that lie one after another, put together.
+struct Encoded<'m> {
+    run: Vec<Outgoing>,
+    /// The first segment.
+    first: u32,
+    memory: &'m mut [u8],
+    /// So many bytes are written.
+    end: usize,
 }
 
 impl Shared {
@@ -210,29 +220,72 @@ impl Shared {
         let items = self.core.lock().group.items();
         let room = segment::room(self.block.segment_bytes);
         let plans = packing::plan(&items, &self.groups.lock(), room, least);
+        if self.options.packer == Packer::Thread
+            && plans.len() > AT_ONCE
+            && let Some(outcome) = self.write_side_by_side(scratch, &plans)
+        {
+            return outcome;
+        }
         plans.chunks(AT_ONCE).try_for_each(|plans| self.write_segments(scratch, plans))
     }
 
     /// Writes a few segments; those that lie one after another with one write.
     fn write_segments(&self, scratch: &mut Aligned, plans: &[Plan]) -> Result<()> {
-        let mut packed = Vec::with_capacity(plans.len());
-        let mut outcome = Ok(());
-        for plan in plans {
-            match self.prepare(plan) {
-                Ok(segment) => packed.extend(segment),
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
-            }
-        }
-        for run in packed.chunk_by_mut(|before, after| before.segment + 1 == after.segment) {
-            self.write_run(scratch, run)?;
-        }
-        for segment in packed {
-            self.enter(segment);
+        let (runs, outcome) = self.prepare_runs(plans);
+        for run in runs {
+            self.write_run(self.encode(run, scratch))?;
         }
         outcome
+    }
+
+    /// Writes many segments: while some are being written by a thread of their own, the next ones are put together in the
+    /// other half of the memory. `None` when there can be no such thread.
+    fn write_side_by_side(&self, scratch: &mut Aligned, plans: &[Plan]) -> Option<Result<()>> {
+        let (one, other) = scratch.split_at_mut(AT_ONCE / 2 * self.segment_bytes());
+        let (give_back, halves) = mpsc::channel();
+        let (hand_on, encoded) = mpsc::channel::<Encoded<'_>>();
+        // Both are taken: the receivers are here.
+        let _ = (give_back.send(one), give_back.send(other));
+        std::thread::scope(|scope| {
+            let write_all = move || {
+                encoded.into_iter().try_for_each(|encoded| {
+                    let memory = self.write_run(encoded)?;
+                    // An error means that there is nothing more to be put together.
+                    let _ = give_back.send(memory);
+                    Ok(())
+                })
+            };
+            let writer = std::thread::Builder::new().name("segment-writer".to_owned());
+            let writer = writer.spawn_scoped(scope, write_all).ok()?;
+            let prepared = plans.chunks(AT_ONCE / 2).try_for_each(|plans| {
+                let (runs, outcome) = self.prepare_runs(plans);
+                for run in runs {
+                    // Without memory the writer has failed, which says so itself.
+                    let Ok(memory) = halves.recv() else { break };
+                    let _ = hand_on.send(self.encode(run, memory));
+                }
+                outcome
+            });
+            drop(hand_on);
+            let written = writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Some(written.and(prepared))
+        })
+    }
+
+    /// Finds places for segments, and which of them lie one after another.
+    fn prepare_runs(&self, plans: &[Plan]) -> (Vec<Vec<Outgoing>>, Result<()>) {
+        let mut runs: Vec<Vec<Outgoing>> = Vec::new();
+        for plan in plans {
+            match self.prepare(plan) {
+                Ok(Some(next)) => match runs.last_mut() {
+                    Some(run) if run.last().is_some_and(|last| last.segment + 1 == next.segment) => run.push(next),
+                    _ => runs.push(vec![next]),
+                },
+                Ok(None) => {}
+                Err(error) => return (runs, Err(error)),
+            }
+        }
+        (runs, Ok(()))
     }
 
     /// Finds a place for a segment; `None` when all of its objects have gone since it was planned.
@@ -248,12 +301,12 @@ impl Shared {
         Ok(Some(Outgoing { segment, sequence, friends, objects, places: Vec::new() }))
     }
 
-    /// Writes segments that lie one after another.
-    fn write_run(&self, scratch: &mut Aligned, run: &mut [Outgoing]) -> Result<()> {
-        let Some(first) = run.first().map(|outgoing| outgoing.segment) else { return Ok(()) };
-        let segment_bytes = usize::try_from(self.block.segment_bytes).expect("short");
+    /// Puts segments together that lie one after another.
+    fn encode<'m>(&self, mut run: Vec<Outgoing>, memory: &'m mut [u8]) -> Encoded<'m> {
+        let first = run.first().map_or(0, |outgoing| outgoing.segment);
+        let segment_bytes = self.segment_bytes();
         let mut end = 0;
-        for (outgoing, place) in run.iter_mut().zip(scratch.chunks_exact_mut(segment_bytes)) {
+        for (outgoing, place) in run.iter_mut().zip(memory.chunks_exact_mut(segment_bytes)) {
             let entries: Vec<Entry<'_>> = outgoing.objects.iter().map(Waiting::entry).collect();
             let Outgoing { segment, sequence, .. } = *outgoing;
             let (head, extents) = segment::encode(segment, sequence, self.block.seed, &entries, place);
@@ -262,14 +315,25 @@ impl Shared {
             place[length..].fill(0);
             end = segment_bytes * usize::try_from(segment - first).expect("few") + length;
         }
-        if let Err(error) = self.device.write_at(&scratch[..end], self.block.segment_start(first)) {
+        Encoded { run, first, memory, end }
+    }
+
+    /// Writes segments that lie one after another, and returns the memory that they were put together in.
+    fn write_run<'m>(&self, encoded: Encoded<'m>) -> Result<&'m mut [u8]> {
+        let Encoded { run, first, memory, end } = encoded;
+        if let Err(error) = self.device.write_at(&memory[..end], self.block.segment_start(first)) {
             let mut core = self.core.lock();
             run.iter().for_each(|outgoing| core.table.set(outgoing.segment, Standing::Bad));
             return Err(self.fail(&mut core, &error));
         }
         self.counters.segments_written.add(run.len() as u64);
         self.counters.bytes_written.add(end as u64);
-        Ok(())
+        run.into_iter().for_each(|outgoing| self.enter(outgoing));
+        Ok(memory)
+    }
+
+    fn segment_bytes(&self) -> usize {
+        usize::try_from(self.block.segment_bytes).expect("short")
     }
 
     /// A segment was written: its objects are found there from now on, but for those that changed meanwhile.

@@ -65,7 +65,31 @@ impl Wake for Begun {
     fn wake_by_ref(self: &Arc<Self>) {
         let before = std::mem::replace(&mut *self.state.lock(), State::Woken);
         if let State::Waits(work) = before {
-            self.runtime.spawn(work);
+            self.runtime.spawn(Woken { work: Some(work), was_polled: false });
+        }
+    }
+}
+
+/// Work that was woken. A runtime that has ended drops at once what it is given, and whoever wakes may hold a lock that the
+/// work takes when it is dropped: what was never polled there is left alone, as what nobody wakes is.
+struct Woken {
+    work: Option<Work>,
+    was_polled: bool,
+}
+
+impl Future for Woken {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.was_polled = true;
+        self.work.as_mut().map_or(Poll::Ready(()), |work| work.as_mut().poll(context))
+    }
+}
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        if !self.was_polled {
+            std::mem::forget(self.work.take());
         }
     }
 }
@@ -169,6 +193,27 @@ mod tests {
         drop((hand, tell));
         opener.join().expect("no panic");
         assert_eq!(told.iter().count(), 10_000);
+    }
+
+    /// Goal: who wakes work when the runtime has ended may hold a lock that the work takes when it is dropped.
+    #[test]
+    fn what_is_woken_too_late_is_not_dropped_under_who_wakes_it() {
+        struct Takes(Arc<Mutex<()>>);
+        impl Drop for Takes {
+            fn drop(&mut self) {
+                drop(self.0.try_lock().expect("nobody holds it"));
+            }
+        }
+        let (runtime, lock) = (runtime(), Arc::new(Mutex::new(())));
+        let (gate, opened) = oneshot::channel::<()>();
+        let takes = Takes(lock.clone());
+        go_on(runtime.handle(), async move {
+            let _takes = takes;
+            drop(opened.await);
+        });
+        drop(runtime);
+        let _held = lock.lock();
+        gate.send(()).expect("it waits");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What is refused, and in which words.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use weft_segment::device::{Device, MemoryDevice, Prepare};
-use weft_segment::{Class, Options, SegmentError, Shape, Volume};
+use weft_segment::{Class, Options, Packer, SegmentError, Shape, Volume};
 
 use crate::sample::{SHAPE, content, formatted, get, options, put};
 
@@ -56,7 +57,15 @@ fn what_is_no_volume_is_left_as_it_is() {
 #[derive(Debug)]
 struct Failing {
     inner: MemoryDevice,
-    writes_left: std::sync::atomic::AtomicI64,
+    writes_left: AtomicI64,
+    /// Writes of the thread that segments are written by while others are put together.
+    by_writer: AtomicU64,
+}
+
+impl Failing {
+    fn after(writes: i64, inner: MemoryDevice) -> Arc<Failing> {
+        Arc::new(Failing { inner, writes_left: writes.into(), by_writer: 0.into() })
+    }
 }
 
 impl Device for Failing {
@@ -65,7 +74,9 @@ impl Device for Failing {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-        if self.writes_left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) <= 0 {
+        let is_writer = std::thread::current().name() == Some("segment-writer");
+        self.by_writer.fetch_add(is_writer.into(), Ordering::Relaxed);
+        if self.writes_left.fetch_sub(1, Ordering::Relaxed) <= 0 {
             return Err(std::io::Error::other("the disk is broken"));
         }
         self.inner.write_at(bytes, offset)
@@ -139,7 +150,7 @@ fn a_checkpoint_that_cannot_be_read_is_as_good_as_void() {
 #[test]
 fn a_device_that_fails_is_told_to_the_writer_and_reads_go_on() {
     for writes in 2..60 {
-        let device = Arc::new(Failing { inner: MemoryDevice::of(formatted()), writes_left: writes.into() });
+        let device = Failing::after(writes, MemoryDevice::of(formatted()));
         let volume = Volume::open_on(Arc::clone(&device) as Arc<dyn Device>, options()).unwrap();
         let (mut confirmed, mut failed) = (Vec::new(), None);
         for number in 0..100 {
@@ -161,6 +172,37 @@ fn a_device_that_fails_is_told_to_the_writer_and_reads_go_on() {
         let after = Arc::new(MemoryDevice::of(device.inner.image()));
         let volume = crate::sample::open(&after, options());
         confirmed.iter().for_each(|number| assert_eq!(get(&volume, *number), Some(content(*number, 9000))));
+    }
+}
+
+/// Goal: what is written while more is put together is what was put, and a device that fails meanwhile is told. Method: more
+/// than memory holds, with the packing thread; the device fails at one write or another, or never.
+#[test]
+fn many_segments_are_written_beside_the_packing() {
+    let options = || Options { packer: Packer::Thread, group_bytes: 4 << 20, ..options() };
+    for writes in [i64::MAX, 3, 5, 9, 14, 27] {
+        let inner = MemoryDevice::new(32 << 20);
+        Volume::format(&inner, &SHAPE).unwrap();
+        let device = Failing::after(writes, inner);
+        let volume = Volume::open_on(Arc::clone(&device) as Arc<dyn Device>, options()).unwrap();
+        let put = |number: u64| {
+            let bytes = content(number, 20_000);
+            volume.put(&crate::sample::key(number), &number.to_le_bytes(), bytes, Default::default(), Class::Cache)
+        };
+        let outcome = (0..600).try_for_each(put).and_then(|()| volume.flush());
+        assert!(device.by_writer.load(Ordering::Relaxed) > 0);
+        match writes {
+            i64::MAX => outcome.unwrap(),
+            _ => assert!(outcome.unwrap_err().to_string().contains("(the disk is broken)")),
+        }
+        drop(volume);
+        let after = crate::sample::open(&Arc::new(MemoryDevice::of(device.inner.image())), options());
+        assert!(after.check().unwrap().is_sound());
+        for number in 0..600 {
+            let found = get(&after, number);
+            assert!(found.is_none_or(|found| found == content(number, 20_000)), "{number} after {writes} writes");
+            assert!(writes < i64::MAX || get(&after, number).is_some());
+        }
     }
 }
 
