@@ -94,7 +94,7 @@ impl Drop for Woken {
     }
 }
 
-/// Work for somebody who may stop waiting for it: then it goes on to its end by itself, except when it was never begun.
+/// Work for somebody who may stop waiting for it: then it goes on to its end by itself.
 pub struct ToItsEnd<F: Future<Output: Send + 'static> + Send + 'static> {
     work: Option<Pin<Box<F>>>,
     runtime: Handle,
