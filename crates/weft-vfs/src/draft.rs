@@ -334,7 +334,9 @@ impl Vfs {
             return Ok(());
         }
         let base = self.base_of(inode, draft)?;
-        if let Some(coming) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &base)) {
+        if base.length().is_some_and(|length| length <= FILLED_BYTES_MAX)
+            && let Some(coming) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &base))
+        {
             coming.want(u64::MAX);
             // What has not come by then is missing in a copy, which says so.
             let _ = coming.end(&Call::within(Caller::DAEMON, FILL_PATIENCE)).await;

@@ -18,7 +18,8 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Begins work here, and has it go on as a task of the runtime as soon as it is woken. A panic ends the work alone, and is
 /// told by the panic hook.
 ///
-/// Whoever may wait for ever leaves what it holds behind: the work has to have a deadline, or wait for what comes surely.
+/// What waits for ever, or is woken when the runtime has ended, leaves what it holds behind: the work has to have a
+/// deadline, or wait for what comes surely.
 pub fn go_on(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
     let mut work: Work = Box::pin(work);
     let begun = Arc::new(Begun { state: Mutex::new(State::Polled), runtime: runtime.clone() });

@@ -54,18 +54,18 @@ pub enum Notice {
 /// Attributes have a channel of their own: forgetting them takes no lock in the kernel, while forgetting a name or
 /// pages may wait for requests in flight, and nothing that a request waits for may stand behind that.
 #[derive(Debug)]
-pub struct Notices(Option<Senders>);
+pub struct Notices(Option<Arc<Senders>>);
 
 #[derive(Debug)]
 struct Senders {
     attributes: mpsc::SyncSender<Notice>,
     others: mpsc::SyncSender<Notice>,
     /// Attribute notices sent so far.
-    sent: Arc<AtomicU64>,
+    sent: AtomicU64,
     /// Attribute notices that the kernel has been told so far.
     told: watch::Receiver<u64>,
     /// Files whose attributes changed in a way that can wait for others. Held for one change.
-    soon: Arc<Mutex<Vec<NodeId>>>,
+    soon: Mutex<Vec<NodeId>>,
 }
 
 /// The ends that the kernel side listens at.
@@ -91,28 +91,15 @@ impl Notices {
         let (others, others_end) = mpsc::sync_channel(NOTICES_WAITING_MAX);
         let (told_end, told) = watch::channel(0);
         let receivers = NoticeReceivers { attributes: attributes_end, others: others_end, told: told_end };
-        let (sent, soon) = (Arc::default(), Arc::default());
-        (Notices(Some(Senders { attributes, others, sent, told, soon })), receivers)
+        let (sent, soon) = Default::default();
+        (Notices(Some(Arc::new(Senders { attributes, others, sent, told, soon }))), receivers)
     }
 
     /// Passes a notice on. When more wait than the channel holds, the notice is dropped: the kernel then keeps what
     /// it has until its lease ends.
     pub(crate) fn send(&self, notice: Notice) {
-        let Some(senders) = &self.0 else { return };
-        let passed = match notice {
-            Notice::Attributes { .. } => {
-                let passed = senders.attributes.try_send(notice).is_ok();
-                senders.sent.fetch_add(u64::from(passed), Ordering::SeqCst);
-                passed
-            }
-            Notice::Entry { .. }
-            | Notice::Expired { .. }
-            | Notice::Content { .. }
-            | Notice::Everything
-            | Notice::Fence(_) => senders.others.try_send(notice).is_ok(),
-        };
-        if !passed {
-            tracing::debug!("a notice to the kernel was dropped");
+        if let Some(senders) = &self.0 {
+            senders.send(notice);
         }
     }
 
@@ -126,15 +113,11 @@ impl Notices {
             return;
         }
         drop(waiting);
-        let (soon, attributes, sent) = (senders.soon.clone(), senders.attributes.clone(), senders.sent.clone());
+        let senders = senders.clone();
         go_on(runtime, async move {
             tokio::time::sleep(SOON).await;
-            let nodes = std::mem::take(&mut *soon.lock());
-            for node in nodes {
-                // An error means that the kernel side is gone, or that too much waits: the kernel then keeps what it has.
-                let passed = attributes.try_send(Notice::Attributes { node }).is_ok();
-                sent.fetch_add(u64::from(passed), Ordering::SeqCst);
-            }
+            let nodes = std::mem::take(&mut *senders.soon.lock());
+            nodes.into_iter().for_each(|node| senders.send(Notice::Attributes { node }));
         });
     }
 
@@ -193,7 +176,28 @@ impl Notices {
     }
 }
 
-/// How long notices wait for others that nobody waits for.
+impl Senders {
+    /// See [`Notices::send`].
+    fn send(&self, notice: Notice) {
+        let passed = match notice {
+            Notice::Attributes { .. } => {
+                let passed = self.attributes.try_send(notice).is_ok();
+                self.sent.fetch_add(u64::from(passed), Ordering::SeqCst);
+                passed
+            }
+            Notice::Entry { .. }
+            | Notice::Expired { .. }
+            | Notice::Content { .. }
+            | Notice::Everything
+            | Notice::Fence(_) => self.others.try_send(notice).is_ok(),
+        };
+        if !passed {
+            tracing::debug!("a notice to the kernel was dropped");
+        }
+    }
+}
+
+/// How long notices that nobody waits for wait for others.
 const SOON: Duration = Duration::from_millis(20);
 /// How many notices may wait for the kernel side.
 const NOTICES_WAITING_MAX: usize = 4096;

@@ -9,8 +9,7 @@ use bytes::Bytes;
 use weft_remote::{Call, Caller, Checked, FileKind, Name, RemoteError, Version};
 use weft_store::Record;
 
-use crate::ask::OpenFor;
-use crate::ask::Write;
+use crate::ask::{OpenFor, Write};
 use crate::draft::Draft;
 use crate::handle::{Handle, Held};
 use crate::inode::Inode;
@@ -311,10 +310,8 @@ impl Vfs {
             while at < length {
                 let size = SENT_AT_ONCE.min(length - at) as usize;
                 let bytes = draft.dirty.read(at, size)?;
-                at += self
-                    .clone()
-                    .write(*call, handle, Write { offset: at, bytes, kill_suidgid: false, unseen: true })
-                    .await? as u64;
+                let write = Write { offset: at, bytes, kill_suidgid: false, unseen: true };
+                at += self.clone().write(*call, handle, write).await? as u64;
             }
             self.clone().flush(*call, handle).await
         };
