@@ -61,9 +61,11 @@ impl Shared {
         expected: &Version,
         span: Span,
     ) -> Result<Answer<Fetched>> {
+        let mut waited = None;
         for _ in 0..WAITS_MAX {
-            let (shared, of) = (self.clone(), file.clone());
-            let opened = self.aside.run(call.deadline, || self.shown(file), move || shared.open_settled(&of)).await?;
+            let (shared, of, former) = (self.clone(), file.clone(), waited.take());
+            let open = move || shared.open_settled(&of, former);
+            let opened = self.aside.run(call.deadline, || self.shown(file), open).await?;
             let differs = opened.facts.version().compare(expected) == Sameness::Different;
             let is_ours = differs && self.ours.has_bytes_of(opened.id, &opened.facts, expected);
             if !is_ours {
@@ -79,33 +81,46 @@ impl Shared {
                 return Err(RemoteError::TimedOut { detail });
             }
             tokio::time::sleep_until(until.into()).await;
+            waited = Some(opened);
         }
         let detail = format!("{}: it is written all the time, so no copy would be of one version", self.shown(file));
         Err(RemoteError::Busy { detail, retry_after: None })
     }
 
-    fn open_settled(&self, file: &FileId) -> Result<Opened> {
+    /// Opens a file to be copied. One that was opened and waited for, and has lost its name meanwhile to another, is read
+    /// all the same: who opens a file that is replaced gets the former or the next, never nothing.
+    fn open_settled(&self, file: &FileId, waited: Option<Opened>) -> Result<Opened> {
         self.usable()?;
-        let (At { id, path, fd: found, facts: before, .. }, promise) = self.find_promised(file)?;
+        let (At { id, path, fd: found, facts: before, .. }, promise) = match (self.find_promised(file), waited) {
+            (Err(RemoteError::NotFound { .. } | RemoteError::Unplaced { .. }), Some(waited)) => {
+                return self.settled(Opened { facts: self.facts(&waited.path, &waited.fd)?, ..waited });
+            }
+            (found, _) => found?,
+        };
         if before.kind != FileKind::File {
             return Err(no_bytes(before.kind, self.top.shown(&path)));
         }
         // Opened again through the descriptor: by name, something else could be there by now.
         let fd = reopen(&found, OFlags::RDONLY);
         let fd = fd.map_err(|errno| failed(&self.top.shown(&path), "open for reading", errno))?;
-        let unsettled_for = before.settles_in(SystemTime::now());
+        self.settled(Opened { fd, id, path, facts: before, promise, unsettled_for: Duration::ZERO })
+    }
+
+    /// Finds out how long a copy has to wait.
+    fn settled(&self, opened: Opened) -> Result<Opened> {
+        let unsettled_for = opened.facts.settles_in(SystemTime::now());
         if !unsettled_for.is_zero() {
-            return Ok(Opened { fd, id, path, facts: before, promise, unsettled_for });
+            return Ok(Opened { unsettled_for, ..opened });
         }
         // Where it goes does not matter, and a file without data gives an error.
-        let _ = seek(&fd, SeekFrom::Data(0));
-        let after = self.facts(&path, &fd)?;
-        let unsettled_for = if after.is_same_version(&before) {
+        let _ = seek(&opened.fd, SeekFrom::Data(0));
+        let facts = self.facts(&opened.path, &opened.fd)?;
+        let unsettled_for = if facts.is_same_version(&opened.facts) {
             Duration::ZERO
         } else {
-            after.settles_in(SystemTime::now()).max(MOMENT)
+            facts.settles_in(SystemTime::now()).max(MOMENT)
         };
-        Ok(Opened { fd, id, path, facts: after, promise, unsettled_for })
+        Ok(Opened { facts, unsettled_for, ..opened })
     }
 
     fn begin(self: &Arc<Shared>, file: &FileId, opened: Opened, version: Version, span: Span) -> Answer<Fetched> {

@@ -47,8 +47,12 @@ impl Vfs {
         let mut dir = remote.root();
         for step in chain.into_iter().rev() {
             let answer = self.ask(call, remote.lookup(call, &dir, &step.name)).await?;
-            let found = answer.value.filter(|found| found.entry.id == step.file);
-            dir = found.ok_or(VfsError::Stale)?.entry.id;
+            let Some(found) = answer.value.filter(|found| found.entry.id == step.file) else {
+                // Who looks the path up again is not to be led here once more.
+                self.doubt_name(step.parent, &step.name)?;
+                return Err(VfsError::Stale);
+            };
+            dir = found.entry.id;
         }
         Ok(())
     }

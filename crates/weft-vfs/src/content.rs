@@ -50,7 +50,7 @@ impl Vfs {
                 Ok(Check::Unchanged | Check::Changed) => {}
                 // The kernel looks the path up again and finds what the name leads to now.
                 Ok(Check::Elsewhere(_)) => return Err(VfsError::Stale),
-                Err(error) => return self.stale_content(call, inode, error),
+                Err(error) => return self.stale_content(call, inode, error).await,
             }
             // Another user's look-up may have brought another version since the answer.
             if let Some(Current { object, .. }) = self.held_content(inode)?
@@ -107,11 +107,10 @@ impl Vfs {
     }
 
     /// The source does not answer: what is held serves, where the policy allows it.
-    fn stale_content(&self, call: &Call, inode: &Arc<Inode>, error: VfsError) -> Result<Arc<Object>> {
+    async fn stale_content(&self, call: &Call, inode: &Arc<Inode>, error: VfsError) -> Result<Arc<Object>> {
         inode.note_error(&error);
         if is_gone(&error) {
-            self.learn_gone(inode)?;
-            return Err(VfsError::NotFound);
+            return Err(self.learn_gone(call, inode).await?);
         }
         match inode.content.lock().current.clone() {
             Some(current)
@@ -270,8 +269,7 @@ impl Vfs {
             Err(error) => {
                 inode.note_error(&error);
                 if is_gone(&error) {
-                    self.learn_gone(inode)?;
-                    return Err(VfsError::NotFound);
+                    return Err(self.learn_gone(call, inode).await?);
                 }
                 return Err(error);
             }
@@ -334,8 +332,7 @@ impl Vfs {
                 Err(error) => {
                     inode.note_error(&error);
                     if is_gone(&error) {
-                        self.learn_gone(&inode)?;
-                        return Err(VfsError::NotFound);
+                        return Err(self.learn_gone(call, &inode).await?);
                     }
                     return Err(error);
                 }

@@ -1,7 +1,7 @@
 //! How what a source says of a file itself becomes what the store knows: it replaces what was known before.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use weft_remote::{Answer, Attributes, Audience, Entry, Figure, Lease, Name, Origin, Sameness, Version};
 use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
@@ -92,7 +92,7 @@ impl Vfs {
     }
 
     /// Puts that a name is absent. The names are locked.
-    fn put_absence(
+    pub(crate) fn put_absence(
         &self,
         dir: NodeId,
         name: &Name,
@@ -217,21 +217,6 @@ impl Vfs {
         Ok(())
     }
 
-    /// Forgets a name whose file is gone at the source, unless it is another one's by now.
-    pub(crate) fn learn_gone(&self, inode: &Inode) -> Result<()> {
-        {
-            let _names = self.renames.lock();
-            let record = inode.record();
-            let known = self.store.dentry(record.parent, &record.name)?;
-            if known.is_none_or(|known| known.target == DentryTarget::Node(inode.id)) {
-                let told = (Lease::lasting(GONE_LEASE), SystemTime::now());
-                self.put_absence(record.parent, &record.name, known, told)?;
-            }
-        }
-        self.give_up_content(inode.id)?;
-        Ok(())
-    }
-
     /// Has the next open of a file check its content, whatever the lease says.
     pub(crate) fn distrust_content(&self, node: NodeId) -> Result<()> {
         // What the lease says of failing sources still counts.
@@ -287,6 +272,3 @@ impl Vfs {
 fn sizes_or_times_differ(old: &Attributes, new: &Attributes) -> bool {
     old.kind != new.kind || old.size != new.size || contradicts(old, new)
 }
-
-/// How long a file that the source says is gone is taken to be gone.
-const GONE_LEASE: Duration = Duration::from_secs(5);

@@ -25,6 +25,7 @@ mod extended;
 mod figures;
 mod freshness;
 mod going_on;
+mod gone;
 mod groups;
 mod half_sent;
 mod handle;

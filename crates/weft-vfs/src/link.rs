@@ -23,10 +23,7 @@ impl Vfs {
         let remote = self.remote_of(&inode)?.clone();
         match self.ask_of(&call, &inode, || remote.read_link(&call, &file)).await {
             Ok(answer) => Ok(answer.value),
-            Err(error) if is_gone(&error) => {
-                self.learn_gone(&inode)?;
-                Err(VfsError::NotFound)
-            }
+            Err(error) if is_gone(&error) => Err(self.learn_gone(&call, &inode).await?),
             Err(error) => Err(error),
         }
     }

@@ -72,19 +72,27 @@ impl Vfs {
         match self.knowledge(&dir, &name, &call.caller)? {
             Knowledge::Node(id, ttl) => {
                 count(&self.figures.lookups_local);
-                self.entry(&call, id, ttl).await
+                match self.entry(&call, id, ttl).await {
+                    // What it led to is gone, and it may lead to another by now.
+                    Ok(Looked::Absent { .. }) | Err(VfsError::Stale) if self.has_identities(&dir)? => {
+                        self.lookup_asking(&call, &dir, &name).await
+                    }
+                    outcome => outcome,
+                }
             }
             Knowledge::Absent(ttl) => {
                 count(&self.figures.lookups_local);
                 Ok(Looked::Absent { ttl: cap(ttl) })
             }
-            Knowledge::Nothing => {
-                count(&self.figures.lookups_remote);
-                match Box::pin(self.lookup_remote(&call, &dir, &name)).await {
-                    Err(error) => Box::pin(self.stale_entry(&call, &dir, &name, error)).await,
-                    outcome => outcome,
-                }
-            }
+            Knowledge::Nothing => self.lookup_asking(&call, &dir, &name).await,
+        }
+    }
+
+    async fn lookup_asking(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name) -> Result<Looked> {
+        count(&self.figures.lookups_remote);
+        match Box::pin(self.lookup_remote(call, dir, name)).await {
+            Err(error) => Box::pin(self.stale_entry(call, dir, name, error)).await,
+            outcome => outcome,
         }
     }
 
@@ -411,10 +419,7 @@ impl Vfs {
         match outcome {
             Ok(Check::Elsewhere(id)) => self.inode(id),
             Ok(Check::Unchanged | Check::Changed) => self.settle(call, inode).await,
-            Err(error) if is_gone(&error) => {
-                self.learn_gone(&inode)?;
-                Err(VfsError::NotFound)
-            }
+            Err(error) if is_gone(&error) => Err(self.learn_gone(call, &inode).await?),
             Err(error) => {
                 inode.note_error(&error);
                 Err(error)

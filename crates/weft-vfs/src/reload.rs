@@ -117,7 +117,7 @@ impl Vfs {
                 done.changed += 1;
             }
             Err(error) if is_gone(&error) => {
-                self.learn_gone(inode)?;
+                self.learn_gone(&call, inode).await?;
                 done.checked += 1;
                 done.gone += 1;
             }

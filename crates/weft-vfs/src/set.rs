@@ -11,7 +11,7 @@ use crate::handle::HandleId;
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::stat::Stat;
-use crate::vfs::Vfs;
+use crate::vfs::{Vfs, is_gone};
 use crate::write::without_set_id;
 use crate::{Result, VfsError};
 
@@ -86,7 +86,10 @@ impl Vfs {
             return self.set_here(inode, &new);
         }
         let change = Change::SetAttributes { file: inode.record().file, new };
-        let answer = self.apply(call, inode, change, SystemTime::now(), &Version::None).await?;
+        let answer = match self.apply(call, inode, change, SystemTime::now(), &Version::None).await {
+            Err(error) if is_gone(&error) => return Err(Box::pin(self.learn_gone(call, inode)).await?),
+            outcome => outcome?,
+        };
         let told = Told::by(&answer);
         if let Some(entry) = &answer.value.entry {
             self.learn_attributes(inode, entry.attributes, &told)?;

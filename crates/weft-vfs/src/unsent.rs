@@ -162,7 +162,7 @@ impl Vfs {
         // What it is now, the source says, or the next use asks.
         self.distrust_quietly(&inode)?;
         match self.check(&self.call(caller), &inode).await {
-            Err(error) if is_away(&error) => self.learn_gone(&inode)?,
+            Err(error) if is_away(&error) => drop(self.learn_gone(&self.call(caller), &inode).await?),
             Err(error) => tracing::debug!(%error, "the next use of what was given up asks the source"),
             Ok(_) => {}
         }
@@ -272,7 +272,7 @@ impl Vfs {
             return if is_over { Ok(()) } else { Err(UnsentError::Open) };
         }
         drop(gate);
-        self.send_elsewhere(&call, inode, draft).await?;
+        Box::pin(self.send_elsewhere(&call, inode, draft)).await?;
         let _gate = inode.gate.lock().await;
         self.give_up(inode, draft)
     }

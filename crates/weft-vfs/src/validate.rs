@@ -65,7 +65,9 @@ impl Vfs {
         };
         match outcome {
             Ok(()) => Ok(()),
-            Err(error) if is_gone(&error) && inode.kind() != FileKind::Directory => self.learn_gone(&inode),
+            Err(error) if is_gone(&error) && inode.kind() != FileKind::Directory => {
+                self.learn_gone(&call, &inode).await.map(drop)
+            }
             Err(error) => {
                 inode.note_error(&error);
                 Ok(())

@@ -108,7 +108,7 @@ impl Vfs {
             Err(error) => {
                 inode.note_error(&error);
                 if is_gone(&error) {
-                    self.learn_gone(inode)?;
+                    self.learn_gone(call, inode).await?;
                 }
                 return Err(error);
             }

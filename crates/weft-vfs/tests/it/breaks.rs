@@ -234,6 +234,35 @@ async fn a_name_of_another_file_stays_when_the_former_one_is_gone() {
     assert_eq!(bench.walk("fake/a/b/hello.txt").await.expect("a file").node, another);
 }
 
+/// Goal: a file that has taken the place of another is found at once, also by who comes by the former one and before the
+/// source has told of the name; once the name is gone as well, it is absent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_takes_the_place_of_another_is_found_at_once() {
+    let bench = telling();
+    let stat = |node| bench.vfs.clone().stat(bench.call(), node, None);
+    let open = |node| bench.vfs.clone().open(bench.call(), node, weft_vfs::OpenFor::default());
+    for content in ["one", "two"] {
+        let former = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+        let id = bench.fake.id("a/b/hello.txt");
+        bench.fake.remove("a/b/hello.txt");
+        bench.fake.file("a/b/hello.txt", content);
+        bench.fake.send(Event::Broken(id));
+        heard(&bench).await;
+        // By turns: either may be the first to come by it.
+        let by = if content == "one" { stat(former).await.map(drop) } else { open(former).await.map(drop) };
+        assert!(matches!(by, Err(VfsError::Stale)), "{by:?}");
+        assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("the other"), content.as_bytes());
+        assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    }
+    let last = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+    let id = bench.fake.id("a/b/hello.txt");
+    bench.fake.remove("a/b/hello.txt");
+    bench.fake.send(Event::Broken(id));
+    heard(&bench).await;
+    assert!(matches!(stat(last).await, Err(VfsError::NotFound)));
+    assert!(matches!(bench.walk("fake/a/b/hello.txt").await, Err(VfsError::NotFound)));
+}
+
 /// Goal: a name that was not there for a moment is listed again, although the listing is what it was before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listing_from_before_a_name_was_gone_is_not_confirmed() {
@@ -245,7 +274,7 @@ async fn a_listing_from_before_a_name_was_gone_is_not_confirmed() {
     bench.fake.send(Event::Broken(bench.fake.id("a/b/hello.txt")));
     heard(&bench).await;
     let outcome = bench.vfs.clone().stat(bench.call(), file, None).await;
-    assert!(matches!(outcome, Err(VfsError::NotFound)), "{outcome:?}");
+    assert!(matches!(outcome, Err(VfsError::Stale)), "its name is there: {outcome:?}");
     bench.fake.send(Event::NamesBroken(bench.fake.id("a/b")));
     heard(&bench).await;
     assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);

@@ -141,6 +141,39 @@ fn changes_are_seen() {
     agree("the end");
 }
 
+/// Goal: a file that is replaced beside the mount (written anew and renamed, as editors save) is there at every moment,
+/// and is one of the two. Method: it is replaced again as soon as each reading has ended, so while the next one begins.
+#[test]
+fn a_file_that_is_replaced_is_never_absent() {
+    const ROUNDS: u64 = 100;
+    let tree = Tree::new();
+    let Some(mount) = tree.mounted() else { return };
+    let content = |version: u64| version.to_string().repeat(400);
+    let replace = |version: u64| {
+        std::fs::write(tree.at("docs/.saved"), content(version)).expect("written");
+        std::fs::rename(tree.at("docs/.saved"), tree.at("docs/page")).expect("renamed");
+    };
+    replace(1000);
+    std::thread::scope(|scope| {
+        // Handed over when the former replacement is done: there is one at most while a path is followed.
+        let (ended, next) = std::sync::mpsc::sync_channel(0);
+        scope.spawn(move || next.into_iter().for_each(|round: u64| replace(1001 + round)));
+        let mut last = 0;
+        for round in 0..ROUNDS {
+            let length = std::fs::metadata(mount.at("docs/page")).expect("it is there").len();
+            assert_eq!(length, 1600, "round {round}");
+            let bytes = std::fs::read_to_string(mount.at("docs/page")).expect("read");
+            let version = bytes[..4].parse().expect("a version");
+            assert!(bytes == content(version) && version >= last, "{version} after {last}");
+            last = version;
+            ended.send(round).expect("the writer goes on");
+        }
+    });
+    wait_until("the last", || {
+        std::fs::read_to_string(mount.at("docs/page")).is_ok_and(|it| it == content(1000 + ROUNDS))
+    });
+}
+
 /// Goal: an open file stays the version that it was, and the next open has the new one.
 #[test]
 fn an_open_file_is_one_version() {

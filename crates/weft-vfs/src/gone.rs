@@ -1,0 +1,90 @@
+//! Files that their source no longer has.
+//!
+//! Where a file is what its name says (a URL), the name is absent with it. Where files have identities of their own, its
+//! name may lead to another by now: to one that was moved there, as editors do when they save. So the source is asked
+//! about the name as well, and whoever came by the inode is told to look the path up again.
+
+use std::time::{Duration, SystemTime};
+
+use weft_remote::{Call, Lease, Name};
+use weft_store::{DentryRecord, DentryTarget, NodeId, Record};
+
+use crate::inode::Inode;
+use crate::learn::Told;
+use crate::notice::Notice;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+impl Vfs {
+    /// Learns that a file is gone at the source; what whoever came by its inode is told: `NotFound` where there is nothing
+    /// at its name, else `Stale`, with which the kernel looks the path up again.
+    pub(crate) async fn learn_gone(&self, call: &Call, inode: &Inode) -> Result<VfsError> {
+        self.give_up_content(inode.id)?;
+        if self.has_identities(inode)? {
+            return Box::pin(self.ask_for_name(call, inode)).await;
+        }
+        let _names = self.renames.lock();
+        let record = inode.record();
+        let known = self.store.dentry(record.parent, &record.name)?;
+        if known.is_none_or(|known| known.target == DentryTarget::Node(inode.id)) {
+            let told = (Lease::lasting(GONE_LEASE), SystemTime::now());
+            self.put_absence(record.parent, &record.name, known, told)?;
+        }
+        Ok(VfsError::NotFound)
+    }
+
+    /// Whether a file of this tree stays itself under another name: then one that is gone says nothing of its names.
+    pub(crate) fn has_identities(&self, inode: &Inode) -> Result<bool> {
+        Ok(self.remote_of(inode)?.capabilities().stable_ids)
+    }
+
+    /// Asks what the name leads to now under which a file was known that is gone.
+    async fn ask_for_name(&self, call: &Call, gone: &Inode) -> Result<VfsError> {
+        let (id, name) = {
+            let record = gone.record.read();
+            (record.parent, record.name.clone())
+        };
+        self.doubt_name(id, &name)?;
+        if self.namespace.is_own(id) {
+            // A tree whose top is gone.
+            return Ok(VfsError::NotFound);
+        }
+        let dir = self.inode(id)?;
+        let (parent, remote) = (dir.record(), self.remote_of(&dir)?.clone());
+        let asked = self.ask_of(call, &dir, || remote.lookup(call, &parent.file, &name)).await;
+        // The next look-up meets what kept the source from answering.
+        let Ok(answer) = asked else { return Ok(VfsError::Stale) };
+        let told = Told::by(&answer);
+        match answer.value {
+            Some(found) => {
+                let mut entry = found.entry;
+                entry.name = name;
+                self.learn_entry(dir.id, parent.binding, &entry, &told)?;
+                Ok(VfsError::Stale)
+            }
+            // A name has one record, for everyone: that it is absent for this caller tells others nothing.
+            None if self.is_private(told.audience) => Ok(VfsError::NotFound),
+            None => {
+                let learnt = self.learnt(parent.binding, &told);
+                let is_newest = self.learn_absence(dir.id, &name, told.lease, learnt)?;
+                Ok(if is_newest { VfsError::NotFound } else { VfsError::Stale })
+            }
+        }
+    }
+
+    /// Has the next look-up of a name ask the source, where it is known to lead to a file, of which something else has told
+    /// otherwise.
+    pub(crate) fn doubt_name(&self, dir: NodeId, name: &Name) -> Result<()> {
+        let _names = self.renames.lock();
+        let known = self.store.dentry(dir, name)?;
+        if let Some(known) = known.filter(|known| known.target != DentryTarget::Absent) {
+            let doubted = DentryRecord { learnt: SystemTime::UNIX_EPOCH, ..known };
+            self.store.apply(vec![Record::Dentry(dir, name.clone(), Some(doubted))])?;
+            self.notices.send(Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() });
+        }
+        Ok(())
+    }
+}
+
+/// How long a name is taken to be absent whose file the source says is gone.
+const GONE_LEASE: Duration = Duration::from_secs(5);
