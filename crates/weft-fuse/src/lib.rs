@@ -35,4 +35,4 @@ pub use life::{Entrust, Life};
 pub use meter::{Meter, Operation, Requests};
 pub use mount::{MountError, MountOptions, Mounted, mount, unmount};
 pub use roll::RollError;
-pub use weft_fusedev::{RingError, Transport, send_for as send_notices_for};
+pub use weft_fusedev::{OrdinaryThread, RingError, Transport, send_for as send_notices_for};

@@ -41,7 +41,7 @@ pub use names::{Entries, Kind, Name, Names};
 pub use notify::{Notifier, Told, send_for};
 pub use reply::{Body, Delivery, Filling, Opened, Reply, Room, Sink, Unread};
 pub use request::{Changes, Header, Lock, LockFamily, LockRange, Moment, Operation, Read, Request};
-pub use ring::RingLimits;
+pub use ring::{OrdinaryThread, RingLimits};
 pub use serve::{Interrupted, Serve};
 pub use session::{End, Serving, Session, Watch};
 pub use transport::{RingError, Transport};

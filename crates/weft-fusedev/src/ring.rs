@@ -17,6 +17,8 @@
 //! come back.
 
 mod answer;
+mod manners;
+mod ordinary;
 mod queue;
 
 use std::sync::Arc;
@@ -31,6 +33,8 @@ use crate::serve::Serve;
 use crate::session::End;
 use crate::sys::{Ring, Slot};
 use crate::transport::RingError;
+
+pub use ordinary::OrdinaryThread;
 
 use answer::Mailbox;
 use queue::Queue;

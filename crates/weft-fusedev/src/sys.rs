@@ -1,4 +1,5 @@
-//! The one place with unsafe code: ioctls of `/dev/fuse`, and rings with the memory that the kernel shares.
+//! The one place with unsafe code: ioctls of `/dev/fuse`, rings with the memory that the kernel shares, and what the
+//! scheduler is told of a thread.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -61,6 +62,43 @@ const BACKING_OPEN: Opcode = ioctl::opcode::from_components(Direction::Write, GR
 /// `FUSE_DEV_IOC_BACKING_CLOSE`.
 const BACKING_CLOSE: Opcode = ioctl::opcode::from_components(Direction::Write, GROUP, 2, size_of::<u32>());
 
+/// How the scheduler treats a thread (sched(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// `SCHED_OTHER`: as others.
+    Other,
+    /// `SCHED_BATCH`: woken, it does not take the processor from who runs.
+    Batch,
+    /// Any other.
+    Special,
+}
+
+/// How the calling thread is treated.
+pub(crate) fn policy() -> io::Result<Policy> {
+    // SAFETY: no memory takes part.
+    match unsafe { libc::sched_getscheduler(0) } {
+        libc::SCHED_OTHER => Ok(Policy::Other),
+        libc::SCHED_BATCH => Ok(Policy::Batch),
+        failed if failed < 0 => Err(io::Error::last_os_error()),
+        _ => Ok(Policy::Special),
+    }
+}
+
+/// Has the calling thread treated so; [`Policy::Special`] is an error.
+pub(crate) fn set_policy(policy: Policy) -> io::Result<()> {
+    let number = match policy {
+        Policy::Other => libc::SCHED_OTHER,
+        Policy::Batch => libc::SCHED_BATCH,
+        Policy::Special => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters are only read, and live through the call.
+    match unsafe { libc::sched_setscheduler(0, number, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Memory for entries of a ring, which the kernel and this process share: for each a head of [`HEAD_STRIDE_BYTES`],
 /// then for each a payload. Pages are made when they are first used.
 #[derive(Debug)]
@@ -121,9 +159,10 @@ impl Slot {
         unsafe { self.head_at().cast::<Head>().read() }
     }
 
-    pub(crate) fn set_head(&mut self, head: &Head) {
+    /// The same, to be answered in.
+    pub(crate) fn head_mut(&mut self) -> &mut Head {
         // SAFETY: as in `head`; the slot is borrowed for writing.
-        unsafe { self.head_at().cast::<Head>().write(*head) }
+        unsafe { &mut *self.head_at().cast::<Head>() }
     }
 
     /// What follows the request's first argument, or room for the body of the answer.
@@ -196,6 +235,7 @@ impl Ring {
             .setup_r_disabled()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_no_sqarray()
             .build(SUBMISSIONS)?;
         Ok(Ring { ring, queue, given: Vec::new(), outstanding: 0 })
     }

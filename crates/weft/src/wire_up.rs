@@ -28,9 +28,12 @@ pub use bindings::asked_afs;
 /// Whatever keeps the tree from being mounted.
 pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Result<()> {
     let Handover { line, kept, device, notices: sender } = handover;
+    // Work that is begun by the thread of a ring's queue may start one.
+    let ordinary = weft_fuse::OrdinaryThread::like_this();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_name("weft-worker")
+        .on_thread_start(move || ordinary.begin())
         .enable_all()
         .build()
         .context("the runtime cannot be started")?;

@@ -1,9 +1,11 @@
 //! Answers on their way from any thread to the thread of a queue.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr;
 use std::sync::Arc;
-use std::thread::ThreadId;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -25,50 +27,87 @@ pub(super) enum Answer {
 pub(super) struct Mailbox {
     /// Held to put in and to take out, never while waiting.
     state: Mutex<State>,
+    /// There are some; written with the lock held.
+    is_filled: AtomicBool,
     wake: OwnedFd,
 }
 
 #[derive(Debug, Default)]
 struct State {
     answers: Vec<Answer>,
-    /// The queue's thread, which looks by itself before it waits.
-    thread: Option<ThreadId>,
     closed: bool,
+}
+
+/// Answers of a queue's own thread, which looks by itself before it waits.
+struct Own {
+    /// Only compared: the mailbox of the queue that this thread serves.
+    mailbox: *const Mailbox,
+    answers: Vec<Answer>,
+}
+
+thread_local! {
+    static OWN: RefCell<Own> = const { RefCell::new(Own { mailbox: ptr::null(), answers: Vec::new() }) };
 }
 
 impl Mailbox {
     pub(super) fn new() -> io::Result<Mailbox> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Mailbox { state: Mutex::default(), wake })
+        Ok(Mailbox { state: Mutex::default(), is_filled: AtomicBool::new(false), wake })
     }
 
     /// The calling thread is the queue's.
     pub(super) fn begin(&self) {
-        self.state.lock().thread = Some(std::thread::current().id());
+        OWN.with_borrow_mut(|own| own.mailbox = self);
     }
 
-    /// The queue's thread ends: nothing is delivered any more.
+    /// The queue's thread, which calls, ends: nothing is delivered any more.
     pub(super) fn close(&self) {
+        let mut left = OWN.replace(Own { mailbox: ptr::null(), answers: Vec::new() }).answers;
         let mut state = self.state.lock();
         state.closed = true;
-        let left = std::mem::take(&mut state.answers);
+        left.append(&mut state.answers);
         drop(state);
         drop(left);
     }
 
+    /// Takes what there is, by the queue's thread.
     pub(super) fn take(&self, to: &mut Vec<Answer>) {
-        to.append(&mut self.state.lock().answers);
+        OWN.with_borrow_mut(|own| to.append(&mut own.answers));
+        if self.is_filled.load(Ordering::Acquire) {
+            let mut state = self.state.lock();
+            to.append(&mut state.answers);
+            self.is_filled.store(false, Ordering::Release);
+        }
     }
 
     pub(super) fn put(&self, answer: Answer) -> Delivery {
+        match self.keep_own(answer) {
+            Some(answer) => self.put_from_elsewhere(answer),
+            None => Delivery::Delivered,
+        }
+    }
+
+    /// Gives it back when the calling thread is not the queue's.
+    fn keep_own(&self, answer: Answer) -> Option<Answer> {
+        OWN.with_borrow_mut(|own| {
+            if !ptr::eq(own.mailbox, self) {
+                return Some(answer);
+            }
+            own.answers.push(answer);
+            None
+        })
+    }
+
+    fn put_from_elsewhere(&self, answer: Answer) -> Delivery {
         let mut state = self.state.lock();
         if state.closed {
             drop(state);
             return Delivery::Gone;
         }
         state.answers.push(answer);
-        // With others before it, who put them has woken the thread, or is the thread.
-        let wake = state.answers.len() == 1 && state.thread != Some(std::thread::current().id());
+        self.is_filled.store(true, Ordering::Release);
+        // With others before it, who put them has woken the thread.
+        let wake = state.answers.len() == 1;
         drop(state);
         if wake {
             self.wake();

@@ -17,6 +17,7 @@ use crate::serve::{Serve, dispatch};
 use crate::sys::{Completed, Ring, Slot};
 
 use super::answer::{Answer, Mailbox, SlotSink, StagedSink};
+use super::manners::Manners;
 use super::{Head, Stop};
 
 /// What the thread of one queue has.
@@ -90,6 +91,7 @@ impl Queue {
     }
 
     fn serve<S: Serve>(&mut self, device: &Arc<Device>, serve: &S, stop: &Stop) -> io::Result<()> {
+        let mut manners = Manners::of_this_thread();
         loop {
             let mut completed = std::mem::take(&mut self.completed);
             for completed in completed.drain(..) {
@@ -111,6 +113,7 @@ impl Queue {
                 }
                 device.counters.rings_full.fetch_add(1, Ordering::Relaxed);
             }
+            manners.before_waiting(self.ring.outstanding() < self.commit_ids.len());
             self.ring.submit_and_wait(1)?;
             self.ring.completed(&mut self.completed);
         }
@@ -178,7 +181,7 @@ impl Queue {
 
     fn commit(&mut self, mut slot: Slot, unique: u64, errno: i32, bytes: usize) -> io::Result<()> {
         let commit_id = self.commit_ids[slot.number()];
-        slot.set_head(&head_of_answer(unique, errno, bytes));
+        write_answer(slot.head_mut(), unique, errno, bytes);
         self.ring.commit(slot, commit_id)
     }
 }
@@ -194,22 +197,13 @@ fn message<'a>(header: abi::InHeader, head: &'a Head, payload: &'a [u8]) -> Resu
     decode_parts(Parts { header, argument: Some(argument), rest })
 }
 
-/// `fuse_out_header` and the length of the body.
-fn head_of_answer(unique: u64, errno: i32, bytes: usize) -> Head {
+/// Writes `fuse_out_header` and the length of the body, which is all that the kernel reads.
+fn write_answer(head: &mut Head, unique: u64, errno: i32, bytes: usize) {
     let bytes = u32::try_from(bytes).unwrap_or(0);
     let len = bytes.saturating_add(size_of::<abi::OutHeader>() as u32);
     let header = abi::OutHeader { len, error: errno.wrapping_neg(), unique };
-    let mut head = Head {
-        in_out: [0; 128],
-        argument: [0; 128],
-        flags: 0,
-        commit_id: unique,
-        payload_bytes: if errno == 0 { bytes } else { 0 },
-        padding: 0,
-        reserved: 0,
-    };
     head.in_out[..size_of::<abi::OutHeader>()].copy_from_slice(header.as_bytes());
-    head
+    head.payload_bytes = if errno == 0 { bytes } else { 0 };
 }
 
 /// Has the kernel refuse an entry (a number of a queue that there cannot be), so that it gives up rings on this

@@ -82,7 +82,7 @@ fn entries_with_many_things_wrong_come_back() {
                 chance.spoil(&mut head, &heads);
             }
             head.resize(size_of::<Head>(), 0);
-            slot.set_head(&Head::read_from_bytes(&head).expect("as long as one"));
+            *slot.head_mut() = Head::read_from_bytes(&head).expect("as long as one");
             slot.payload_mut()[..samples[nth].rest.len()].copy_from_slice(&samples[nth].rest);
             numbers.push(slot.number());
             queue.request(&bench.device, &Curious, slot).expect("the ring takes it");
