@@ -22,6 +22,10 @@ pub(crate) struct Costs {
     /// Neighbours used after the first whole read of segments packed as friends, and of others.
     prior_friends: f64,
     prior_strangers: f64,
+    /// Lately, after whole reads of segments that had been read so before: neighbours that their records told of, and
+    /// those that were used.
+    told: f64,
+    found: f64,
     since_probe: u32,
 }
 
@@ -37,10 +41,12 @@ impl UseRecord {
         UseRecord(UNTRIED | if friends { FRIENDS } else { 0 })
     }
 
-    /// It is read as a whole once more.
-    pub(crate) fn after_whole_read(self) -> UseRecord {
+    /// It is read as a whole once more; the first time so many of its neighbours are expected to be used, which counts as
+    /// much as what that shows.
+    pub(crate) fn after_whole_read(self, expected: f64) -> UseRecord {
         let mean = match self.0 & UNTRIED {
-            UNTRIED => FIRST_TRIAL,
+            // At most 62: as a number it is small.
+            UNTRIED => FIRST_TRIAL | (expected * 4.0 / 2.0).clamp(0.0, f64::from(MEAN_MAX - 1)) as u8,
             state => (state & MEAN_MAX) / 4 * 3 + (state & MEAN_MAX) % 4 * 3 / 4,
         };
         UseRecord(self.0 & FRIENDS | mean)
@@ -52,8 +58,8 @@ impl UseRecord {
         if state == UNTRIED {
             return self;
         }
-        // A quarter of the weight is the last read's; all of it is the first one's.
-        let (gain, most) = if state & FIRST_TRIAL != 0 { (4, MEAN_MAX - 1) } else { (1, MEAN_MAX) };
+        // A quarter of the weight is the last read's; half of it is the first one's.
+        let (gain, most) = if state & FIRST_TRIAL != 0 { (2, MEAN_MAX - 1) } else { (1, MEAN_MAX) };
         UseRecord(self.0 & !MEAN_MAX | ((state & MEAN_MAX) + gain).min(most))
     }
 
@@ -79,6 +85,8 @@ impl Costs {
             segment: Mean { bytes: segment_bytes.into(), ns: 190_000.0 },
             prior_friends: PRIOR_FRIENDS,
             prior_strangers: PRIOR_STRANGERS,
+            told: PRIOR_FRIENDS,
+            found: PRIOR_FRIENDS,
             since_probe: 0,
         }
     }
@@ -93,10 +101,7 @@ impl Costs {
     pub(crate) fn choose(&mut self, record: UseRecord, bytes: usize) -> Take {
         let object = self.estimate(bytes);
         let extra = self.segment.ns - object;
-        let friends = record.is_of_friends();
-        let prior = if friends { self.prior_friends } else { self.prior_strangers };
-        let used = record.mean().unwrap_or(prior);
-        if used * self.object.ns > extra {
+        if self.expected(record) * self.object.ns > extra {
             return Take::Segment;
         }
         // Now and then it is tried all the same, so seldom that it costs little even when nothing comes of it.
@@ -120,11 +125,25 @@ impl Costs {
         mean.ns += (ns - mean.ns) / COST_WINDOW;
     }
 
+    /// How many neighbours are expected to be used after a whole read of a segment with this record: what it tells, as
+    /// far as records tell the truth of what is going on now.
+    pub(crate) fn expected(&self, record: UseRecord) -> f64 {
+        let prior = if record.is_of_friends() { self.prior_friends } else { self.prior_strangers };
+        let truth = (self.found / self.told.max(TOLD_MIN)).min(TRUTH_MAX);
+        record.mean().map_or(prior, |mean| mean * truth)
+    }
+
     /// A segment with this record is read as a whole.
     pub(crate) fn whole_read(&mut self, record: UseRecord) {
-        if record.mean().is_none() {
-            let prior = self.prior(record);
-            *prior -= *prior / PRIOR_WINDOW;
+        match record.mean() {
+            None => {
+                let prior = self.prior(record);
+                *prior -= *prior / PRIOR_WINDOW;
+            }
+            Some(mean) => {
+                self.told += (mean - self.told) / TRUTH_WINDOW;
+                self.found -= self.found / TRUTH_WINDOW;
+            }
         }
     }
 
@@ -132,6 +151,8 @@ impl Costs {
     pub(crate) fn neighbour_used(&mut self, record: UseRecord) {
         if record.is_first_trial() {
             *self.prior(record) += 1.0 / PRIOR_WINDOW;
+        } else {
+            self.found += 1.0 / TRUTH_WINDOW;
         }
     }
 
@@ -155,6 +176,11 @@ const MEAN_MAX: u8 = 0x3f;
 const PRIOR_FRIENDS: f64 = 4.0;
 const PRIOR_STRANGERS: f64 = 0.25;
 const PRIOR_WINDOW: f64 = 64.0;
+const TRUTH_WINDOW: f64 = 32.0;
+/// Records that tell of less say nothing of how true they are.
+const TOLD_MIN: f64 = 0.25;
+/// Most that records are taken to understate.
+const TRUTH_MAX: f64 = 2.0;
 const COST_WINDOW: f64 = 32.0;
 const OUTLIER: f64 = 8.0;
 /// What trying may cost, as a part of what reading objects alone costs.
@@ -182,7 +208,7 @@ mod tests {
             if costs.choose(record, 16 << 10) == Take::Segment {
                 whole += 1;
                 costs.whole_read(record);
-                let mut tried = record.after_whole_read();
+                let mut tried = record.after_whole_read(costs.expected(record));
                 for _ in 0..used {
                     costs.neighbour_used(tried);
                     tried = tried.after_use();
@@ -224,22 +250,65 @@ mod tests {
         assert!(share(&mut costs, record, 1000, 6) > 0.99);
     }
 
+    /// Reads of segments that are known, `count` of them, each followed by the use of `used` neighbours; the share of
+    /// whole reads among the last half.
+    fn share_of_known(costs: &mut Costs, records: &mut [UseRecord], count: usize, used: u32) -> f64 {
+        let mut whole = 0;
+        for nth in 0..count {
+            let at = nth % records.len();
+            let record = &mut records[at];
+            if costs.choose(*record, 16 << 10) == Take::Segment {
+                whole += usize::from(nth >= count / 2);
+                costs.whole_read(*record);
+                *record = record.after_whole_read(4.0);
+                for _ in 0..used {
+                    costs.neighbour_used(*record);
+                    *record = record.after_use();
+                }
+            }
+        }
+        whole as f64 / (count - count / 2) as f64
+    }
+
+    #[test]
+    fn reading_without_locality_neither_costs_much_nor_spoils_what_segments_know() {
+        let mut costs = costs(100, 185);
+        let mut records = vec![UseRecord::new(true); 1000];
+        assert!(share_of_known(&mut costs, &mut records, 4000, 5) > 0.99);
+        let singles = share_of_known(&mut costs, &mut records, 1000, 0);
+        assert!(singles < 0.05, "{singles}");
+        let known = records.iter().filter_map(|record| record.mean()).sum::<f64>() / 1000.0;
+        assert!(known > 3.0, "{known} neighbours");
+        // Who reads pages again has what they know as soon as it has turned out to be true again.
+        share_of_known(&mut costs, &mut records, 400, 5);
+        assert!(share_of_known(&mut costs, &mut records, 1000, 5) > 0.99);
+    }
+
+    #[test]
+    fn one_read_for_a_straggler_does_not_hide_the_friends() {
+        let mut costs = costs(100, 185);
+        let read = UseRecord::new(true).after_whole_read(5.0);
+        assert_eq!(costs.choose(read, 16 << 10), Take::Segment, "{:?}", read.mean());
+    }
+
     #[test]
     fn a_segment_remembers_what_its_whole_reads_were_good_for() {
-        let mut record = UseRecord::new(true).after_whole_read();
+        let mut record = UseRecord::new(true).after_whole_read(2.0);
         for _ in 0..5 {
             record = record.after_use();
         }
-        assert_eq!(record.mean(), Some(5.0));
+        assert_eq!(record.mean(), Some(3.5));
         for _ in 0..20 {
-            record = record.after_whole_read();
+            record = record.after_whole_read(2.0);
         }
         assert!(record.mean().unwrap() < 0.6 && record.is_of_friends());
         for _ in 0..1000 {
             record = record.after_use();
         }
         assert_eq!(record.mean(), Some(15.75), "it does not run over");
-        let first = (0..100).fold(UseRecord::new(false).after_whole_read(), |record, _| record.after_use());
-        assert!(first.mean().is_some());
+        for expected in [0.0, 4.0, 1e9] {
+            let first = UseRecord::new(false).after_whole_read(expected);
+            assert!((0..100).fold(first, |record, _| record.after_use()).mean().is_some());
+        }
     }
 }

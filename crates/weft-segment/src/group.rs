@@ -1,6 +1,6 @@
 //! The group buffer: objects that are in no segment yet, in the order of their first use.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -100,18 +100,23 @@ impl Group {
         hashes.iter().filter_map(|hash| self.objects.get(hash)).filter(|object| take(object)).cloned().collect()
     }
 
+    /// Whether the state of an object with this arrival is still here.
+    pub(crate) fn has(&self, arrival: u64) -> bool {
+        self.order.contains_key(&arrival)
+    }
+
     /// In the order of their first use.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiting> {
         self.order.values().filter_map(|hash| self.objects.get(hash))
     }
 
-    /// What packing has to know, in the order of their first use.
-    pub(crate) fn items(&self) -> Vec<Item> {
+    /// What packing has to know, in the order of their first use, but of those with these arrivals.
+    pub(crate) fn items(&self, but: &HashSet<u64>) -> Vec<Item> {
         let item = |object: &Waiting| {
             let Waiting { hash, directory, name, .. } = *object;
             Item { hash: short(hash), cost: object.cost(), directory, name }
         };
-        self.iter().map(item).collect()
+        self.iter().filter(|object| !but.contains(&object.arrival)).map(item).collect()
     }
 
     /// What all of them take of segments' room.

@@ -40,6 +40,7 @@ mod reading;
 mod record;
 mod recovery;
 mod segment;
+mod side_by_side;
 mod space;
 mod superblock;
 mod table;

@@ -1,7 +1,8 @@
 //! Packing in the background: what waits becomes segments, the log is kept short.
 
+use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -47,17 +48,17 @@ pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
 }
 
 /// A segment that is being written.
-struct Outgoing {
+pub(crate) struct Outgoing {
     segment: u32,
     sequence: u64,
     friends: bool,
-    objects: Vec<Waiting>,
+    pub(crate) objects: Vec<Waiting>,
     /// Where the objects lie, once it is put together.
     places: Vec<Place>,
 }
 
 /// Segments that lie one after another, put together.
-struct Encoded<'m> {
+pub(crate) struct Encoded<'m> {
     run: Vec<Outgoing>,
     /// The first segment.
     first: u32,
@@ -69,13 +70,7 @@ struct Encoded<'m> {
 impl Shared {
     /// Whether the packer has something to do.
     pub(crate) fn is_due(&self, core: &Core) -> bool {
-        core.failed.is_none()
-            && (core.group.cost() >= self.pack_at()
-                || core.wanted != core.served
-                || core.scan.is_some()
-                || self.is_log_long(core)
-                || self.is_aged(core)
-                || self.needs_room(core))
+        core.failed.is_none() && (core.group.cost() >= self.pack_at() || self.has_else_to_do(core))
     }
 
     /// Does what is due. What cannot be done for want of room is noted for the writers.
@@ -217,7 +212,7 @@ impl Shared {
 
     /// Writes segments of what waits, but none that would be filled with less than `least`.
     fn pack(&self, scratch: &mut Aligned, least: usize) -> Result<()> {
-        let items = self.core.lock().group.items();
+        let items = self.core.lock().group.items(&HashSet::new());
         let room = segment::room(self.block.segment_bytes);
         let plans = packing::plan(&items, &self.groups.lock(), room, least);
         if self.options.packer == Packer::Thread
@@ -233,47 +228,14 @@ impl Shared {
     fn write_segments(&self, scratch: &mut Aligned, plans: &[Plan]) -> Result<()> {
         let (runs, outcome) = self.prepare_runs(plans);
         for run in runs {
-            self.write_run(self.encode(run, scratch))?;
+            let (run, _) = self.write_encoded(self.encode(run, scratch))?;
+            run.into_iter().for_each(|outgoing| self.enter(outgoing));
         }
         outcome
     }
 
-    /// Writes many segments: while some are being written by a thread of their own, the next ones are put together in the
-    /// other half of the memory. `None` when there can be no such thread.
-    fn write_side_by_side(&self, scratch: &mut Aligned, plans: &[Plan]) -> Option<Result<()>> {
-        let (one, other) = scratch.split_at_mut(AT_ONCE / 2 * self.segment_bytes());
-        let (give_back, halves) = mpsc::channel();
-        let (hand_on, encoded) = mpsc::channel::<Encoded<'_>>();
-        // Both are taken: the receivers are here.
-        let _ = (give_back.send(one), give_back.send(other));
-        std::thread::scope(|scope| {
-            let write_all = move || {
-                encoded.into_iter().try_for_each(|encoded| {
-                    let memory = self.write_run(encoded)?;
-                    // An error means that there is nothing more to be put together.
-                    let _ = give_back.send(memory);
-                    Ok(())
-                })
-            };
-            let writer = std::thread::Builder::new().name("segment-writer".to_owned());
-            let writer = writer.spawn_scoped(scope, write_all).ok()?;
-            let prepared = plans.chunks(AT_ONCE / 2).try_for_each(|plans| {
-                let (runs, outcome) = self.prepare_runs(plans);
-                for run in runs {
-                    // Without memory the writer has failed, which says so itself.
-                    let Ok(memory) = halves.recv() else { break };
-                    let _ = hand_on.send(self.encode(run, memory));
-                }
-                outcome
-            });
-            drop(hand_on);
-            let written = writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Some(written.and(prepared))
-        })
-    }
-
     /// Finds places for segments, and which of them lie one after another.
-    fn prepare_runs(&self, plans: &[Plan]) -> (Vec<Vec<Outgoing>>, Result<()>) {
+    pub(crate) fn prepare_runs(&self, plans: &[Plan]) -> (Vec<Vec<Outgoing>>, Result<()>) {
         let mut runs: Vec<Vec<Outgoing>> = Vec::new();
         for plan in plans {
             match self.prepare(plan) {
@@ -302,7 +264,7 @@ impl Shared {
     }
 
     /// Puts segments together that lie one after another.
-    fn encode<'m>(&self, mut run: Vec<Outgoing>, memory: &'m mut [u8]) -> Encoded<'m> {
+    pub(crate) fn encode<'m>(&self, mut run: Vec<Outgoing>, memory: &'m mut [u8]) -> Encoded<'m> {
         let first = run.first().map_or(0, |outgoing| outgoing.segment);
         let segment_bytes = self.segment_bytes();
         let mut end = 0;
@@ -318,8 +280,8 @@ impl Shared {
         Encoded { run, first, memory, end }
     }
 
-    /// Writes segments that lie one after another, and returns the memory that they were put together in.
-    fn write_run<'m>(&self, encoded: Encoded<'m>) -> Result<&'m mut [u8]> {
+    /// Writes segments that lie one after another, and gives back the memory that they were put together in.
+    pub(crate) fn write_encoded<'m>(&self, encoded: Encoded<'m>) -> Result<(Vec<Outgoing>, &'m mut [u8])> {
         let Encoded { run, first, memory, end } = encoded;
         if let Err(error) = self.device.write_at(&memory[..end], self.block.segment_start(first)) {
             let mut core = self.core.lock();
@@ -328,16 +290,15 @@ impl Shared {
         }
         self.counters.segments_written.add(run.len() as u64);
         self.counters.bytes_written.add(end as u64);
-        run.into_iter().for_each(|outgoing| self.enter(outgoing));
-        Ok(memory)
+        Ok((run, memory))
     }
 
-    fn segment_bytes(&self) -> usize {
+    pub(crate) fn segment_bytes(&self) -> usize {
         usize::try_from(self.block.segment_bytes).expect("short")
     }
 
     /// A segment was written: its objects are found there from now on, but for those that changed meanwhile.
-    fn enter(&self, outgoing: Outgoing) {
+    pub(crate) fn enter(&self, outgoing: Outgoing) {
         let Outgoing { segment, sequence, friends, objects, places } = outgoing;
         let mut core = self.core.lock();
         let core = &mut *core;
@@ -418,7 +379,7 @@ impl Shared {
         packed
     }
 
-    fn is_log_long(&self, core: &Core) -> bool {
+    pub(crate) fn is_log_long(&self, core: &Core) -> bool {
         !core.log_stays_long && core.log_used > self.block.log_bytes / 2
     }
 
@@ -431,7 +392,7 @@ impl Shared {
         Ok(self.is_log_long(&self.core.lock()))
     }
 
-    fn is_aged(&self, core: &Core) -> bool {
+    pub(crate) fn is_aged(&self, core: &Core) -> bool {
         let now = self.now();
         let oldest = core.group.iter().find(|object| object.ticket.is_none());
         oldest.is_some_and(|object| now.saturating_sub(object.since) >= self.options.age)

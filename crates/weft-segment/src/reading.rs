@@ -156,8 +156,8 @@ impl Shared {
         {
             let mut core = self.core.lock();
             let record = core.table.record(segment);
-            core.table.set_record(segment, record.after_whole_read());
             let mut costs = self.costs.lock();
+            core.table.set_record(segment, record.after_whole_read(costs.expected(record)));
             costs.note(Take::Segment, bytes.len(), took);
             costs.whole_read(record);
         }

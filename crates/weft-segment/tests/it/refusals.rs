@@ -206,6 +206,51 @@ fn many_segments_are_written_beside_the_packing() {
     }
 }
 
+/// Goal: of an object that is put anew or removed while a former state of it is on its way to the disk, that state is
+/// never found again. Method: two writers with keys of their own put them again and again, more than packing begins at
+/// and less than memory has room for, with now and then one removed; in the end, and after a start, each has its last
+/// state.
+#[test]
+fn what_changes_while_it_is_being_written_has_its_last_state() {
+    const KEYS: u64 = 170;
+    let options = || Options { packer: Packer::Thread, group_bytes: 4 << 20, ..options() };
+    let device = Arc::new(MemoryDevice::new(256 << 20));
+    Volume::format(&*device, &SHAPE).unwrap();
+    let volume = Volume::open_on(Arc::clone(&device) as Arc<dyn Device>, options()).unwrap();
+    let write = |writer: u64| {
+        let mut last = vec![None; KEYS as usize];
+        for round in 0..60 {
+            for number in (writer * KEYS..).take(KEYS as usize) {
+                let (key, at) = (crate::sample::key(number), (number % KEYS) as usize);
+                last[at] = ((number + round) % 9 != 0).then(|| content(number + round * 100_000, 9_000));
+                match &last[at] {
+                    Some(bytes) => {
+                        let (attributes, bytes) = (number.to_le_bytes(), bytes.clone());
+                        volume.put(&key, &attributes, bytes, Default::default(), Class::Cache).unwrap();
+                    }
+                    None => drop(volume.remove(&key, Class::Cache).unwrap()),
+                }
+            }
+        }
+        last
+    };
+    let last = std::thread::scope(|scope| {
+        let writers = [0, 1].map(|writer| scope.spawn(move || write(writer)));
+        writers.map(|writer| writer.join().unwrap()).concat()
+    });
+    let compare = |volume: &Volume, when: &str| {
+        (0..).zip(&last).for_each(|(number, last)| assert_eq!(&get(volume, number), last, "{number} {when}"));
+    };
+    compare(&volume, "while some wait");
+    volume.flush().unwrap();
+    compare(&volume, "written");
+    volume.checkpoint().unwrap();
+    drop(volume);
+    let after = crate::sample::open(&Arc::new(MemoryDevice::of(device.image())), options());
+    assert!(after.check().unwrap().is_sound());
+    compare(&after, "after a start");
+}
+
 #[test]
 fn every_segment_length_works() {
     for segment_bytes in [64 << 10, 128 << 10, 256 << 10] {
