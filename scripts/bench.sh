@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures the release build against curl, rclone, httpdirfs and the disk, and writes docs/figures.md.
 #   --quick   one round of everything, printed only
-# Other arguments go to `weft-bench run` (`--only small`).
+# Other arguments go to `weft-bench run` (`--only small`: printed only; with `--figures docs/figures.md` that table is
+# replaced there).
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh

@@ -4,10 +4,26 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use crate::report::Report;
+
 const END: &str = "<!-- bench:end -->";
 
-/// Puts the text between the markers of a file, which name the command that writes it.
-pub fn write(file: &Path, command: &str, text: &str) -> Result<()> {
+/// Puts a report between the markers of a file, which name the command that writes it. Of a report that is not whole
+/// each table takes the place of the former one and says when it was measured; the others stay as they are.
+pub fn write(file: &Path, command: &str, report: &mut Report, is_whole: bool) -> Result<()> {
+    if is_whole {
+        write_text(file, command, &report.markdown())?;
+    } else {
+        for section in &mut report.sections {
+            section.notes.push(format!("Measured by itself; {}.", report.heading.join("; ")));
+            write_section(file, command, &section.heading(), &section.markdown())?;
+        }
+    }
+    eprintln!("written to {}", file.display());
+    Ok(())
+}
+
+fn write_text(file: &Path, command: &str, text: &str) -> Result<()> {
     let shown = file.display();
     let document = std::fs::read_to_string(file).with_context(|| format!("{shown}"))?;
     let document = replaced(&document, command, text).with_context(|| format!("{shown}: the markers are missing"))?;
@@ -15,11 +31,11 @@ pub fn write(file: &Path, command: &str, text: &str) -> Result<()> {
 }
 
 /// Puts one section between the markers, in the place of the one with its heading, or behind all others.
-pub fn write_section(file: &Path, command: &str, heading: &str, section: &str) -> Result<()> {
+fn write_section(file: &Path, command: &str, heading: &str, section: &str) -> Result<()> {
     let document = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let (_, rest) = document.split_once(&begin(command)).context("the markers are missing")?;
     let (text, _) = rest.split_once(END).context("the markers are missing")?;
-    write(file, command, &with_section(text, heading, section))
+    write_text(file, command, &with_section(text, heading, section))
 }
 
 fn with_section(text: &str, heading: &str, section: &str) -> String {

@@ -83,7 +83,7 @@ struct RunArgs {
     /// An empty folder on a disk with 15 GB free; what is made there is left for the caller to remove
     #[arg(long)]
     dir: PathBuf,
-    /// Write the result between the markers of this file
+    /// Write the result between the markers of this file; with `--only` these tables alone
     #[arg(long)]
     figures: Option<PathBuf>,
     /// One round of everything
@@ -123,11 +123,9 @@ fn run(args: &RunArgs) -> Result<()> {
         eprintln!("measuring: {}", table.title());
         report.sections.push(table.measure(&workshop, &args.doors, rounds)?);
     }
-    let text = report.markdown();
-    println!("{text}");
+    println!("{}", report.markdown());
     if let Some(file) = &args.figures {
-        figures::write(file, "make bench", &text)?;
-        eprintln!("written to {}", file.display());
+        figures::write(file, "make bench", &mut report, args.only.is_empty())?;
     }
     Ok(())
 }

@@ -141,24 +141,10 @@ pub fn run(args: &AfsArgs) -> Result<()> {
         }
         _ => {}
     }
-    let text = report.markdown();
-    println!("{text}");
+    println!("{}", report.markdown());
     failed?;
     if let Some(file) = &args.figures {
-        write(file, &args.only, &mut report)?;
-        eprintln!("written to {}", file.display());
-    }
-    Ok(())
-}
-
-fn write(file: &Path, only: &[Table], report: &mut Report) -> Result<()> {
-    if only.is_empty() {
-        return figures::write(file, COMMAND, &report.markdown());
-    }
-    // A table that was measured by itself says when; the others stay as they are.
-    for section in &mut report.sections {
-        section.notes.push(format!("Measured by itself; {}.", report.heading.join("; ")));
-        figures::write_section(file, COMMAND, &section.heading(), &section.markdown())?;
+        figures::write(file, COMMAND, &mut report, args.only.is_empty())?;
     }
     Ok(())
 }

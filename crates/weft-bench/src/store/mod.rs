@@ -197,18 +197,9 @@ pub fn run(args: &StoreArgs) -> Result<()> {
         eprintln!("measuring: looking at everything");
         add(looking::measure(&dir, scale))?;
     }
-    let text = report.markdown();
-    println!("{text}");
+    println!("{}", report.markdown());
     if let Some(file) = &args.figures {
-        if args.only.is_empty() {
-            figures::write(file, COMMAND, &text)?;
-        }
-        // A table that was measured by itself says when; the others stay as they are.
-        for section in report.sections.iter_mut().filter(|_| !args.only.is_empty()) {
-            section.notes.push(format!("Measured by itself; {}.", report.heading.join("; ")));
-            figures::write_section(file, COMMAND, &section.heading(), &section.markdown())?;
-        }
-        eprintln!("written to {}", file.display());
+        figures::write(file, COMMAND, &mut report, args.only.is_empty())?;
     }
     Ok(())
 }
