@@ -7,6 +7,9 @@
 //!    times before is still moving bytes. When the times are the same after it as before, the copy begins.
 //! 3. After every piece, and before it is handed on, length and times are compared. If anything differs, the body ends
 //!    with `VersionChanged`.
+//! 4. But where only the time of the last change differs, and the file's names, mode or owner have changed, which moves it
+//!    (it was replaced by another, say), what was handed on is read once more from the settled file. If it is the same, the
+//!    copy goes on.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -16,6 +19,7 @@ use bytes::Bytes;
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, openat, seek};
 use rustix::io::Errno;
 use weft_remote::{Answer, Body, Call, Fetched, FileId, FileKind, Piece, RemoteError, Result, Sameness, Span, Version};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::aside::PIECE_TIME_MAX;
 use crate::directory::Shared;
@@ -44,9 +48,21 @@ struct Copy {
     shown: String,
     fd: Arc<OwnedFd>,
     facts: Facts,
+    start: u64,
     at: u64,
     end: u64,
+    /// Of the bytes that were handed on.
+    told: Xxh3,
+    /// How often what was handed on may be compared again.
+    comparisons: usize,
     failed: bool,
+}
+
+/// What reading a piece gave.
+enum Read {
+    Piece(Bytes),
+    /// The file is this now, and what of it has changed need not have touched its bytes.
+    Touched(Facts),
 }
 
 impl Shared {
@@ -129,7 +145,19 @@ impl Shared {
         let lease = self.limited(&facts, self.watches.lease(&[&promise]));
         let start = span.start.min(facts.length);
         let end = start.saturating_add(span.length.unwrap_or(u64::MAX)).min(facts.length);
-        let copy = Copy { shared: self.clone(), id, shown, fd: Arc::new(fd), facts, at: start, end, failed: false };
+        let copy = Copy {
+            shared: self.clone(),
+            id,
+            shown,
+            fd: Arc::new(fd),
+            facts,
+            start,
+            at: start,
+            end,
+            told: Xxh3::new(),
+            comparisons: TOUCHED_MAX,
+            failed: false,
+        };
         let body = Body {
             file: file.clone(),
             version: version.clone(),
@@ -159,29 +187,79 @@ impl Copy {
         if self.failed || self.at >= self.end {
             return None;
         }
-        let length = (self.end - self.at).min(PIECE_BYTES) as usize;
-        let (fd, was, at, shown) = (self.fd.clone(), self.facts, self.at, self.shown.clone());
-        let (shared, id) = (self.shared.clone(), self.id);
-        let deadline = Instant::now() + PIECE_TIME_MAX;
-        let read = self.shared.aside.run(
-            deadline,
-            || self.shown.clone(),
-            move || {
-                let bytes = piece(&fd, at, length, &shown)?;
-                let (now, _) = facts(fd.as_fd()).map_err(|errno| failed(&shown, "statx", errno))?;
-                if !now.is_same_version(&was) && !shared.is_same_by_us(id, &fd, &was) {
-                    return Err(RemoteError::VersionChanged { detail: format!("{shown}: while it was copied") });
-                }
-                whole(bytes, at, length, &shown)
-            },
-        );
-        let piece = read.await;
+        let piece = self.piece().await;
         match &piece {
-            Ok(bytes) => self.at += bytes.len() as u64,
+            Ok(bytes) => {
+                self.told.update(bytes);
+                self.at += bytes.len() as u64;
+            }
             Err(_) => self.failed = true,
         }
         Some(piece.map(Piece::Bytes))
     }
+
+    async fn piece(&mut self) -> Result<Bytes> {
+        loop {
+            match self.read(self.at, self.end).await? {
+                Read::Piece(bytes) => return Ok(bytes),
+                Read::Touched(now) => self.go_on_with(now).await?,
+            }
+        }
+    }
+
+    /// Takes what a touched file is now for what it was, once its bytes have turned out to be the same as far as they were
+    /// handed on.
+    async fn go_on_with(&mut self, mut now: Facts) -> Result<()> {
+        while self.comparisons > 0 && self.at - self.start <= COMPARED_BYTES_MAX {
+            self.comparisons -= 1;
+            tokio::time::sleep(now.settles_in(SystemTime::now())).await;
+            self.facts = now;
+            match self.is_as_told().await? {
+                Read::Piece(_) => return Ok(()),
+                Read::Touched(again) => now = again,
+            }
+        }
+        Err(self.changed())
+    }
+
+    /// Compares what was handed on with what the file holds.
+    async fn is_as_told(&self) -> Result<Read> {
+        let (mut at, mut held) = (self.start, Xxh3::new());
+        while at < self.at {
+            match self.read(at, self.at).await? {
+                Read::Piece(bytes) => {
+                    held.update(&bytes);
+                    at += bytes.len() as u64;
+                }
+                touched @ Read::Touched(_) => return Ok(touched),
+            }
+        }
+        if held.digest128() == self.told.digest128() { Ok(Read::Piece(Bytes::new())) } else { Err(self.changed()) }
+    }
+
+    /// Reads the piece from `at` on, up to `end` at most.
+    async fn read(&self, at: u64, end: u64) -> Result<Read> {
+        let length = (end - at).min(PIECE_BYTES) as usize;
+        let (fd, was, shown) = (self.fd.clone(), self.facts, self.shown.clone());
+        let (shared, id) = (self.shared.clone(), self.id);
+        let work = move || {
+            let bytes = piece(&fd, at, length, &shown)?;
+            let (now, _) = facts(fd.as_fd()).map_err(|errno| failed(&shown, "statx", errno))?;
+            if now.is_same_version(&was) || shared.is_same_by_us(id, &fd, &was) {
+                return whole(bytes, at, length, &shown).map(Read::Piece);
+            }
+            if now.is_touched(&was) { Ok(Read::Touched(now)) } else { Err(changed(&shown)) }
+        };
+        self.shared.aside.run(Instant::now() + PIECE_TIME_MAX, || self.shown.clone(), work).await
+    }
+
+    fn changed(&self) -> RemoteError {
+        changed(&self.shown)
+    }
+}
+
+fn changed(shown: &str) -> RemoteError {
+    RemoteError::VersionChanged { detail: format!("{shown}: while it was copied") }
 }
 
 /// Up to `length` bytes of a file.
@@ -223,6 +301,10 @@ pub(crate) fn reopen(fd: &OwnedFd, flags: OFlags) -> rustix::io::Result<OwnedFd>
 
 /// Bytes in one piece of a body.
 const PIECE_BYTES: u64 = 256 * 1024;
+/// How often in one copy what was handed on is compared with a file whose attributes or names have changed.
+const TOUCHED_MAX: usize = 8;
+/// Most bytes that are compared so.
+const COMPARED_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// How often a file is compared with what we made of it.
 const COMPARED_MAX: usize = 3;
 /// How often a copy waits for a file that keeps changing.

@@ -147,6 +147,14 @@ impl Facts {
             && (self.length, self.modified, self.changed) == (other.length, other.modified, other.changed)
     }
 
+    /// Whether this is what becomes of `was` by a change of its names, mode or owner; its bytes may have changed as well,
+    /// if whoever wrote them set the time of modification back.
+    pub fn is_touched(&self, was: &Facts) -> bool {
+        self.is_same_file(was)
+            && (self.length, self.modified) == (was.length, was.modified)
+            && (self.links, self.mode, self.owner) != (was.links, was.mode, was.owner)
+    }
+
     /// Whether both are told alike: the same version, and the same attributes but for the last use.
     pub fn is_told_alike(&self, other: &Facts) -> bool {
         self.is_same_version(other)

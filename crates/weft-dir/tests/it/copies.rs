@@ -1,7 +1,7 @@
 //! Bodies are one version, never a mix.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -138,26 +138,55 @@ async fn a_change_between_two_pieces_ends_the_body() {
     assert!(stream.next().await.is_none());
 }
 
+/// A file that another takes the name of, or that gets another mode or name, is touched and not changed.
 #[tokio::test]
 async fn a_copy_goes_on_with_the_file_it_began_with() {
     let bed = Bed::new(&["file", "new"]).await;
+    let path = bed.path("file");
+    let begun = async || {
+        fs::write(&path, vec![1; 1 << 20]).unwrap();
+        let answer = bed.dir.fetch(&call(), &bed.id("file").await, &Version::None, Span::WHOLE).await.unwrap();
+        let mut stream = answer.value.body.stream;
+        stream.next().await.unwrap().unwrap();
+        stream
+    };
+    let touch: [fn(&Bed); 3] = [
+        |bed| fs::set_permissions(bed.path("file"), fs::Permissions::from_mode(0o600)).unwrap(),
+        |bed| fs::hard_link(bed.path("file"), bed.path("second")).unwrap(),
+        |bed| {
+            fs::write(bed.path("new"), vec![2; 1 << 20]).unwrap();
+            fs::rename(bed.path("new"), bed.path("file")).unwrap();
+        },
+    ];
+    for (nth, touch) in touch.into_iter().enumerate() {
+        let mut stream = begun().await;
+        let mut length = 256 << 10;
+        touch(&bed);
+        while let Some(piece) = stream.next().await {
+            let Piece::Bytes(bytes) = piece.unwrap() else { continue };
+            assert!(bytes.iter().all(|byte| *byte == 1), "{nth}");
+            length += bytes.len();
+        }
+        assert_eq!(length, 1 << 20, "{nth}");
+    }
+    assert_eq!(bed.read("file").await.unwrap(), vec![2; 1 << 20]);
+}
+
+/// What was touched, and written with its time of modification set back, is found by its bytes.
+#[tokio::test]
+async fn a_copy_of_a_forged_time_is_no_mix() {
+    let bed = Bed::new(&["file"]).await;
     fs::write(bed.path("file"), vec![1; 1 << 20]).unwrap();
-    fs::write(bed.path("new"), vec![2; 1 << 20]).unwrap();
+    let modified = fs::metadata(bed.path("file")).unwrap().modified().unwrap();
     let answer = bed.dir.fetch(&call(), &bed.id("file").await, &Version::None, Span::WHOLE).await.unwrap();
     let mut stream = answer.value.body.stream;
     stream.next().await.unwrap().unwrap();
-    fs::rename(bed.path("new"), bed.path("file")).unwrap();
-    // The old file lost its name, which is a change of it: what comes is the end or an error, never the new bytes.
-    while let Some(piece) = stream.next().await {
-        match piece {
-            Ok(Piece::Bytes(bytes)) => assert!(bytes.iter().all(|byte| *byte == 1)),
-            other => {
-                assert!(matches!(other, Err(RemoteError::VersionChanged { .. })), "{other:?}");
-                break;
-            }
-        }
-    }
-    assert_eq!(bed.read("file").await.unwrap(), vec![2; 1 << 20]);
+    let file = fs::OpenOptions::new().write(true).open(bed.path("file")).unwrap();
+    file.write_all_at(&[2; 1 << 20], 0).unwrap();
+    file.set_modified(modified).unwrap();
+    file.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
+    let second = stream.next().await.unwrap().map(|_| "a piece");
+    assert!(matches!(second, Err(RemoteError::VersionChanged { .. })), "{second:?}");
 }
 
 #[tokio::test]
