@@ -49,7 +49,7 @@ impl Shared {
     }
 
     /// The rows in the order of their names. With `promised`, a row of a file with several names tells its name alone,
-    /// for a change through another name is not told.
+    /// for a change through another name is not told; and one of a directory no times, which change with what is in it.
     fn rows(&self, dir: &At, deadline: Instant, promised: bool) -> Result<Vec<Entry>> {
         let shown = || self.top.shown(&dir.path);
         // Through the descriptor, for one may be allowed to read a directory and not to enter it.
@@ -112,16 +112,20 @@ impl Shared {
     }
 }
 
+/// A row; with `promised`, it tells only what a watch of its directory tells changes of.
 fn described(name: Name, id: Identity, facts: &Facts, promised: bool) -> Entry {
-    let (attributes, version) = match promised && facts.names() == Names::Several {
-        true => {
-            let (size, modified, changed, accessed) =
-                (Figure::Unknown, Figure::Unknown, Figure::Unknown, Figure::Unknown);
-            (Attributes { size, modified, changed, accessed, ..facts.attributes() }, Version::None)
+    let (attributes, version) = match facts.names() {
+        Names::Several if promised => {
+            (Attributes { size: Figure::Unknown, ..timeless(facts.attributes()) }, Version::None)
         }
-        false => (facts.attributes(), facts.version()),
+        Names::Directory if promised => (Attributes { links: None, ..timeless(facts.attributes()) }, Version::None),
+        _ => (facts.attributes(), facts.version()),
     };
     Entry { name, id: id.file_id(), attributes, version }
+}
+
+fn timeless(told: Attributes) -> Attributes {
+    Attributes { modified: Figure::Unknown, changed: Figure::Unknown, accessed: Figure::Unknown, ..told }
 }
 
 /// A row of which no more can be told than its name and kind: a directory that may be read but not entered. Its identity

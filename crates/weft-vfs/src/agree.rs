@@ -6,9 +6,15 @@ use weft_remote::{Attributes, Figure, FileKind};
 
 /// Whether a listing's row says more than the name.
 pub(crate) fn tells_attributes(attributes: &Attributes) -> bool {
-    attributes.kind == FileKind::Directory
+    (attributes.kind == FileKind::Directory && !lacks_times(attributes))
         || attributes.size != Figure::Unknown
         || attributes.modified != Figure::Unknown
+}
+
+/// Whether this is what is told of a directory in passing, by a source that tells its times to whoever asks: one that tells
+/// owners.
+pub(crate) fn lacks_times(attributes: &Attributes) -> bool {
+    attributes.kind == FileKind::Directory && attributes.owner.is_some() && attributes.modified == Figure::Unknown
 }
 
 /// Whether a listing's row cannot be about the same content as what is known.

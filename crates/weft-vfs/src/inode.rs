@@ -11,6 +11,7 @@ use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::VfsError;
 use crate::admit::Grants;
+use crate::agree::lacks_times;
 use crate::arrival::Arrival;
 use crate::draft::Draft;
 use crate::freshness::Freshness;
@@ -117,6 +118,7 @@ impl Inode {
         match attributes.kind {
             FileKind::File => attributes.size.exact().is_some(),
             FileKind::Unknown => false,
+            FileKind::Directory => !lacks_times(&attributes),
             _ => true,
         }
     }

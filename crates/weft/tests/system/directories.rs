@@ -141,6 +141,23 @@ fn changes_are_seen() {
     agree("the end");
 }
 
+/// Goal: the time of a directory that was seen in the list of the one above, and never looked into, moves with what is made
+/// in it.
+#[test]
+fn the_time_of_a_directory_is_that_of_what_is_in_it() {
+    let tree = Tree::new();
+    let Some(mount) = tree.mounted() else { return };
+    for round in 0..3 {
+        run("ls", ["-l".as_ref(), mount.at("docs").as_os_str()]);
+        let told = |path: PathBuf| std::fs::metadata(path).expect("it is there").modified().expect("a time");
+        let before = told(mount.at("docs/deep"));
+        assert_eq!(before, told(tree.at("docs/deep")));
+        std::fs::create_dir(tree.at(format!("docs/deep/{round}"))).expect("made");
+        wait_until("another time", || told(mount.at("docs/deep")) != before);
+        assert_eq!(listing(&mount.dir()), listing(tree.0.path()));
+    }
+}
+
 /// Goal: a file that is replaced beside the mount (written anew and renamed, as editors save) is there at every moment,
 /// and is one of the two. Method: it is replaced again as soon as each reading has ended, so while the next one begins.
 #[test]

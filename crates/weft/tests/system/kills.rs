@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use crate::life::Site;
-use crate::support::{Asked, Exit, Liar, Mount, Setup, answer, noise};
+use crate::support::{Asked, Chance, Exit, Liar, Mount, Setup, answer, noise};
 
 /// Goal: no reader sees an error or a wrong byte while daemons are killed. Method: eight processes make 10,000 reads of
 /// known files (small and large ones, whole and by pieces, through handles that stay open over kills, files that the
@@ -27,7 +27,7 @@ fn eight_processes_do_not_notice_twenty_kills() {
     let (told, progress) = mpsc::channel();
     let readers: Vec<Reader> = (0..READERS).map(|nth| Reader::start(nth, &site, &slow, &mount, told.clone())).collect();
     drop(told);
-    let mut chance = Chance(SEED);
+    let mut chance = Chance::of(SEED);
     let mut moments: Vec<u64> = (0..KILLS).map(|_| 50 + chance.below(READS - 150)).collect();
     moments.sort_unstable();
     println!("kills after {moments:?} reads");
@@ -186,7 +186,7 @@ fn a_reader() {
     let slow = PathBuf::from(variable("WEFT_READER_SLOW"));
     let files: Vec<(PathBuf, Vec<u8>)> =
         Site::paths().map(|path| (top.join(&path), std::fs::read(disk.join(&path)).expect("there is one"))).collect();
-    let mut chance = Chance(SEED + 1 + number);
+    let mut chance = Chance::of(SEED + 1 + number);
     let mut kept: Vec<(usize, File)> = Vec::new();
     for nth in 0..READS / READERS {
         let which = chance.below(files.len() as u64) as usize;
@@ -232,18 +232,6 @@ fn read_pieces(file: &File, (path, bytes): &(PathBuf, Vec<u8>), chance: &mut Cha
         assert!(piece == bytes[at..at + piece.len()], "{} at {at}: {} bytes", path.display(), piece.len());
     }
     assert_eq!(file.metadata().expect("told").len(), bytes.len() as u64);
-}
-
-/// A row of numbers that its seed decides (splitmix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
 }
 
 const SEED: u64 = 4;

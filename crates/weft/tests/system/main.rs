@@ -17,6 +17,7 @@ mod faults;
 mod floods;
 mod freshness;
 mod full_disk;
+mod histories;
 mod host;
 mod interrupts;
 mod kept_names;

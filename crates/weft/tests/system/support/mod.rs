@@ -3,6 +3,7 @@
 mod afs_cell;
 mod afsd;
 mod certificate;
+mod chance;
 mod damage;
 mod liar;
 mod mount;
@@ -17,6 +18,7 @@ mod tree;
 pub use afs_cell::AfsCell;
 pub use afsd::Afsd;
 pub use certificate::Certificate;
+pub use chance::Chance;
 pub use damage::damage_small;
 pub use liar::{Asked, Liar, answer, page};
 pub use mount::{Exit, Mount, Setup, supervisor_of, weft_program};
