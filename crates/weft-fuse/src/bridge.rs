@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use weft_remote::{Caller, LockMode, RenameTarget};
 use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, Seek, SetStat, Write};
-use weft_vfs::{AsOf, Data, HandleId, Looked, OWN_ATTRIBUTES, OpenRecord, ReadBy, Snapshot, StatFs, Vfs};
+use weft_vfs::{
+    AsOf, Data, DirectoryName, HandleId, Looked, OWN_ATTRIBUTES, OpenRecord, ReadBy, Snapshot, StatFs, Vfs,
+};
 
 use crate::Errno;
 use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
@@ -103,9 +105,9 @@ impl Handler for Bridge {
         self.vfs.directory_names(node, &caller).map_err(Errno::from)
     }
 
-    fn attributes_known(&self, node: NodeId) -> Option<Attributes> {
+    fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Option<(Attributes, Duration)> {
         // What the store cannot read now is asked when somebody uses the name.
-        self.vfs.stat_known(node).ok().flatten()
+        self.vfs.entry_known(dir, row).ok().flatten()
     }
 
     fn create(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft_fusedev::{Name, Opened, Read, Reply, Room};
@@ -122,15 +122,15 @@ pub(crate) fn entries(
     snapshot: &Snapshot,
     dir: NodeId,
     read: &Read,
-    known: impl Fn(NodeId) -> Option<Attributes>,
+    known: impl Fn(&DirectoryName<'_>) -> Option<(Attributes, Duration)>,
     reply: Reply,
 ) {
     let mut entries = reply.entries(read.size);
     for (next, row) in rows(snapshot, dir, read.offset) {
         let is_dots = next <= DOTS;
         // A name of which not even the kind is known is looked up when somebody uses it.
-        let known = if is_dots { None } else { known(row.node).filter(|stat| stat.kind != FileKind::Unknown) };
-        let entry = known.map(|stat| entry_of(&stat, stat.ttl));
+        let known = if is_dots { None } else { known(&row).filter(|(stat, _)| stat.kind != FileKind::Unknown) };
+        let entry = known.map(|(stat, name_ttl)| entry_of(&stat, name_ttl));
         if entries.add(&name_of(next, &row), entry.as_ref()) == Room::Full {
             break;
         }

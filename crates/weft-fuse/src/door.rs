@@ -16,7 +16,7 @@ use weft_fusedev::{
     Backings as BackingFiles, Delivery, Header, Interrupted, Operation as Asks, Read, Reply, Request, Serve, Space,
 };
 use weft_remote::{Caller, FileKind};
-use weft_vfs::{HandleId, NewNode, NodeId, Removal, Write};
+use weft_vfs::{DirectoryName, HandleId, NewNode, NodeId, Removal, Write};
 
 use crate::Errno;
 use crate::attributes::{attributes_of, entry_of};
@@ -304,8 +304,9 @@ impl<H: Handler> Door<H> {
             }
         };
         asked.answered(None);
-        let known = |node| self.handler.attributes_known(node);
-        crate::directory::entries(&snapshot, NodeId(header.node), read, known, reply);
+        let dir = NodeId(header.node);
+        let known = |row: &DirectoryName<'_>| self.handler.entry_known(dir, row);
+        crate::directory::entries(&snapshot, dir, read, known, reply);
     }
 
     fn names_of(&self, handle: u64) -> Result<Arc<weft_vfs::Snapshot>, Errno> {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use weft_remote::{Caller, LockMode, RenameTarget};
 use weft_vfs::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat, Write};
 use weft_vfs::{AsOf, Data, HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
-use weft_vfs::{NodeId, Object};
+use weft_vfs::{DirectoryName, NodeId, Object};
 
 use crate::Errno;
 
@@ -114,8 +114,9 @@ pub trait Handler: Send + Sync + 'static {
     /// The names of a directory that was opened, as they are known now; never waits.
     fn directory_names(&self, caller: Caller, node: NodeId) -> Answer<Snapshot>;
 
-    /// Attributes of a listed name as far as they are known and trusted; never waits.
-    fn attributes_known(&self, node: NodeId) -> Option<Attributes>;
+    /// Attributes of a listed name as far as they are known and trusted, and for how long the name itself is; never waits.
+    /// What the name no longer leads to is not known.
+    fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Option<(Attributes, Duration)>;
 
     /// Makes a file, a directory or a special file.
     fn create(

@@ -138,6 +138,16 @@ pub enum DentryTarget {
     Absent,
 }
 
+impl DentryRecord {
+    /// The node that the name leads to.
+    pub fn node(&self) -> Option<NodeId> {
+        match self.target {
+            DentryTarget::Node(id) => Some(id),
+            DentryTarget::Absent => None,
+        }
+    }
+}
+
 /// How a name became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DentrySource {

@@ -94,7 +94,7 @@ impl Told {
 
 impl Absence {
     fn is_fresh(&self, now: Instant) -> bool {
-        now.duration_since(self.told) < ON_ITS_WAY_MAX
+        now.saturating_duration_since(self.told) < ON_ITS_WAY_MAX
     }
 }
 
@@ -148,7 +148,7 @@ const ABSENCES_MAX: usize = 1 << 14;
 /// How often it is looked which have ended, where there are too many.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Longer than an answer is on its way to the kernel.
-const ON_ITS_WAY_MAX: Duration = Duration::from_millis(500);
+pub(crate) const ON_ITS_WAY_MAX: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

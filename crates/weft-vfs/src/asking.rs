@@ -71,7 +71,10 @@ impl Vfs {
     ) -> Result<Answer<Outcome>> {
         let remote = self.remote_of(inode)?.clone();
         let mutation = Mutation { change, made };
-        self.ask_of(call, inode, || remote.apply(call, &mutation, expected)).await
+        let answer = self.ask_of(call, inode, || remote.apply(call, &mutation, expected)).await;
+        let binding = inode.record.read().binding;
+        self.note_change(binding, &mutation.change)?;
+        answer
     }
 
     /// # Errors

@@ -14,6 +14,7 @@ use weft_remote::{Event, FileId, Name};
 use weft_store::{BindingId, DentryTarget, NodeId, Record};
 
 use crate::Result;
+use crate::absences::ON_ITS_WAY_MAX;
 use crate::inode::Inode;
 use crate::notice::Notice;
 use crate::vfs::Vfs;
@@ -96,7 +97,7 @@ impl State {
 }
 
 /// Two names with one hash end together, which costs a question.
-fn hash_of(name: &Name) -> u64 {
+pub(crate) fn hash_of(name: &Name) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     name.as_bytes().hash(&mut hasher);
     hasher.finish()
@@ -174,8 +175,9 @@ impl Vfs {
         }
         drop(names);
         self.take_back_absence(dir, name);
-        self.notices.send_surely(Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() });
-        if let Some(DentryTarget::Node(id)) = known.map(|dentry| dentry.target) {
+        let target = known.and_then(|dentry| dentry.node());
+        self.expire(dir, name, target);
+        if let Some(id) = target {
             if let Some(breaks) = self.namespace.breaks(binding) {
                 breaks.end(id);
             }
@@ -219,6 +221,23 @@ impl Vfs {
         Ok(())
     }
 
+    /// Has the kernel look a name up again that leads to this, as far as is known. An answer that is on its way to the
+    /// kernel, to somebody who has the name looked up anew while it is known, may come after that and have it kept.
+    pub(crate) fn expire(&self, dir: NodeId, name: &Name, target: Option<NodeId>) {
+        self.notices.send_surely(Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() });
+        self.expire_again(dir, name, target);
+    }
+
+    /// The second half of [`Vfs::expire`].
+    pub(crate) fn expire_again(&self, dir: NodeId, name: &Name, target: Option<NodeId>) {
+        let inode = target.and_then(|id| self.inodes.peek(id));
+        let named = inode.and_then(|inode| inode.content.lock().named);
+        if named.is_some_and(|named| named.elapsed() < ON_ITS_WAY_MAX) {
+            let notice = Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() };
+            self.notices.send_after(ON_ITS_WAY_MAX, vec![notice], &self.runtime);
+        }
+    }
+
     /// Has the next use of an inode ask its remote, whatever leases say.
     fn distrust(&self, inode: &Inode) -> Result<()> {
         let names = self.renames.lock();
@@ -239,10 +258,8 @@ impl Vfs {
         self.store.apply(changes)?;
         drop(names);
         self.distrust_content(inode.id)?;
-        let node = self.namespace.shown(inode.id);
-        let parent = self.namespace.shown(record.parent);
-        self.notices.send_surely(Notice::Expired { parent, name: record.name });
-        self.notices.send_surely(Notice::Attributes { node });
+        self.expire(record.parent, &record.name, Some(inode.id));
+        self.notices.send_surely(Notice::Attributes { node: self.namespace.shown(inode.id) });
         self.forget_pages_unopened(inode.id);
         self.forget_absences(inode)
     }

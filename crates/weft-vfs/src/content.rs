@@ -155,7 +155,7 @@ impl Vfs {
             Checked::Is(found) if found.entry.id != record.file => {
                 let mut entry = found.entry.clone();
                 entry.name = record.name.clone();
-                let id = self.learn_entry(record.parent, record.binding, &entry, &told)?;
+                let (id, _) = self.learn_entry(record.parent, record.binding, &entry, &told)?;
                 self.take_along(call, id, record.binding, *found, self.learnt(record.binding, &told))?;
                 Ok(Check::Elsewhere(id))
             }

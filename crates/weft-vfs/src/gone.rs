@@ -66,7 +66,7 @@ impl Vfs {
             None if self.is_private(told.audience) => Ok(VfsError::NotFound),
             None => {
                 let learnt = self.learnt(parent.binding, &told);
-                let is_newest = self.learn_absence(dir.id, &name, told.lease, learnt)?;
+                let is_newest = self.learn_absence(dir.id, &name, &told, learnt)?;
                 Ok(if is_newest { VfsError::NotFound } else { VfsError::Stale })
             }
         }
@@ -81,6 +81,7 @@ impl Vfs {
             let doubted = DentryRecord { learnt: SystemTime::UNIX_EPOCH, ..known };
             self.store.apply(vec![Record::Dentry(dir, name.clone(), Some(doubted))])?;
             self.notices.send(Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() });
+            self.expire_again(dir, name, known.node());
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 use weft_remote::{FileKind, Lease, Name};
@@ -67,6 +67,8 @@ pub(crate) struct Content {
     /// When this version was first seen: what `stat` shows as the time of a file whose source tells none, so that a
     /// mere confirmation does not look like a change.
     pub(crate) seen: Option<SystemTime>,
+    /// When the kernel was last about to be told that a name leads here.
+    pub(crate) named: Option<Instant>,
     /// For whom content without a validator came last.
     pub(crate) same_use: Option<SameUse>,
     /// The last thing that went wrong.
@@ -121,6 +123,11 @@ impl Inode {
             FileKind::Directory => !lacks_times(&attributes),
             _ => true,
         }
+    }
+
+    /// The kernel is about to be told that a name leads here, if that turns out to be so still.
+    pub(crate) fn is_named(&self) {
+        self.content.lock().named = Some(Instant::now());
     }
 
     /// The running arrival that satisfies `wanted`, if any.

@@ -20,6 +20,8 @@ pub(crate) struct Told {
     pub(crate) origin: Option<Origin>,
     pub(crate) version: Version,
     pub(crate) asked: SystemTime,
+    /// It is what came of a change that was made from here.
+    of_change: bool,
 }
 
 impl Told {
@@ -30,7 +32,13 @@ impl Told {
             origin: answer.origin.clone(),
             version: answer.version.clone(),
             asked: answer.asked,
+            of_change: false,
         }
+    }
+
+    /// The same of what came of a change that was made from here.
+    pub(crate) fn of_change<T>(answer: &Answer<T>) -> Told {
+        Told { of_change: true, ..Told::by(answer) }
     }
 
     /// The record of what a name in a directory leads to, by what was told of it.
@@ -57,8 +65,14 @@ impl Vfs {
         if self.is_breakable(binding) { told.asked } else { SystemTime::now() }
     }
 
-    /// Learns what a name in a directory leads to, and returns the node.
-    pub(crate) fn learn_entry(&self, dir: NodeId, binding: BindingId, entry: &Entry, told: &Told) -> Result<NodeId> {
+    /// Learns what a name in a directory leads to; returns the node, and whether that was not overtaken.
+    pub(crate) fn learn_entry(
+        &self,
+        dir: NodeId,
+        binding: BindingId,
+        entry: &Entry,
+        told: &Told,
+    ) -> Result<(NodeId, bool)> {
         let id = self.identify(binding, &entry.id)?;
         let learnt = self.learnt(binding, told);
         let old = self.store.node(id)?;
@@ -67,6 +81,13 @@ impl Vfs {
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);
         let _names = self.renames.lock();
+        if self.overtaken.is_name(dir, &entry.name, told.asked) || self.overtaken.is(id, told.asked) {
+            if old.is_none() {
+                let record = NodeRecord { learnt: SystemTime::UNIX_EPOCH, ..record };
+                self.store.apply(vec![Record::Node(id, Some(record))])?;
+            }
+            return Ok((id, false));
+        }
         let known = self.store.dentry(dir, &entry.name)?;
         if known.is_none_or(|known| known.target == DentryTarget::Absent) {
             changes.extend(self.doubted_listing(dir, |listing| listing.completeness.denies(&entry.name))?);
@@ -77,16 +98,17 @@ impl Vfs {
         self.put_dentry(&mut changes, dir, &entry.name, dentry, known);
         self.put_node(&mut changes, id, old.as_ref(), record);
         self.put(changes, is_confirmed)?;
-        Ok(id)
+        Ok((id, true))
     }
 
     /// Learns that a directory has no such name, and returns whether that is the newest word on it.
-    pub(crate) fn learn_absence(&self, dir: NodeId, name: &Name, lease: Lease, learnt: SystemTime) -> Result<bool> {
+    pub(crate) fn learn_absence(&self, dir: NodeId, name: &Name, told: &Told, learnt: SystemTime) -> Result<bool> {
         let _names = self.renames.lock();
         let known = self.store.dentry(dir, name)?;
-        let is_newest = known.is_none_or(|known| known.learnt <= learnt);
+        let overtaken = self.overtaken.is_name(dir, name, told.asked);
+        let is_newest = !overtaken && known.is_none_or(|known| known.learnt <= learnt);
         if is_newest {
-            self.put_absence(dir, name, known, (lease, learnt))?;
+            self.put_absence(dir, name, known, (told.lease, learnt))?;
         }
         Ok(is_newest)
     }
@@ -119,6 +141,9 @@ impl Vfs {
     /// Learns what an inode is now. Its names stay as they are.
     pub(crate) fn learn_attributes(&self, inode: &Inode, attributes: Attributes, told: &Told) -> Result<()> {
         let _names = self.renames.lock();
+        if !told.of_change && self.overtaken.is(inode.id, told.asked) {
+            return Ok(());
+        }
         let old = inode.record();
         // A source that is silent about the length of a version has told it before.
         let silent = attributes.size == Figure::Unknown && old.version.still_holds(&told.version);
@@ -177,6 +202,9 @@ impl Vfs {
         };
         let checked = self.learnt(binding, told);
         let told = Told { version, lease, ..told.clone() };
+        if self.overtaken.is(inode.id, told.asked) {
+            return Ok(());
+        }
         self.learn_attributes(inode, attributes, &told)?;
         self.store.renew(inode.id, told.lease, checked)?;
         if let Some(current) = &mut inode.content.lock().current {

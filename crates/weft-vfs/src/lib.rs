@@ -45,6 +45,7 @@ mod namespace;
 mod notice;
 mod offline;
 mod open;
+mod overtaken;
 mod pins;
 mod place;
 mod prefetch;

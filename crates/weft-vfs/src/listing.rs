@@ -112,6 +112,7 @@ impl Vfs {
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
             let mut changes = Vec::with_capacity(ROWS_AT_ONCE.min(entries.len()) * 2);
+            let _names = self.renames.lock();
             for entry in entries.by_ref().take(ROWS_AT_ONCE) {
                 self.learn_row(&mut changes, rows, &entry)?;
             }
@@ -130,6 +131,9 @@ impl Vfs {
         if let Some(known) = &known
             && self.row_knows_less(known, entry)?
         {
+            return Ok(());
+        }
+        if self.overtaken.is_name(rows.dir, &entry.name, rows.told.asked) {
             return Ok(());
         }
         let id = self.identify(rows.binding, &entry.id)?;
@@ -189,6 +193,9 @@ impl Vfs {
         old: Option<&NodeRecord>,
     ) -> Result<Option<NodeRecord>> {
         let Some(old) = old else { return Ok(Some(rows.new_node(entry))) };
+        if self.overtaken.is(id, rows.told.asked) {
+            return Ok(None);
+        }
         if contradicts(&old.attributes, &entry.attributes) {
             self.distrust_content(id)?;
             let keep = rows.new_node(entry);
@@ -252,4 +259,4 @@ fn name_key(name: &Name) -> u64 {
 }
 
 /// Rows of a listing that go into the store together.
-const ROWS_AT_ONCE: usize = 1000;
+const ROWS_AT_ONCE: usize = 250;

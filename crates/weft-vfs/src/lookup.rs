@@ -12,6 +12,7 @@ use weft_remote::{BadName, Call, Caller, FileKind, Name};
 use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord};
 
 use crate::content::Check;
+use crate::directory::DirectoryName;
 use crate::figures::count;
 use crate::handle::{HandleId, Held};
 use crate::inode::Inode;
@@ -169,22 +170,45 @@ impl Vfs {
         self.names_serve_after(inode, &lease, learnt, error)
     }
 
-    /// What `stat` shows of a node, as far as the store knows; `None` when it must be asked. For listings.
+    /// What a name of an earlier snapshot leads to, and for how long it is trusted to, as far as the store knows; `None` when
+    /// it must be asked, and when it leads elsewhere by now: who opened the directory before a change reads it after that.
+    ///
+    /// # Errors
+    /// `Stale` when the store does not know the directory, and what the store says.
+    pub fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Result<Option<(Stat, Duration)>> {
+        if self.namespace.is_own(dir) {
+            return Ok(self.stat_known(row.node)?.map(|stat| (stat, stat.ttl)));
+        }
+        let dir = self.inode(dir)?;
+        let Ok(name) = Name::new(row.name) else { return Ok(None) };
+        let id = self.namespace.real(row.node);
+        let known = self.store.dentry(dir.id, &name)?;
+        let Some(dentry) = known.filter(|known| known.target == DentryTarget::Node(id)) else { return Ok(None) };
+        let remaining = self.dentry_remaining(&dir, &name, &dentry, SystemTime::now())?;
+        if remaining.is_zero() {
+            return Ok(None);
+        }
+        let inode = self.inode_passing(id)?;
+        let Some(inode) = inode.filter(|inode| !inode.is_gone()) else { return Ok(None) };
+        Ok(self.known(&inode)?.map(|stat| (stat, self.name_ttl(&inode, remaining))))
+    }
+
+    /// What `stat` shows of a node, as far as the store knows; `None` when it must be asked.
     pub fn stat_known(&self, node: NodeId) -> Result<Option<Stat>> {
-        let inode = match self.inodes.get(self.namespace.real(node)) {
-            Some(inode) => inode,
-            None => {
-                let Some(record) = self.store.node(self.namespace.real(node))? else { return Ok(None) };
-                let freshness = self.options.policies.for_path(&[]);
-                let freshness = if self.options.policies.depend_on_path() {
-                    return self.inode(node).and_then(|inode| self.known(&inode));
-                } else {
-                    freshness
-                };
-                Arc::new(Inode::new(self.namespace.real(node), freshness, record))
-            }
-        };
-        self.known(&inode)
+        let inode = self.inode_passing(self.namespace.real(node))?;
+        inode.map_or(Ok(None), |inode| self.known(&inode))
+    }
+
+    /// An inode that is looked at and not kept; `None` when the store does not know it.
+    fn inode_passing(&self, id: NodeId) -> Result<Option<Arc<Inode>>> {
+        if let Some(inode) = self.inodes.get(id) {
+            return Ok(Some(inode));
+        }
+        let Some(record) = self.store.node(id)? else { return Ok(None) };
+        if self.options.policies.depend_on_path() {
+            return self.inode(id).map(Some);
+        }
+        Ok(Some(Arc::new(Inode::new(id, self.options.policies.for_path(&[]), record))))
     }
 
     fn known(&self, inode: &Inode) -> Result<Option<Stat>> {
@@ -256,15 +280,22 @@ impl Vfs {
         };
         self.used(call, &inode);
         let remaining = self.attributes_remaining(&inode)?;
-        let private = self.is_private(inode.record.read().audience);
-        let ttl = if private {
-            Duration::ZERO
-        } else if inode.kind() == FileKind::Directory && !self.is_breakable(inode.record.read().binding) {
-            ttl.max(PASSED_TTL)
-        } else {
-            ttl
+        Ok(Looked::Entry { stat: self.show(&inode, remaining), ttl: self.name_ttl(&inode, ttl) })
+    }
+
+    /// How long the kernel may take a name to lead to an inode, of which that is so for `ttl`.
+    fn name_ttl(&self, inode: &Inode, ttl: Duration) -> Duration {
+        let (kind, binding, audience) = {
+            let record = inode.record.read();
+            (record.attributes.kind, record.binding, record.audience)
         };
-        Ok(Looked::Entry { stat: self.show(&inode, remaining), ttl: cap(ttl) })
+        if self.is_private(audience) {
+            Duration::ZERO
+        } else if kind == FileKind::Directory && !self.is_breakable(binding) {
+            cap(ttl.max(PASSED_TTL))
+        } else {
+            cap(ttl)
+        }
     }
 
     async fn lookup_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name) -> Result<Looked> {
@@ -279,7 +310,7 @@ impl Vfs {
                 // A name has one record, for everyone: that it is absent for this caller tells others nothing.
                 return Ok(Looked::Absent { ttl: Duration::ZERO });
             }
-            let left = match self.learn_absence(dir.id, name, told.lease, learnt)? {
+            let left = match self.learn_absence(dir.id, name, &told, learnt)? {
                 true => self.lease_left(dir, dir.id, &told.lease, learnt, SystemTime::now()),
                 // It has been made meanwhile.
                 false => Duration::ZERO,
@@ -288,10 +319,15 @@ impl Vfs {
         };
         let mut entry = found.entry.clone();
         entry.name = name.clone();
-        let id = self.learn_entry(dir.id, record.binding, &entry, &told)?;
+        let (id, is_newest) = self.learn_entry(dir.id, record.binding, &entry, &told)?;
         self.take_along(call, id, record.binding, found, learnt)?;
-        self.inode(id)?.came_for(call);
-        let left = self.lease_left(dir, id, &told.lease, learnt, SystemTime::now());
+        let inode = self.inode(id)?;
+        inode.came_for(call);
+        inode.is_named();
+        let left = match is_newest {
+            true => self.lease_left(dir, id, &told.lease, learnt, SystemTime::now()),
+            false => Duration::ZERO,
+        };
         self.entry(call, id, left).await
     }
 
@@ -308,6 +344,7 @@ impl Vfs {
     fn knowledge(&self, dir: &Inode, name: &Name, caller: &Caller) -> Result<Knowledge> {
         let now = SystemTime::now();
         if let Some(dentry) = self.store.dentry(dir.id, name)? {
+            dentry.node().and_then(|id| self.inodes.peek(id)).inspect(|inode| inode.is_named());
             let remaining = self.dentry_remaining(dir, name, &dentry, now)?;
             return Ok(match dentry.target {
                 DentryTarget::Node(id) if remaining.is_zero() => {

@@ -108,7 +108,7 @@ impl Vfs {
         let _listing = dir.gate.lock().await;
         let change = Change::Remove { dir: dir.record().file, name: name.clone() };
         let answer = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await?;
-        let told = Told::by(&answer);
+        let told = Told::of_change(&answer);
         self.name_is_gone(&dir, &name, &told)?;
         self.names_changed(&[&dir], &answer.value.dirs, &told)?;
         self.lost_a_name(victim)
@@ -143,7 +143,7 @@ impl Vfs {
         };
         let _listings = gates(&from, &to).await;
         let answer = self.apply_to_both(&call, (&from, &to), change).await?;
-        let told = Told::by(&answer);
+        let told = Told::of_change(&answer);
         let Some(entry) = answer.value.entry else { return self.distrust_names(&[&from, &to]) };
         if same {
             // Two names of one file: nothing has changed, as rename(2) has it.
@@ -218,7 +218,7 @@ impl Vfs {
     }
 
     fn made(self: &Arc<Self>, dir: &Inode, name: &Name, answer: Answer<Outcome>) -> Result<Looked> {
-        let told = Told::by(&answer);
+        let told = Told::of_change(&answer);
         let Some(entry) = answer.value.entry else {
             self.distrust_names(&[dir])?;
             return Err(VfsError::NotFound);
@@ -238,6 +238,7 @@ impl Vfs {
         let learnt = self.learnt(binding, told);
         let old = self.store.node(id)?;
         let record = told.node(binding, dir.id, &entry, learnt);
+        self.overtaken.note(id);
         let _names = self.renames.lock();
         let known = self.store.dentry(dir.id, &entry.name)?;
         self.tell_entry(known.as_ref(), id, old.as_ref(), &record);
@@ -253,6 +254,7 @@ impl Vfs {
     fn moved_to(&self, id: NodeId, dir: &Inode, name: &Name, told: &Told) -> Result<()> {
         let known = self.store.node(id)?;
         let Some(mut record) = known else { return self.name_is_gone(dir, name, told) };
+        self.overtaken.note(id);
         let _names = self.renames.lock();
         (record.parent, record.name, record.learnt) = (dir.id, name.clone(), SystemTime::UNIX_EPOCH);
         let learnt = self.learnt(record.binding, told);

@@ -73,7 +73,7 @@ impl Vfs {
             Change::Create { dir: dir.record().file, name: name.clone(), kind: FileKind::File, mode, device: 0 };
         let _listing = dir.gate.lock().await;
         let answer = self.apply(call, dir, change, SystemTime::now(), &Version::None).await?;
-        let told = Told::by(&answer);
+        let told = Told::of_change(&answer);
         let entry = answer.value.entry.ok_or(VfsError::NotFound)?;
         self.make_known(file, dir, Entry { name: name.clone(), ..entry }, &told)?;
         if let Some(draft) = file.draft() {

@@ -139,7 +139,7 @@ impl Vfs {
         taken.batch = None;
         draft.note_cut_short(false);
         count(&self.figures.writes_sent);
-        let told = Told::by(&answer);
+        let told = Told::of_change(&answer);
         draft.settle_base();
         if draft.has_passed(begun) {
             tracing::info!(node = inode.id.0, bytes, "what could not be sent before is at the source now");
@@ -312,6 +312,7 @@ impl Vfs {
 
     /// A file has no name any more. What is open of it stays readable.
     pub(crate) fn mark_gone(self: &Arc<Self>, id: NodeId) -> Result<()> {
+        self.overtaken.note(id);
         let Some(inode) = self.inodes.get(id) else {
             self.store.remove_object(id)?;
             self.store.apply(vec![Record::Node(id, None)])?;

@@ -90,7 +90,7 @@ impl Vfs {
             Err(error) if is_gone(&error) => return Err(Box::pin(self.learn_gone(call, inode)).await?),
             outcome => outcome?,
         };
-        let told = Told::by(&answer);
+        let told = Told::of_change(&answer);
         if let Some(entry) = &answer.value.entry {
             self.learn_attributes(inode, entry.attributes, &told)?;
         }

@@ -18,6 +18,7 @@ use crate::inode::{Inode, Inodes};
 use crate::namespace::Namespace;
 use crate::notice::Notices;
 use crate::offline::Offline;
+use crate::overtaken::Overtaken;
 use crate::prefetch::Prefetch;
 use crate::space::{Space, SpaceOptions};
 use crate::stat::{DefaultOwner, StatFs};
@@ -95,6 +96,8 @@ pub struct Vfs {
     /// Told when something could not be sent for a reason that may pass.
     pub(crate) left_over: Arc<tokio::sync::Notify>,
     pub(crate) absences: Absences,
+    /// What was changed from here, for answers that were asked for before.
+    pub(crate) overtaken: Overtaken,
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
@@ -129,6 +132,7 @@ impl Vfs {
             drafts: Mutex::default(),
             left_over: Arc::default(),
             absences: Absences::default(),
+            overtaken: Overtaken::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
             changes: Changes::default(),

@@ -10,8 +10,8 @@ use rustix::io::Errno as E;
 use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
 use weft_remote::{Caller, FileKind, LockMode, RenameTarget};
 use weft_vfs::{
-    Allocate, AsOf, Data, HandleId, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, Seek, SetStat, SetTime,
-    Snapshot, Stat, StatFs, Write,
+    Allocate, AsOf, Data, DirectoryName, HandleId, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, Seek,
+    SetStat, SetTime, Snapshot, Stat, StatFs, Write,
 };
 
 type Answer<T> = Result<T, Errno>;
@@ -216,7 +216,7 @@ impl Handler for Memory {
         Ok(Snapshot::default())
     }
 
-    fn attributes_known(&self, _: NodeId) -> Option<Attributes> {
+    fn entry_known(&self, _: NodeId, _: &DirectoryName<'_>) -> Option<(Attributes, Duration)> {
         None
     }
 
