@@ -27,7 +27,8 @@ pub enum Deed {
     Remove(Path_),
     RemoveDir(Path_),
     MakeDir(Path_),
-    Mode(Path_, u32),
+    /// Of a directory too where that means something.
+    Mode(Path_, u32, bool),
     Times(Path_, u64),
     SetAttribute(Path_, u8),
     RemoveAttribute(Path_),
@@ -53,7 +54,8 @@ pub enum Step {
 /// Which deeds a kind of tree does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Without {
-    /// Hard links between directories, exchanges, extended attributes, and room that is reserved or given back.
+    /// Hard links between directories, exchanges, modes of directories, extended attributes, and room that is reserved or
+    /// given back.
     pub what_afs_lacks: bool,
 }
 
@@ -76,7 +78,7 @@ impl Deed {
             69..77 => Deed::Remove(path),
             77..80 => Deed::RemoveDir(path),
             80..92 => Deed::MakeDir(path),
-            92..94 => Deed::Mode(path, *chance.pick(&[0o600, 0o640, 0o644, 0o700, 0o755])),
+            92..94 => Deed::Mode(path, *chance.pick(&[0o600, 0o640, 0o644, 0o700, 0o755]), !lacks),
             94..96 => Deed::Times(path, chance.below(1 << 31)),
             96..99 if !lacks => Deed::SetAttribute(path, byte),
             99.. if !lacks => Deed::RemoveAttribute(path),
@@ -118,8 +120,9 @@ impl Deed {
             Deed::Remove(path) => fs::remove_file(at(path))?,
             Deed::RemoveDir(path) => fs::remove_dir(at(path))?,
             Deed::MakeDir(path) => fs::create_dir(at(path))?,
-            Deed::Mode(path, mode) => {
-                if !fs::symlink_metadata(at(path))?.is_symlink() {
+            Deed::Mode(path, mode, of_directories) => {
+                let kind = fs::symlink_metadata(at(path))?.file_type();
+                if kind.is_file() || (kind.is_dir() && *of_directories) {
                     fs::set_permissions(at(path), Permissions::from_mode(*mode))?;
                 }
             }
