@@ -104,11 +104,14 @@ impl Body {
         if let Some(file) = self.file.get() {
             return file.read_vec(offset, length).map(Bytes::from);
         }
-        let all = match self.in_memory(offset, length) {
-            Some(bytes) => return Ok(bytes),
-            None => small.read(self.key, offset, length)?.unwrap_or_default(),
-        };
-        Ok(all.slice_ref(part(&all, offset, length)))
+        if let Some(bytes) = self.in_memory(offset, length) {
+            return Ok(bytes);
+        }
+        match small.read(self.key, offset, length)? {
+            Some(all) => Ok(all.slice_ref(part(&all, offset, length))),
+            // Another has taken its place just now: what is held of it is in memory.
+            None => Ok(self.in_memory(offset, length).unwrap_or_default()),
+        }
     }
 
     /// The part that is asked for, if the content is in memory.
