@@ -46,12 +46,20 @@ impl Remote for Directory {
     }
 
     async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
-        let of = file.clone();
-        let (entry, lease) = self.aside(call, file, move |shared| shared.look(&of)).await?;
+        let (of, held) = (file.clone(), known.clone());
+        let look = move |shared: &Arc<Shared>| {
+            let (at, entry, lease) = shared.look_where(&of)?;
+            let is_ours = at.facts.kind == FileKind::File && shared.ours.is_same(at.id, &at.facts, &held);
+            Ok((entry, lease, is_ours))
+        };
+        let (entry, lease, is_ours) = self.aside(call, file, look).await?;
         let version = entry.version.clone();
-        let checked = match known.still_holds(&version) {
-            true => Checked::Unchanged,
-            false => Checked::Is(Box::new(Found { entry, along: None })),
+        let checked = if known.still_holds(&version) {
+            Checked::Unchanged
+        } else if is_ours {
+            Checked::Touched(Box::new(entry))
+        } else {
+            Checked::Is(Box::new(Found { entry, along: None }))
         };
         Ok(Answer::new(checked, version, lease))
     }

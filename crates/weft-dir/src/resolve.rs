@@ -127,16 +127,10 @@ impl Shared {
         RemoteError::Unplaced { detail: format!("{}: it is moved all the time", self.shown(file)) }
     }
 
-    /// What a file is, and how long that may be trusted.
+    /// What a file is, where, and how long that may be trusted.
     ///
     /// # Errors
     /// As of [`Shared::find`].
-    pub fn look(&self, file: &FileId) -> Result<(Entry, Lease)> {
-        let (_, entry, lease) = self.look_where(file)?;
-        Ok((entry, lease))
-    }
-
-    /// The same, and where it is.
     pub fn look_where(&self, file: &FileId) -> Result<(At, Entry, Lease)> {
         self.usable()?;
         let (at, promise) = self.find_promised(file)?;

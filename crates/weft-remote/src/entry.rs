@@ -32,6 +32,8 @@ pub enum Checked {
     /// It is this now. The id differs from the one asked for where the name now leads elsewhere (a page became
     /// a directory).
     Is(Box<Found>),
+    /// Its content is that of the known version still. What else is told of it, and its version, are these now.
+    Touched(Box<Entry>),
 }
 
 /// Whether a listing is all there is.

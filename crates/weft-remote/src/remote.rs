@@ -85,7 +85,8 @@ pub trait Remote: Send + Sync {
     /// source from answering. A missing `name` is not an error.
     async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>>;
 
-    /// What `file` is now; [`Checked::Unchanged`] when it still is the `known` version.
+    /// What `file` is now; [`Checked::Unchanged`] when it still is the `known` version, [`Checked::Touched`] when its
+    /// content is, as far as the source can tell.
     ///
     /// # Errors
     /// `NotFound` when it is gone; otherwise whatever keeps the source from answering.

@@ -165,7 +165,14 @@ impl Content for DraftContent {
     fn read(&self, offset: u64, length: usize) -> std::io::Result<Bytes> {
         let dirty = &self.0.dirty;
         let left = dirty.length().saturating_sub(offset).min(length as u64) as usize;
-        dirty.read(offset, left).map_err(std::io::Error::other)
+        let bytes = dirty.read(offset, left).map_err(std::io::Error::other)?;
+        if bytes.len() == length {
+            return Ok(bytes);
+        }
+        // It was cut meanwhile, which is sent next: to break off would leave the source with nobody knows how much.
+        let mut whole = BytesMut::from(&bytes[..]);
+        whole.resize(length, 0);
+        Ok(whole.freeze())
     }
 }
 

@@ -196,16 +196,21 @@ impl Vfs {
     /// Learns that the source confirmed what is known of an inode.
     pub(crate) fn learn_unchanged(&self, inode: &Inode, told: &Told) -> Result<()> {
         let now = SystemTime::now();
-        let (binding, attributes, version, lease) = {
+        let (attributes, version, lease) = {
             let record = inode.record.read();
-            (record.binding, record.attributes, record.version.clone(), record.lease.confirmed(told.lease, now))
+            (record.attributes, record.version.clone(), record.lease.confirmed(told.lease, now))
         };
-        let checked = self.learnt(binding, told);
         let told = Told { version, lease, ..told.clone() };
         if self.overtaken.is(inode.id, told.asked) {
             return Ok(());
         }
         self.learn_attributes(inode, attributes, &told)?;
+        self.confirm_content(inode, &told)
+    }
+
+    /// Learns that the source has the content that is held.
+    pub(crate) fn confirm_content(&self, inode: &Inode, told: &Told) -> Result<()> {
+        let checked = self.learnt(inode.record.read().binding, told);
         self.store.renew(inode.id, told.lease, checked)?;
         if let Some(current) = &mut inode.content.lock().current {
             current.lease = told.lease;

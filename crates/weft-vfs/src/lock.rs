@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_remote::{Answer, Call, Checked, LockMode, RemoteError, Version};
+use weft_remote::{Call, Checked, LockMode, RemoteError, Version};
 use weft_store::{NodeId, Object};
 
 use crate::draft::Draft;
@@ -188,11 +188,18 @@ impl Vfs {
             let (remote, file) = (self.remote_of(inode)?.clone(), inode.record().file);
             let answer = self.ask_of(call, inode, || remote.attributes(call, &file, version)).await?;
             let told = Told::by(&answer);
-            let Answer { value: Checked::Is(found), .. } = answer else { return Ok(true) };
-            if found.entry.id != file {
+            let entry = match answer.value {
+                Checked::Unchanged => return Ok(true),
+                Checked::Touched(entry) => {
+                    self.learn_attributes(inode, entry.attributes, &told)?;
+                    return Ok(true);
+                }
+                Checked::Is(found) => found.entry,
+            };
+            if entry.id != file {
                 return Err(VfsError::Stale);
             }
-            self.learn_attributes(inode, found.entry.attributes, &told)?;
+            self.learn_attributes(inode, entry.attributes, &told)?;
         }
         Ok(version.still_holds(&inode.record().version))
     }

@@ -84,11 +84,8 @@ impl Vfs {
                 return Ok(());
             }
             let Some(batch) = draft.dirty.take() else { return Ok(()) };
-            let length = batch.length();
             match self.send_batch(caller, inode, &draft, batch).await {
                 Ok(()) => {}
-                // It was cut while it was read: what is left is sent instead.
-                Err(_) if draft.dirty.length() < length => {}
                 Err(error) => match self.sent_before(caller, inode, &draft, &error).await {
                     Some(version) => draft.dirty.rest_on(version)?,
                     None => {
@@ -193,9 +190,13 @@ impl Vfs {
         let retired = async move {
             let _under_way = under_way;
             let _gate = inode.gate.lock().await;
+            let failed = || inode.draft().and_then(|draft| draft.failed()).map(|failed| failed.why);
+            let before = failed();
             if let Err(error) = vfs.retire(&inode).await {
                 vfs.tell_left_over(&error);
-                tracing::warn!(%error, node = inode.id.0, "what was written is not all put away");
+                if before.is_none() || before != failed() {
+                    tracing::warn!(%error, node = inode.id.0, "what was written is not all put away");
+                }
             }
         };
         // A short file is put away in less time than it takes to wake a thread for it.

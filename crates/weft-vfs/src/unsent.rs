@@ -261,7 +261,8 @@ impl Vfs {
                 Checked::Is(found) if found.entry.id == record.file => {
                     Some((answer.version, found.entry.attributes.size.known().unwrap_or(0)))
                 }
-                _ => None,
+                // Nothing was said to be known.
+                Checked::Is(_) | Checked::Unchanged | Checked::Touched(_) => None,
             },
             Err(error) if is_away(&error) => None,
             Err(error) => return Err(error.into()),

@@ -8,7 +8,8 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use weft_remote::{
-    Call, Caller, Change, Content, Extent, FileId, Mutation, NewAttributes, Piece, Remote, RemoteError, Span, Version,
+    Call, Caller, Change, Checked, Content, Extent, FileId, Mutation, NewAttributes, Piece, Remote, RemoteError, Span,
+    Version,
 };
 
 use crate::hands::{apply, apply_as, link, rename, set, set_extended, write_all};
@@ -49,6 +50,9 @@ async fn who_reads_a_file_reads_on_while_we_change_its_names_and_attributes() {
     assert!(read == bytes);
     let now = version(&bed, &file).await;
     assert_ne!(now, before);
+    let asked = bed.dir.attributes(&call(), &file, &before).await.unwrap();
+    let touched = matches!(&asked.value, Checked::Touched(entry) if entry.attributes.mode == Some(0o600));
+    assert!(touched && asked.version == now, "its bytes are what they were: {asked:?}");
     let middle = Span { start: 1 << 20, length: Some(10) };
     let answer = bed.dir.fetch(&call(), &file, &before, middle).await.unwrap();
     assert_eq!(answer.value.body.version, before, "the bytes are those that were asked for");
@@ -57,6 +61,8 @@ async fn who_reads_a_file_reads_on_while_we_change_its_names_and_attributes() {
     fs::set_permissions(bed.path("d/moved"), fs::Permissions::from_mode(0o640)).unwrap();
     let refused = bed.dir.fetch(&call(), &file, &before, middle).await;
     assert!(matches!(refused, Err(RemoteError::VersionChanged { .. })), "{refused:?}");
+    let asked = bed.dir.attributes(&call(), &file, &before).await.unwrap();
+    assert!(matches!(asked.value, Checked::Is(_)), "{asked:?}");
 }
 
 /// Bytes that cannot be read from a place on.

@@ -99,7 +99,7 @@ impl Bed {
         let answer = self.dir.attributes(&call(), file, &Version::None).await?;
         match answer.value {
             Checked::Is(found) => Ok(found.entry),
-            Checked::Unchanged => panic!("unchanged, though nothing was known"),
+            Checked::Unchanged | Checked::Touched(_) => panic!("unchanged, though nothing was known"),
         }
     }
 

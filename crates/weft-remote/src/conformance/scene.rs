@@ -100,7 +100,7 @@ impl<'a> Scene<'a> {
         let answer = said(answer, || format!("attributes of {file:?}"))?;
         match answer.value {
             Checked::Is(_) => Ok(answer.version),
-            Checked::Unchanged => Err("unchanged, though no version was known".to_owned()),
+            Checked::Unchanged | Checked::Touched(_) => Err("unchanged, though no version was known".to_owned()),
         }
     }
 

@@ -120,8 +120,13 @@ impl<'a> History<'a> {
             if waits.is_err() {
                 match last.expect("looked at") {
                     Ok(seen) => {
-                        let now = look_at(&self.ways[way]).map(|now| difference(&here, &now, true));
-                        self.alike(&format!("({now:?} since) way {way}"), &here, nth, &seen, true);
+                        let since = look_at(&self.ways[way]).map(|now| difference(&here, &now, true));
+                        let asked = self.mounts.get(nth).map(|mount| {
+                            mount.verb("reload", [top]);
+                            look_at(top).map(|now| difference(&here, &now, true))
+                        });
+                        let what = format!("way {way} ({since:?} since; the other, asked anew: {asked:?})");
+                        self.alike(&what, &here, nth, &seen, true);
                     }
                     Err(error) => panic!("way {nth}: {error}\n{}", self.told()),
                 }
