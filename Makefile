@@ -7,15 +7,17 @@ DESTDIR ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 FUZZ_SECONDS ?= 60
+HISTORIES ?= 100-200
 AFS_TOOLS := fs vos pts
 
-.PHONY: help run build test faults fuzz check bench bench-quick bench-store bench-afs afs-cell install uninstall
+.PHONY: help run build test faults fuzz histories check bench bench-quick bench-store bench-afs afs-cell install uninstall
 
 help:
 	@echo "make run      install what is missing, build, mount at ~/weft, say what to try"
 	@echo "make test     install what the tests need, run all tests"
 	@echo "make faults   what a user sees of a server that lies, beside rclone and httpdirfs: docs/faults.md"
 	@echo "make fuzz     wrong requests of the kernel for FUZZ_SECONDS ($(FUZZ_SECONDS))"
+	@echo "make histories   what chance does to trees that are used on several ways, by the seeds HISTORIES ($(HISTORIES))"
 	@echo "make check    formatting, lints, documentation, dependency directions, licences"
 	@echo "make bench    measure against curl, rclone and httpdirfs, write docs/figures.md"
 	@echo "make bench-quick   the same, one round, printed only"
@@ -46,6 +48,11 @@ faults:
 fuzz:
 	@scripts/install-build-deps.sh
 	WEFT_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --package weft-fusedev --lib -- --nocapture many_things_wrong
+
+histories:
+	@scripts/install-build-deps.sh
+	@scripts/install-test-deps.sh
+	WEFT_HISTORIES=$(HISTORIES) cargo test --package weft --all-features --test system -- --nocapture histories
 
 check:
 	@scripts/install-build-deps.sh
