@@ -105,7 +105,13 @@ impl Afs {
                 }
             })
         };
-        let transport = Transport::open(seed, config, Box::new(answer)).map_err(AfsError::Socket)?;
+        // File servers know this cache by its UUID and call it where it was last: when a daemon was killed and the next one has
+        // another port, they try the old one for ten seconds and tell of no change meanwhile (OpenAFS 1.8, observed).
+        let former = notes.get(PORT_KEY)?.and_then(|bytes| Some(u16::from_be_bytes(bytes.try_into().ok()?)));
+        let transport = Transport::open(seed, former, config, Box::new(answer)).map_err(AfsError::Socket)?;
+        if former != Some(transport.port()) {
+            notes.put(PORT_KEY, Some(&transport.port().to_be_bytes()))?;
+        }
         let rpc = Arc::new(Rpc::new(transport));
         let servers = Arc::new(Servers::new(options.down_time));
         let cells = Cells::new(cells, options.resolver);
@@ -212,6 +218,8 @@ fn random() -> Result<[u8; 32], AfsError> {
 
 /// Where the UUID is in the notes.
 const UUID_KEY: &[u8] = b"uuid";
+/// Where the port is.
+const PORT_KEY: &[u8] = b"port";
 /// How long a server waits until its word is heard.
 pub(crate) const TOLD_PATIENCE: Duration = Duration::from_millis(100);
 /// Events that wait for the file system; more become one.

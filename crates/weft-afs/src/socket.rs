@@ -10,7 +10,7 @@ use rustix::net::sockopt::{
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// A socket on a port that the system has chosen.
+/// A socket on a port that the system has chosen, now or for an earlier one.
 pub(crate) struct Socket {
     io: UdpSocket,
     offload: UdpSocketState,
@@ -36,12 +36,13 @@ pub(crate) struct Arrivals {
 }
 
 impl Socket {
-    /// Opens it. Within a runtime.
+    /// Opens it, on `former` port if that is free. Within a runtime.
     ///
     /// # Errors
     /// What the system says.
-    pub fn open() -> Result<Socket> {
-        let io = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    pub fn open(former: Option<u16>) -> Result<Socket> {
+        let bind = |port: u16| std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
+        let io = former.map(bind).and_then(Result::ok).map_or_else(|| bind(0), Ok)?;
         io.set_nonblocking(true)?;
         let offload = UdpSocketState::new(UdpSockRef::from(&io))?;
         // Long proofs of who calls go in fragments, which the library forbids: as sockets have it by themselves (ip(7)).
@@ -114,8 +115,7 @@ impl Socket {
         })
     }
 
-    /// Where it is reached by this machine.
-    #[cfg(test)]
+    /// Its port.
     pub fn port(&self) -> u16 {
         self.io.local_addr().expect("it is bound").port()
     }
@@ -187,7 +187,7 @@ mod tests {
     /// places in turn.
     #[tokio::test]
     async fn datagrams_keep_their_bounds() {
-        let (from, one, two) = (Socket::open().unwrap(), Socket::open().unwrap(), Socket::open().unwrap());
+        let (from, one, two) = (Socket::open(None).unwrap(), Socket::open(None).unwrap(), Socket::open(None).unwrap());
         let lengths = [1440, 1440, 1440, 1440, 30, 1440, 65, 65, 65, 1440, 1441, 12_100, 1, 1440];
         let datagram = |number: usize| vec![u8::try_from(number).unwrap(); lengths[number]];
         let mut train = Train::default();
@@ -206,7 +206,7 @@ mod tests {
     /// Goal: nothing is lost of what the system does not take together. Method: more than it takes.
     #[tokio::test]
     async fn what_cannot_go_together_goes_one_by_one() {
-        let (from, to) = (Socket::open().unwrap(), Socket::open().unwrap());
+        let (from, to) = (Socket::open(None).unwrap(), Socket::open(None).unwrap());
         let mut train = Train::default();
         (0..=200).for_each(|number| train.add(at(to.port()), &[number; 50]));
         from.send(&mut train);
@@ -233,10 +233,10 @@ mod tests {
     /// Goal: what is longer than the way takes goes in fragments.
     #[tokio::test]
     async fn fragments_are_allowed() {
-        let socket = Socket::open().unwrap();
+        let socket = Socket::open(None).unwrap();
         let told = rustix::net::sockopt::ip_mtu_discover(&socket.io).unwrap();
         assert!([Ipv4PathMtuDiscovery::WANT, Ipv4PathMtuDiscovery::DONT].contains(&told), "{told:?}");
-        let ports: HashSet<u16> = [socket.port(), Socket::open().unwrap().port()].into();
+        let ports: HashSet<u16> = [socket.port(), Socket::open(None).unwrap().port()].into();
         assert!(ports.len() == 2 && !ports.contains(&0));
     }
 }

@@ -75,12 +75,17 @@ struct Begun<'a> {
 }
 
 impl Transport {
-    /// Opens a socket on a port that the system chooses. Within a runtime.
+    /// Opens a socket on `former` port, or if that is taken on one that the system chooses. Within a runtime.
     ///
     /// # Errors
     /// What the system says.
-    pub fn open(seed: [u8; 32], config: Config, answering: Answering) -> std::io::Result<Transport> {
-        let socket = Socket::open()?;
+    pub fn open(
+        seed: [u8; 32],
+        former: Option<u16>,
+        config: Config,
+        answering: Answering,
+    ) -> std::io::Result<Transport> {
+        let socket = Socket::open(former)?;
         let state = State {
             endpoint: Endpoint::new(config, seed),
             waiting: HashMap::new(),
@@ -92,6 +97,11 @@ impl Transport {
         let shared = Arc::new(Shared { socket, state: Mutex::new(state), earlier: Notify::new(), answering });
         let driver = tokio::spawn(drive(shared.clone()));
         Ok(Transport { shared, driver })
+    }
+
+    /// The port of the socket.
+    pub fn port(&self) -> u16 {
+        self.shared.socket.port()
     }
 
     /// Makes a call, as nobody or with a token: sends `request` and after it whatever `more` gives, and returns the reply,

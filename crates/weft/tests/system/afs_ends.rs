@@ -29,6 +29,26 @@ fn port_of(daemon: Pid) -> u16 {
     ports[0]
 }
 
+/// Goal: after a kill of the daemon what others change is seen as before. Method: the daemon is killed, and what the next one
+/// has read is changed by another client. (A server that still knows the one of before tries that for ten seconds.)
+#[test]
+fn what_others_do_is_seen_at_once_after_a_kill() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(other) = mounted_on(&cell, "c2", "afs", &[]) else { return };
+    let Some(mount) = mounted_on(&cell, "c1", "afs", &[]) else { return };
+    let name = "weft.test/scratch/readme.txt";
+    for round in 0..3 {
+        assert!(!read(&mount.at(name)).is_empty());
+        let port = port_of(mount.daemon());
+        mount.kill_daemon();
+        assert!(!read(&mount.at(name)).is_empty());
+        assert_eq!(port_of(mount.daemon()), port, "it is where it was");
+        let content = format!("after {round} kills");
+        std::fs::write(other.at(name), &content).expect("written");
+        assert_eq!(read(&mount.at(name)), content);
+    }
+}
+
 /// Goal: after an unmount file servers do not call the mount that was; one that was killed is called. Method: somebody takes
 /// the port that the daemon had, and another client changes what had been read: that returns when all who were promised to be
 /// called have been called, or were silent.
