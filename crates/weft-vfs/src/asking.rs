@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use weft_remote::{Answer, Call, Change, Mutation, Outcome, RemoteError, Version};
 
 use crate::inode::Inode;
+use crate::overtaken::Making;
 use crate::vfs::{DEPTH_MAX, Vfs};
 use crate::{Result, VfsError};
 
@@ -70,11 +71,9 @@ impl Vfs {
         expected: &Version,
     ) -> Result<Answer<Outcome>> {
         let remote = self.remote_of(inode)?.clone();
-        let mutation = Mutation { change, made };
-        let answer = self.ask_of(call, inode, || remote.apply(call, &mutation, expected)).await;
         let binding = inode.record.read().binding;
-        self.note_change(binding, &mutation.change)?;
-        answer
+        let making = Making { vfs: self, binding, mutation: Mutation { change, made } };
+        self.ask_of(call, inode, || remote.apply(call, &making.mutation, expected)).await
     }
 
     /// # Errors

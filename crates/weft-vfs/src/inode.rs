@@ -125,8 +125,8 @@ impl Inode {
         }
     }
 
-    /// The kernel is about to be told that a name leads here, if that turns out to be so still.
-    pub(crate) fn is_named(&self) {
+    /// Notes that the kernel is about to be told that a name leads here, if that turns out to be so still.
+    pub(crate) fn note_named(&self) {
         self.content.lock().named = Some(Instant::now());
     }
 

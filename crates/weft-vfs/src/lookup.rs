@@ -184,13 +184,13 @@ impl Vfs {
         let id = self.namespace.real(row.node);
         let known = self.store.dentry(dir.id, &name)?;
         let Some(dentry) = known.filter(|known| known.target == DentryTarget::Node(id)) else { return Ok(None) };
-        let remaining = self.dentry_remaining(&dir, &name, &dentry, SystemTime::now())?;
-        if remaining.is_zero() {
-            return Ok(None);
-        }
         let inode = self.inode_passing(id)?;
         let Some(inode) = inode.filter(|inode| !inode.is_gone()) else { return Ok(None) };
-        Ok(self.known(&inode)?.map(|stat| (stat, self.name_ttl(&inode, remaining))))
+        let ttl = self.name_ttl(&inode, self.dentry_remaining(&dir, &name, &dentry, SystemTime::now())?);
+        if ttl.is_zero() {
+            return Ok(None);
+        }
+        Ok(self.known(&inode)?.map(|stat| (stat, ttl)))
     }
 
     /// What `stat` shows of a node, as far as the store knows; `None` when it must be asked.
@@ -323,7 +323,7 @@ impl Vfs {
         self.take_along(call, id, record.binding, found, learnt)?;
         let inode = self.inode(id)?;
         inode.came_for(call);
-        inode.is_named();
+        inode.note_named();
         let left = match is_newest {
             true => self.lease_left(dir, id, &told.lease, learnt, SystemTime::now()),
             false => Duration::ZERO,
@@ -344,7 +344,7 @@ impl Vfs {
     fn knowledge(&self, dir: &Inode, name: &Name, caller: &Caller) -> Result<Knowledge> {
         let now = SystemTime::now();
         if let Some(dentry) = self.store.dentry(dir.id, name)? {
-            dentry.node().and_then(|id| self.inodes.peek(id)).inspect(|inode| inode.is_named());
+            dentry.node().and_then(|id| self.inodes.peek(id)).inspect(|inode| inode.note_named());
             let remaining = self.dentry_remaining(dir, name, &dentry, now)?;
             return Ok(match dentry.target {
                 DentryTarget::Node(id) if remaining.is_zero() => {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use weft_remote::{Change, FileId, Name};
+use weft_remote::{Change, FileId, Mutation, Name};
 use weft_store::{BindingId, NodeId};
 
 use crate::breaks::hash_of;
@@ -62,9 +62,23 @@ impl Overtaken {
     }
 }
 
+/// A change that is being made. It is noted when that ends, however it does: also when nobody waits for it any more.
+pub(crate) struct Making<'a> {
+    pub(crate) vfs: &'a Vfs,
+    pub(crate) binding: BindingId,
+    pub(crate) mutation: Mutation,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.vfs.note_change(self.binding, &self.mutation.change) {
+            tracing::warn!(%error, "what an answer from before a change says may be shown after it");
+        }
+    }
+}
+
 impl Vfs {
-    /// Notes what a change was about. It may have been made also when that was not said.
-    pub(crate) fn note_change(&self, binding: BindingId, change: &Change) -> Result<()> {
+    fn note_change(&self, binding: BindingId, change: &Change) -> Result<()> {
         let note = |file: &FileId| {
             self.overtaken.note(self.identify(binding, file)?);
             Ok::<_, VfsError>(())

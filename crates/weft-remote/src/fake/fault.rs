@@ -20,6 +20,8 @@ pub enum Operation {
     ReadLink,
     /// `apply`.
     Apply,
+    /// The answer of `lookup`, on its way.
+    LookupAnswer,
 }
 
 /// What goes wrong.

@@ -48,6 +48,7 @@ impl Remote for Fake {
             let entry = tree.child(dir_number, name).map(|number| self.entry(&tree, number, Quality::Exact));
             (entry, parent.version(self.terms().validator))
         };
+        self.suffer(call, Operation::LookupAnswer, &path).await?;
         let Some(entry) = entry else { return Ok(self.answer(None, dir_version, &path)) };
         let version = entry.version.clone();
         let along = self.along(&entry, Operation::Lookup, &path);

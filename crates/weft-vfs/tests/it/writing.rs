@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use weft_remote::fake::{Fault, Gate, Operation, Order};
 use weft_remote::{FileKind, RenameTarget};
 use weft_vfs::{
     HandleId, Looked, NewNode, NodeId, Notice, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError, Write,
@@ -196,6 +197,55 @@ async fn names_are_made_moved_and_taken_away() {
     assert!(matches!(of_file, Err(VfsError::IsADirectory)));
     bench.vfs.clone().remove_name(bench.call(), dir, b"made".to_vec(), Removal::Directory).await.unwrap();
     assert_eq!(bench.list("fake/a").await.unwrap(), ["b", "g"]);
+}
+
+/// Goal: what was said before a change that was made here does not take the place of what came of it. Method: the answer to a
+/// look-up is held back while the file is written, or removed, by somebody who has looked it up since.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_from_before_a_change_here_is_not_shown_after_it() {
+    for removed in [false, true] {
+        let bench = Bench::writable();
+        let dir = bench.dir("fake/a/b").await;
+        let gate = Gate::new();
+        let held = Order::of(Fault::Delay(gate.clone())).on(Operation::LookupAnswer).at("a/b/hello.txt").times(1);
+        bench.fake.order(held);
+        let asking = tokio::spawn(bench.vfs.clone().lookup(bench.call(), dir, b"hello.txt".to_vec()));
+        gate.arrived(1).await;
+        let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+        bench.write(handle, 5, b", and more").await.unwrap();
+        bench.flush(handle).await.unwrap();
+        bench.vfs.close(handle);
+        bench.retired().await;
+        if removed {
+            bench.vfs.clone().remove_name(bench.call(), dir, b"hello.txt".to_vec(), Removal::File).await.unwrap();
+        }
+        gate.open();
+        // What it says to whoever asked then is of that moment, and is not kept.
+        let told = asking.await.expect("no panic").expect("an answer");
+        assert!(!matches!(told, Looked::Entry { ttl, .. } if !ttl.is_zero()), "{told:?}");
+        match bench.walk(HELLO).await {
+            Ok(stat) => assert_eq!((stat.size, removed), (15, false)),
+            Err(error) => assert!(removed && matches!(error, VfsError::NotFound), "{error}"),
+        }
+    }
+}
+
+/// Goal: whoever opened a directory before a name went is told by its list what the name led to only while it does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_has_gone_leads_nowhere_in_a_list_from_before() {
+    let bench = Bench::writable();
+    let dir = bench.dir("fake/a/b").await;
+    let first = bench.walk(HELLO).await.unwrap().node;
+    assert_eq!(bench.list("fake/a/b").await.unwrap(), ["hello.txt"]);
+    let snapshot = bench.vfs.directory_names(dir, &bench.call().caller).unwrap();
+    let row = snapshot.get(0).expect("a name");
+    let known = || bench.vfs.entry_known(dir, &row).unwrap().map(|(stat, _)| stat.node);
+    assert_eq!(known(), Some(first));
+    bench.vfs.clone().remove_name(bench.call(), dir, b"hello.txt".to_vec(), Removal::File).await.unwrap();
+    assert_eq!(known(), None, "it is gone");
+    let (_, opened) = bench.vfs.clone().create_open(bench.call(), dir, b"hello.txt".to_vec(), 0o600).await.unwrap();
+    assert_eq!(known(), None, "it is another");
+    bench.vfs.close(opened.handle);
 }
 
 #[tokio::test(flavor = "multi_thread")]
