@@ -17,6 +17,7 @@ use crate::draft::Draft;
 use crate::freshness::Freshness;
 use crate::prefetch::Want;
 use crate::same_use::SameUse;
+use crate::told_to::ToldTo;
 use crate::walk::Walk;
 
 /// A file or directory in use.
@@ -67,6 +68,8 @@ pub(crate) struct Content {
     /// When this version was first seen: what `stat` shows as the time of a file whose source tells none, so that a
     /// mere confirmation does not look like a change.
     pub(crate) seen: Option<SystemTime>,
+    /// Of a directory: who was told lately what it is.
+    pub(crate) told_to: ToldTo,
     /// When the kernel was last about to be told that a name leads here.
     pub(crate) named: Option<Instant>,
     /// For whom content without a validator came last.

@@ -62,6 +62,7 @@ mod space;
 mod stale;
 mod stat;
 mod through;
+mod told_to;
 mod trouble;
 mod unopened;
 mod unsent;

@@ -6,7 +6,7 @@
 //! needed. A directory's name is checked when the directory is listed, not when it is passed through.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use weft_remote::{BadName, Call, Caller, FileKind, Name};
 use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord};
@@ -139,24 +139,24 @@ impl Vfs {
         }
         let inode = self.inode(node)?;
         if inode.is_gone() {
-            return Ok(self.show(&inode, Duration::ZERO));
+            return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
         self.admit(&call, &inode).await?;
         let remaining = self.attributes_remaining(&inode)?;
         if inode.is_settled() && !remaining.is_zero() {
-            return Ok(self.show(&inode, remaining));
+            return Ok(self.show(&inode, remaining, &call.caller));
         }
         if inode.is_settled() && inode.is_same_use(&call) {
-            return Ok(self.show(&inode, Duration::ZERO));
+            return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
         match Box::pin(self.refresh(&call, inode.clone())).await {
             Ok(inode) => {
                 let remaining = self.attributes_remaining(&inode)?;
-                Ok(self.show(&inode, remaining))
+                Ok(self.show(&inode, remaining, &call.caller))
             }
             Err(error) if inode.is_settled() && self.attributes_serve_after(&inode, &error) => {
                 count(&self.figures.served_stale);
-                Ok(self.show(&inode, STALE_TTL))
+                Ok(self.show(&inode, STALE_TTL, &call.caller))
             }
             Err(error) => Err(error),
         }
@@ -214,7 +214,7 @@ impl Vfs {
     fn known(&self, inode: &Inode) -> Result<Option<Stat>> {
         let remaining = self.attributes_remaining(inode)?;
         let usable = inode.is_settled() && !remaining.is_zero() && !self.is_private(inode.record.read().audience);
-        Ok(usable.then(|| self.show(inode, remaining)))
+        Ok(usable.then(|| self.show(inode, remaining, &Caller::DAEMON)))
     }
 
     /// What `stat` shows of an open file: its own length. Trusted as long as the node's where both agree, for the
@@ -237,7 +237,7 @@ impl Vfs {
         let Some(length) = length else { return Ok(None) };
         let agreed = handle.inode.record.read().attributes.size.exact() == Some(length);
         let ttl = if agreed { self.attributes_remaining(&handle.inode)? } else { Duration::ZERO };
-        Ok(Some(Stat { size: length, ..self.show(&handle.inode, ttl) }))
+        Ok(Some(Stat { size: length, ..self.show(&handle.inode, ttl, &Caller::DAEMON) }))
     }
 
     fn lookup_own(&self, dir: NodeId, name: &[u8]) -> Result<Looked> {
@@ -253,7 +253,7 @@ impl Vfs {
         } else {
             KERNEL_TTL_MAX
         };
-        Ok(Looked::Entry { stat: self.show(&inode, ttl), ttl: KERNEL_TTL_MAX })
+        Ok(Looked::Entry { stat: self.show(&inode, ttl, &Caller::DAEMON), ttl: KERNEL_TTL_MAX })
     }
 
     fn own_stat(&self, node: NodeId) -> Stat {
@@ -280,7 +280,7 @@ impl Vfs {
         };
         self.used(call, &inode);
         let remaining = self.attributes_remaining(&inode)?;
-        Ok(Looked::Entry { stat: self.show(&inode, remaining), ttl: self.name_ttl(&inode, ttl) })
+        Ok(Looked::Entry { stat: self.show(&inode, remaining, &call.caller), ttl: self.name_ttl(&inode, ttl) })
     }
 
     /// How long the kernel may take a name to lead to an inode, of which that is so for `ttl`.
@@ -335,7 +335,7 @@ impl Vfs {
     /// asked name by name.
     async fn await_listing(&self, call: &Call, dir: &Inode) {
         if let Some(arrival) = dir.arrival(|_| true) {
-            let soon = Call { deadline: call.deadline.min(std::time::Instant::now() + LISTING_PATIENCE), ..*call };
+            let soon = Call { deadline: call.deadline.min(Instant::now() + LISTING_PATIENCE), ..*call };
             // Whatever comes of it, the lookup goes on with what is known then.
             let _ = Box::pin(arrival.end(&soon)).await;
         }
@@ -464,10 +464,16 @@ impl Vfs {
         }
     }
 
-    pub(crate) fn show(&self, inode: &Inode, ttl: Duration) -> Stat {
+    /// What `stat` shows of an inode, to somebody who may trust it that long.
+    pub(crate) fn show(&self, inode: &Inode, ttl: Duration, to: &Caller) -> Stat {
         let node = self.namespace.shown(inode.id);
+        let is_directory = inode.kind() == FileKind::Directory;
         let (seen, is_open_otherwise) = {
-            let content = inode.content.lock();
+            let mut content = inode.content.lock();
+            if is_directory {
+                // Before it is looked what it is: whoever changes that looks afterwards who was told.
+                content.told_to.note(to.pid, Instant::now());
+            }
             (content.seen, content.is_open_otherwise())
         };
         let record = inode.record.read();

@@ -83,7 +83,7 @@ impl Vfs {
         let _listing = dir.gate.lock().await;
         let answer = self.apply_to_both(&call, (&dir, &file), change).await?;
         let version = answer.version.clone();
-        let looked = self.made(&dir, &name, answer)?;
+        let looked = self.made(&call, &dir, &name, answer).await?;
         if let Some(draft) = file.draft() {
             draft.dirty.rest_on(version)?;
         }
@@ -111,6 +111,7 @@ impl Vfs {
         let told = Told::of_change(&answer);
         self.name_is_gone(&dir, &name, &told)?;
         self.names_changed(&[&dir], &answer.value.dirs, &told)?;
+        self.outdate_answers(&call, &[&dir]).await;
         self.lost_a_name(victim)
     }
 
@@ -144,7 +145,11 @@ impl Vfs {
         let _listings = gates(&from, &to).await;
         let answer = self.apply_to_both(&call, (&from, &to), change).await?;
         let told = Told::of_change(&answer);
-        let Some(entry) = answer.value.entry else { return self.distrust_names(&[&from, &to]) };
+        let Some(entry) = answer.value.entry else {
+            self.distrust_names(&[&from, &to])?;
+            self.outdate_answers(&call, &[&from, &to]).await;
+            return Ok(());
+        };
         if same {
             // Two names of one file: nothing has changed, as rename(2) has it.
             return Ok(());
@@ -158,6 +163,7 @@ impl Vfs {
             draft.dirty.rest_on(told.version.clone())?;
         }
         self.names_changed(&[&from, &to], &answer.value.dirs, &told)?;
+        self.outdate_answers(&call, &[&from, &to]).await;
         if target == RenameTarget::Replaced { self.lost_a_name(victim) } else { Ok(()) }
     }
 
@@ -198,7 +204,7 @@ impl Vfs {
             }
             self.distrust_names(&[dir])?;
         }
-        self.made(dir, name, applied?)
+        self.made(call, dir, name, applied?).await
     }
 
     /// A change about two inodes, whose kind may have forgotten the place of either.
@@ -217,7 +223,7 @@ impl Vfs {
         }
     }
 
-    fn made(self: &Arc<Self>, dir: &Inode, name: &Name, answer: Answer<Outcome>) -> Result<Looked> {
+    async fn made(self: &Arc<Self>, call: &Call, dir: &Inode, name: &Name, answer: Answer<Outcome>) -> Result<Looked> {
         let told = Told::of_change(&answer);
         let Some(entry) = answer.value.entry else {
             self.distrust_names(&[dir])?;
@@ -225,10 +231,11 @@ impl Vfs {
         };
         let id = self.learn_made(dir, Entry { name: name.clone(), ..entry }, &told)?;
         self.names_changed(&[dir], &answer.value.dirs, &told)?;
+        self.outdate_answers(call, &[dir]).await;
         self.learn_empty(id, &answer.value.dirs, &told)?;
         let inode = self.inode(id)?;
         let left = self.attributes_remaining(&inode)?;
-        Ok(Looked::Entry { stat: self.show(&inode, left), ttl: left })
+        Ok(Looked::Entry { stat: self.show(&inode, left, &call.caller), ttl: left })
     }
 
     /// Learns what a name leads to that was made or moved here: the kernel knows, and is not told.

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{
-    Attributes, Audience, Call, Change, Entry, Figure, FileId, FileKind, Lease, Name, NewAttributes, Owner, Version,
+    Attributes, Audience, Call, Caller, Change, Entry, Figure, FileId, FileKind, Lease, Name, NewAttributes, Owner,
+    Version,
 };
 use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record};
 
@@ -52,7 +53,7 @@ impl Vfs {
         let id = self.identify(record.binding, &record.file)?;
         self.store.apply(vec![Record::Node(id, Some(record))])?;
         let inode = self.inode(id)?;
-        let stat = self.show(&inode, Duration::ZERO);
+        let stat = self.show(&inode, Duration::ZERO, &Caller::DAEMON);
         Ok((Looked::Entry { stat, ttl: Duration::ZERO }, self.open_empty(inode, true)))
     }
 
@@ -88,8 +89,9 @@ impl Vfs {
             self.set_attributes(call, file, wanted).await?;
         }
         self.distrust_names(&[dir])?;
+        self.outdate_answers(call, &[dir]).await;
         let left = self.attributes_remaining(file)?;
-        Ok(Looked::Entry { stat: self.show(file, left), ttl: left })
+        Ok(Looked::Entry { stat: self.show(file, left, &call.caller), ttl: left })
     }
 
     /// An inode is the file that its source has now. Whoever looks it up later may get a number of its own for it, when

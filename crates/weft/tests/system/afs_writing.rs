@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{AtFlags, CWD, RenameFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
 use crate::afs::{mounted, mounted_on, read};
@@ -346,3 +347,49 @@ fn a_daemon_that_is_killed_loses_nothing() {
     assert!(std::fs::read(folder.there("file")).expect("read") == wanted);
     assert_eq!(read(&folder.there("after")), "after");
 }
+
+/// Goal: who makes and removes names sees at once what came of it, in the directory's own facts as well, though others look
+/// at the same directory all the time and what they were told is of before.
+#[test]
+fn what_others_are_told_meanwhile_is_not_of_before() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "meanwhile") else { return };
+    let dir = folder.at("dir");
+    std::fs::create_dir(&dir).expect("made");
+    let (links, done) = (|| std::fs::metadata(&dir).expect("there").nlink(), AtomicBool::new(false));
+    let none = links();
+    std::thread::scope(|scope| {
+        let _done = Done(&done);
+        for way in 0..3 {
+            let (dir, top, done) = (&dir, folder.at(""), &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    match way {
+                        0 => drop(statx(CWD, dir, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS).expect("there")),
+                        1 => drop(names_in(&top)),
+                        _ => drop(std::fs::metadata(dir.join("b"))),
+                    }
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            std::fs::create_dir(dir.join("a")).expect("made");
+            assert_eq!(links(), none + 1, "made, round {round}");
+            std::fs::rename(dir.join("a"), dir.join("b")).expect("moved");
+            std::fs::remove_dir(dir.join("b")).expect("removed");
+            assert_eq!(links(), none, "removed, round {round}");
+        }
+    });
+}
+
+/// Ends those who look, also when the test fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Rounds of a test of what happens at the same time.
+const ROUNDS: usize = 200;
