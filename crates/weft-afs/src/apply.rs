@@ -19,6 +19,7 @@ use crate::facts::{self, Told};
 use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
 use crate::look::{Seen, damaged, shorter, shown};
+use crate::promises::Promises;
 use crate::rotate::Teller;
 use crate::wire::fileserver::{
     CreateFile, Link, MakeDir, RemoveDir, RemoveFile, Rename, StoreData64, StoreStatus, Symlink,
@@ -41,6 +42,18 @@ impl Place {
 
     fn file_name(&self) -> FileName {
         Text(self.name.as_bytes().to_vec())
+    }
+}
+
+/// A change of these of which nobody has said yet what came of it.
+struct Unheard<'a> {
+    promises: &'a Promises,
+    spots: &'a [&'a Spot],
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        self.spots.iter().for_each(|spot| self.promises.doubt(&spot.cell, spot.fid));
     }
 }
 
@@ -101,7 +114,7 @@ impl Shared {
             return Ok(());
         }
         let change = StatusChange { sync: Sync::Now, ..StatusChange::default() };
-        self.tell(call, &spot, &shown(&spot), &StoreStatus { fid: spot.fid, change }).await.map(drop)
+        self.tell(call, &[&spot], &shown(&spot), &StoreStatus { fid: spot.fid, change }).await.map(drop)
     }
 
     async fn place(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Place> {
@@ -118,16 +131,22 @@ impl Shared {
         }
     }
 
-    /// Has a change made in the volume of something. What is told of it, and to whom.
+    /// Has a change made to these, of one volume. What is told of it, and to whom. When that is not heard, the change may have
+    /// been made all the same, and nobody tells of it: then nothing that was promised of these counts any more.
     async fn tell<C: WireCall + std::marker::Sync>(
         &self,
         call: &Call,
-        spot: &Spot,
+        spots: &[&Spot],
         what: &str,
         question: &C,
     ) -> Result<(C::Reply, Teller)> {
-        let place = (&spot.cell, spot.fid.volume);
-        self.files.change(call, place, what, question, &|| Box::new(std::iter::empty())).await
+        let place = (&spots[0].cell, spots[0].fid.volume);
+        let mut unheard = Unheard { promises: &self.promises, spots };
+        let outcome = self.files.change(call, place, what, question, &|| Box::new(std::iter::empty())).await;
+        if outcome.as_ref().map_or_else(|error| !error.may_pass(), |_| true) {
+            unheard.spots = &[];
+        }
+        outcome
     }
 
     fn lease_of(&self, spot: &Spot) -> Lease {
@@ -138,6 +157,7 @@ impl Shared {
     /// promised to tell of others.
     async fn changed(&self, dir: &Spot, status: &Status, changes: &[(&Name, Option<Fid>)]) -> NamesNow {
         let Spot { cell, fid, .. } = dir;
+        self.promises.made(cell, *fid, status.data_version);
         self.directories.change(cell, *fid, status.data_version, changes);
         let before = self.promises.data_version(cell, *fid);
         let before = before.filter(|before| before.checked_add(1) == Some(status.data_version));
@@ -172,8 +192,8 @@ impl Shared {
         let status = StatusChange { modified_s: Some(seconds(made)), mode: Some(mode.into()), ..Default::default() };
         let ticket = self.promises.ticket();
         let (reply, teller) = match kind {
-            FileKind::File => self.tell(call, &place.dir, &what, &CreateFile { dir, name, status }).await?,
-            FileKind::Directory => self.tell(call, &place.dir, &what, &MakeDir { dir, name, status }).await?,
+            FileKind::File => self.tell(call, &[&place.dir], &what, &CreateFile { dir, name, status }).await?,
+            FileKind::Directory => self.tell(call, &[&place.dir], &what, &MakeDir { dir, name, status }).await?,
             kind => return Err(RemoteError::Unsupported { detail: format!("{what}: {kind:?} in AFS") }),
         };
         let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
@@ -194,7 +214,7 @@ impl Shared {
         let status = StatusChange { modified_s: Some(seconds(made)), mode: Some(LINK_MODE), ..Default::default() };
         let (dir, name) = (place.dir.fid, place.file_name());
         let question = Symlink { dir, name, content: Text(target.to_vec()), status };
-        let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
+        let (reply, teller) = self.tell(call, &[&place.dir], &place.shown(), &question).await?;
         let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
         let now = self.directory_now(place, (&reply.dir, names), &teller);
         let made = (place.dir.beside(reply.fid), &reply.status, &teller);
@@ -206,7 +226,7 @@ impl Shared {
             return Err(RemoteError::OtherTree { detail: place.shown() });
         }
         let question = Link { dir: place.dir.fid, name: place.file_name(), fid: file.fid };
-        let (reply, teller) = self.tell(call, &place.dir, &place.shown(), &question).await?;
+        let (reply, teller) = self.tell(call, &[&place.dir, file], &place.shown(), &question).await?;
         let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(file.fid))]).await;
         self.tell_of(file, &[]).await;
         let lease = self.lease_of(file);
@@ -217,16 +237,15 @@ impl Shared {
     async fn remove(&self, call: &Call, place: &Place) -> Result<Changed> {
         let (dir, name) = (place.dir.fid, place.file_name());
         let removed = self.entry(call, place).await?;
+        let gone = removed.map(|fid| place.dir.beside(fid));
+        let spots: Vec<&Spot> = [&place.dir].into_iter().chain(&gone).collect();
         let (reply, teller) = match removed.is_some_and(Fid::is_directory) {
-            true => {
-                let removed = self.tell(call, &place.dir, &place.shown(), &RemoveDir { dir, name }).await;
-                removed.map_err(full)?
-            }
-            false => self.tell(call, &place.dir, &place.shown(), &RemoveFile { dir, name }).await?,
+            true => self.tell(call, &spots, &place.shown(), &RemoveDir { dir, name }).await.map_err(full)?,
+            false => self.tell(call, &spots, &place.shown(), &RemoveFile { dir, name }).await?,
         };
         let names = self.changed(&place.dir, &reply.status, &[(&place.name, None)]).await;
-        if let Some(fid) = removed {
-            self.tell_of(&place.dir.beside(fid), &[]).await;
+        if let Some(gone) = gone {
+            self.tell_of(&gone, &[]).await;
         }
         Ok(self.directory_now(place, (&reply.status, names), &teller))
     }
@@ -256,7 +275,7 @@ impl Shared {
         let moved = self.entry(call, from).await?;
         let question =
             Rename { from_dir: from.dir.fid, from_name: from.file_name(), to_dir: to.dir.fid, to_name: to.file_name() };
-        let (reply, teller) = self.tell(call, &from.dir, &what, &question).await.map_err(full)?;
+        let (reply, teller) = self.tell(call, &[&from.dir, &to.dir], &what, &question).await.map_err(full)?;
         let (of_from, of_to) = match moved {
             Some(fid) if from.dir == to.dir => {
                 let changes = [(&from.name, None), (&to.name, Some(fid))];
@@ -268,8 +287,10 @@ impl Shared {
             }
             // Somebody else has made it meanwhile.
             None => {
-                self.directories.keep_only(&from.dir.cell, from.dir.fid, reply.from_dir.data_version);
-                self.directories.keep_only(&to.dir.cell, to.dir.fid, reply.to_dir.data_version);
+                for (dir, now) in [(&from.dir, &reply.from_dir), (&to.dir, &reply.to_dir)] {
+                    self.promises.made(&dir.cell, dir.fid, now.data_version);
+                    self.directories.keep_only(&dir.cell, dir.fid, now.data_version);
+                }
                 (NamesNow::Unknown, NamesNow::Unknown)
             }
         };
@@ -369,7 +390,7 @@ impl Shared {
             return Ok(self.outcome_of(spot, &seen.status, &seen.teller));
         }
         let question = StoreStatus { fid: spot.fid, change };
-        let (reply, teller) = self.tell(call, spot, &shown(spot), &question).await?;
+        let (reply, teller) = self.tell(call, &[spot], &shown(spot), &question).await?;
         self.tell_of(spot, &[]).await;
         Ok(self.outcome_of(spot, &reply.status, &teller))
     }

@@ -79,10 +79,11 @@ impl Directories {
         all.filter(|admission| concerns(admission.who)).copied().collect()
     }
 
-    /// Somebody is let in to a directory, if it is held.
-    pub fn admit(&self, cell: &CellName, fid: Fid, admission: Admission) {
+    /// Somebody is let in to a directory, if it is held in the data version that this came with.
+    pub fn admit(&self, cell: &CellName, fid: Fid, data_version: u64, admission: Admission) {
         let mut held = self.held.lock();
-        let Some(kept) = held.by_fid.get_mut(&(cell.clone(), fid)) else { return };
+        let kept = held.by_fid.get_mut(&(cell.clone(), fid));
+        let Some(kept) = kept.filter(|kept| kept.content.data_version == data_version) else { return };
         kept.admissions.retain(|other| other.who != admission.who);
         if kept.admissions.len() >= ADMISSIONS_MAX {
             kept.admissions.remove(0);
@@ -201,20 +202,24 @@ mod tests {
         let admission = |who| Admission { who, ticket: promises.ticket(), until: SystemTime::now() };
         let directories = Directories::new(1 << 20);
         let who = |token| directories.admissions(&cell, fid, token).iter().map(|one| one.who).collect::<Vec<_>>();
-        directories.admit(&cell, fid, admission(Who::Anybody));
+        directories.admit(&cell, fid, 1, admission(Who::Anybody));
         assert_eq!(who(None), [], "nothing is held");
         let content = |data_version| content(data_version, &[]);
         directories.put(&cell, fid, content(1));
-        directories.admit(&cell, fid, admission(Who::Token(1)));
+        directories.admit(&cell, fid, 1, admission(Who::Token(1)));
         assert_eq!((who(Some(1)), who(Some(2)), who(None)), (vec![Who::Token(1)], vec![], vec![]));
-        directories.admit(&cell, fid, admission(Who::Anybody));
+        directories.admit(&cell, fid, 1, admission(Who::Anybody));
         directories.put(&cell, fid, content(1));
         assert_eq!((who(Some(1)).len(), who(Some(2)), who(None)), (2, vec![Who::Anybody], vec![Who::Anybody]));
         for token in 0..=ADMISSIONS_MAX as u64 {
-            directories.admit(&cell, fid, admission(Who::Token(token)));
+            directories.admit(&cell, fid, 1, admission(Who::Token(token)));
         }
         assert_eq!((who(Some(0)), who(Some(ADMISSIONS_MAX as u64)).len()), (vec![], 1), "the oldest are forgotten");
         directories.put(&cell, fid, content(2));
         assert_eq!(who(Some(1)), [], "another version");
+        directories.admit(&cell, fid, 1, admission(Who::Anybody));
+        assert_eq!(who(None), [], "let in to what was there before");
+        directories.admit(&cell, fid, 2, admission(Who::Anybody));
+        assert_eq!(who(None), [Who::Anybody]);
     }
 }

@@ -146,7 +146,8 @@ impl Shared {
             (Audience::Only { .. }, Some(token)) => Who::Token(token.id),
             _ => Who::Anybody,
         };
-        self.directories.admit(&spot.cell, spot.fid, Admission { who, ticket, until });
+        let admission = Admission { who, ticket, until };
+        self.directories.admit(&spot.cell, spot.fid, seen.status.data_version, admission);
     }
 
     async fn fetch_directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Worth)> {

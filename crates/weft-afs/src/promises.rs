@@ -2,6 +2,8 @@
 //!
 //! * A promise is entered with the answer that it came with. A break that overtakes the answer wins: whoever asks takes a
 //!   [`Ticket`] before the question, and what was broken since is good for one request only.
+//! * A server calls nobody who changes something: an answer about a directory of before a change of ours, which comes after
+//!   it, is told from one of after it by its data version, and is good for one request only as well.
 //! * A break counts from the server that made the promise alone; what strangers say is refused (`afs.rs`).
 //! * [`Request::ForgetAll`](crate::wire::callback::Request) ends all promises of its server.
 //! * What is broken is told of under each identity that it was shown under: a volume that is mounted twice has each of
@@ -41,6 +43,10 @@ struct Table {
     breaks: u64,
     /// The last of them, with their numbers.
     recent: VecDeque<(u64, Broken)>,
+    /// How many changes of directories were made here.
+    changes: u64,
+    /// The last of them, with their numbers and what they made of whose data version.
+    made: VecDeque<(u64, (CellName, Fid), u64)>,
 }
 
 /// A way into a volume, and the cell or mount point that leads there where that is known.
@@ -67,6 +73,7 @@ enum Broken {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     breaks: u64,
+    changes: u64,
     asked: SystemTime,
 }
 
@@ -77,7 +84,8 @@ impl Promises {
 
     /// To be taken before a question is sent.
     pub fn ticket(&self) -> Ticket {
-        Ticket { breaks: self.table.lock().breaks, asked: SystemTime::now() }
+        let table = self.table.lock();
+        Ticket { breaks: table.breaks, changes: table.changes, asked: SystemTime::now() }
     }
 
     /// Enters what a server has promised of a file with its answer; the lease that this makes.
@@ -106,6 +114,9 @@ impl Promises {
     ) -> Lease {
         let mut table = self.table.lock();
         if !promise.is_promise() || table.broken_since(ticket, server, &spot.cell, spot.fid) {
+            return Lease::Spent;
+        }
+        if data_version.is_some_and(|version| table.made_since(ticket, &spot.cell, spot.fid, version)) {
             return Lease::Spent;
         }
         self.note_way(&mut table, spot, None);
@@ -154,6 +165,27 @@ impl Promises {
         if let Some(held) = self.table.lock().held.get_mut(&(cell.clone(), fid)) {
             held.data_version = held.data_version.filter(|version| *version == before).map(|_| after);
         }
+    }
+
+    /// We have changed a directory, which has this data version by that. To be called before what is held of it follows.
+    pub fn made(&self, cell: &CellName, dir: Fid, data_version: u64) {
+        let mut table = self.table.lock();
+        table.changes += 1;
+        if table.made.len() >= RECENT_MAX {
+            table.made.pop_front();
+        }
+        let entry = (table.changes, (cell.clone(), dir), data_version);
+        table.made.push_back(entry);
+    }
+
+    /// We may have changed something, and were not told whether: what was promised of it does not count any more.
+    pub fn doubt(&self, cell: &CellName, fid: Fid) {
+        let mut table = self.table.lock();
+        let (key, mut events) = ((cell.clone(), fid), Vec::new());
+        table.remember(Broken::One(cell.clone(), fid));
+        table.held.remove(&key);
+        table.tell(&key, &mut events);
+        let _ = self.news.tell(events);
     }
 
     /// The lease that there is on a file, if any.
@@ -260,6 +292,15 @@ impl Table {
         })
     }
 
+    /// Whether a directory was changed by us after a ticket was taken, and an answer does not have that.
+    fn made_since(&self, ticket: Ticket, cell: &CellName, dir: Fid, data_version: u64) -> bool {
+        if self.made.front().is_some_and(|(number, ..)| *number > ticket.changes + 1) {
+            return true;
+        }
+        let since = self.made.iter().rev().take_while(|(number, ..)| *number > ticket.changes);
+        since.into_iter().any(|(_, (of, fid), made)| (of, *fid) == (cell, dir) && *made > data_version)
+    }
+
     /// Ends promises, and tells of each; of many it tells that all have ended.
     fn end(&mut self, ends: impl Fn(&(CellName, Fid), &Held) -> bool, events: &mut Vec<Event>) {
         let keys: Vec<(CellName, Fid)> =
@@ -322,7 +363,7 @@ fn directory_id(spot: &Spot, door: Option<&Identity>) -> FileId {
 const PROMISE_S_MAX: u32 = 24 * 3600;
 /// A promise is used for so much less than it lasts: clocks run at different speeds.
 const MARGIN: Duration = Duration::from_secs(2);
-/// Breaks that are remembered for answers that are under way.
+/// Breaks, and changes of ours, that are remembered for answers that are under way.
 const RECENT_MAX: usize = 4096;
 /// Promises that end together and are told of one by one.
 const TOLD_ONE_BY_ONE_MAX: usize = 256;
@@ -429,9 +470,39 @@ mod tests {
         for _ in 0..=RECENT_MAX {
             promises.broken(SERVER, &cell(), &[spot(2).fid]);
         }
-        let late = Ticket { breaks: promises.ticket().breaks - RECENT_MAX as u64 - 1, asked: SystemTime::now() };
+        let now = promises.ticket();
+        let late = Ticket { breaks: now.breaks - RECENT_MAX as u64 - 1, ..now };
         assert_eq!(promises.enter(late, SERVER, &spot(8), PROMISE), Lease::Spent, "not remembered any more");
         assert!(holds(promises.enter(promises.ticket(), SERVER, &spot(8), PROMISE)));
+    }
+
+    #[test]
+    fn a_change_of_ours_that_overtakes_the_answer_wins() {
+        let (promises, mut told) = promises(100);
+        let (ticket, dir) = (promises.ticket(), spot(1));
+        promises.made(&cell(), dir.fid, 5);
+        assert_eq!(promises.enter_of(ticket, SERVER, &dir, PROMISE, 4), Lease::Spent, "of before it");
+        assert!(promises.lease(&cell(), dir.fid).is_none());
+        assert!(holds(promises.enter_of(ticket, SERVER, &dir, PROMISE, 5)), "of after it");
+        assert!(holds(promises.enter_of(ticket, SERVER, &spot(3), PROMISE, 4)), "another directory");
+        assert!(holds(promises.enter_of(promises.ticket(), SERVER, &dir, PROMISE, 4)), "an older volume was restored");
+        (0..=RECENT_MAX as u64).for_each(|version| promises.made(&cell(), spot(3).fid, version));
+        assert_eq!(promises.enter_of(ticket, SERVER, &dir, PROMISE, 5), Lease::Spent, "not remembered any more");
+        assert!(told().is_empty());
+    }
+
+    #[test]
+    fn what_may_have_changed_is_told_of() {
+        let (promises, mut told) = promises(100);
+        promises.note_door(&door(), &cell(), spot(1).fid);
+        let ticket = promises.ticket();
+        assert!(holds(promises.enter(ticket, SERVER, &spot(2), PROMISE)));
+        promises.doubt(&cell(), spot(2).fid);
+        assert!(promises.lease(&cell(), spot(2).fid).is_none());
+        assert!(told().contains(&Event::Broken(Identity::File(spot(2)).file_id())));
+        assert_eq!(promises.enter(ticket, SERVER, &spot(2), PROMISE), Lease::Spent, "asked before");
+        promises.doubt(&cell(), spot(1).fid);
+        assert_eq!(told(), [Event::NamesBroken(door().file_id())]);
     }
 
     #[test]

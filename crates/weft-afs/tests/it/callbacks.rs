@@ -1,12 +1,13 @@
 //! Callbacks: what others change is told before their change returns, under each identity, and only servers are heard.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use weft_afs::fid::Fid;
 use weft_afs::wire::callback::ABORT_UNKNOWN_CALL;
 use weft_afs::wire::status::{Fids, Promises};
 use weft_afs::wire::{List, Xdr};
-use weft_remote::{Change, Event, FileId, FileKind, Lease, NewAttributes, Remote, RemoteError, RenameTarget};
+use weft_remote::{Change, Event, FileId, FileKind, Lease, NewAttributes, Remote, RemoteError, RenameTarget, Version};
 use weft_rx::{CallError, Encoder};
 
 use crate::cell::AfsCell;
@@ -146,6 +147,82 @@ async fn who_changes_something_keeps_its_promises() {
     assert_eq!(client.read(&file).await.expect("read"), b"mine");
 }
 
+/// Goal: who changes names sees them as they are then, though others ask for the same directory all the time: answers that
+/// were under way are of before the change, and no server says so. Method: somebody elsewhere changes names as well, so
+/// that the directory has to be fetched.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_a_change_of_ours_overtakes_are_not_kept() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Pair { watcher, other, folder } = Pair::new(cell, Tree::Cell, "overtaken").await;
+    let (here, there) = (watcher.id(&folder).await, other.id(&folder).await);
+    [&watcher, &other].into_iter().for_each(Client::listen);
+    let asking: Vec<_> = (0..4)
+        .map(|nth| {
+            let (afs, here) = (watcher.afs.clone(), here.clone());
+            tokio::spawn(async move {
+                loop {
+                    // What is there in between counts for nothing.
+                    match nth {
+                        0 => drop(afs.entries(&call(), &here, &Version::None, None).await),
+                        _ => drop(afs.lookup(&call(), &here, &name(format!("{nth}"))).await),
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    let make = |dir: &FileId, text| {
+        let (kind, mode) = (FileKind::File, 0o644);
+        Change::Create { dir: dir.clone(), name: name(text), kind, mode, device: 0 }
+    };
+    for round in 0..ROUNDS {
+        other.apply(make(&there, format!("theirs-{round}"))).await.expect("made there");
+        watcher.apply(make(&here, format!("ours-{round}"))).await.expect("made here");
+        let (from, to, target) = (here.clone(), here.clone(), RenameTarget::Absent);
+        let (old, new_name) = (name(format!("ours-{round}")), name(format!("moved-{round}")));
+        let moved = watcher.apply(Change::Rename { from, name: old, to, new_name: new_name.clone(), target }).await;
+        assert!(moved.is_ok_and(|outcome| outcome.entry.is_some()), "round {round}");
+        let found = watcher.afs.lookup(&call(), &here, &new_name).await.expect("looked up").value;
+        assert!(found.is_some(), "round {round}");
+        let names = watcher.names(&here).await;
+        assert!(names.contains(&new_name.to_string()), "round {round}: {names:?}");
+        watcher.apply(Change::Remove { dir: here.clone(), name: new_name.clone() }).await.expect("removed here");
+        let found = watcher.afs.lookup(&call(), &here, &new_name).await.expect("looked up").value;
+        assert!(found.is_none(), "removed, round {round}");
+        other
+            .apply(Change::Remove { dir: there.clone(), name: name(format!("theirs-{round}")) })
+            .await
+            .expect("removed");
+    }
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Goal: a change may be made though nobody hears of it: its caller went away, or the answer was lost. Then what is there is
+/// asked for. Method: callers that go away at every moment of a change.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_nobody_waited_for_is_seen() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Pair { watcher, other, folder } = Pair::new(cell, Tree::Cell, "left").await;
+    let (here, there) = (watcher.id(&folder).await, other.id(&folder).await);
+    [&watcher, &other].into_iter().for_each(Client::listen);
+    let mut left = 0;
+    for round in 0..ROUNDS {
+        watcher.names(&here).await;
+        let (dir, kind) = (here.clone(), FileKind::Directory);
+        let change = Change::Create { dir, name: name(format!("{round}")), kind, mode: 0o755, device: 0 };
+        let patience = Duration::from_micros(100 * (round as u64 % 20));
+        left += usize::from(tokio::time::timeout(patience, watcher.apply(change)).await.is_err());
+        // Whatever its server was told before it was told that the caller is gone has been done by then.
+        let alike = async {
+            while watcher.names(&here).await != other.names(&there).await {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, alike).await.unwrap_or_else(|_| panic!("round {round}"));
+    }
+    assert!(left > 0, "all were waited for");
+}
+
 /// Goal: nobody but the cell's servers can end promises. Method: a break of exactly what is held, and a word that all is
 /// forgotten, come from another node's address, by a caller who is answered otherwise; what is held is used without asking
 /// afterwards, and the server's own break still comes.
@@ -253,6 +330,8 @@ fn break_of(fids: &[Fid]) -> Vec<u8> {
     request.finish().expect("few fids")
 }
 
+/// Rounds of what happens at the same time.
+const ROUNDS: usize = 100;
 /// Calls of file servers (OpenAFS `src/fsint/afscbint.xg`).
 const BREAK: u32 = 204;
 const FORGET_ALL: u8 = 205;
