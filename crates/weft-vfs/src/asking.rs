@@ -1,9 +1,11 @@
 //! Questions about files whose place their kind may have forgotten, and changes that are made at once.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_remote::{Answer, Call, Change, Mutation, Outcome, RemoteError, Version};
 
+use crate::going_on::ToItsEnd;
 use crate::inode::Inode;
 use crate::overtaken::Making;
 use crate::vfs::{DEPTH_MAX, Vfs};
@@ -62,18 +64,32 @@ impl Vfs {
     ///
     /// # Errors
     /// What the remote says.
-    pub(crate) async fn apply(
-        &self,
+    ///
+    /// # Cancel safety
+    /// What a source was asked to change it may change all the same: that is waited for, and then whoever uses what it was
+    /// about asks again.
+    pub(crate) fn apply(
+        self: &Arc<Self>,
         call: &Call,
-        inode: &Inode,
+        inode: &Arc<Inode>,
         change: Change,
         made: SystemTime,
         expected: &Version,
-    ) -> Result<Answer<Outcome>> {
-        let remote = self.remote_of(inode)?.clone();
+    ) -> impl Future<Output = Result<Answer<Outcome>>> + Send + use<> {
         let binding = inode.record.read().binding;
-        let making = Making { vfs: self, binding, mutation: Mutation { change, made } };
-        self.ask_of(call, inode, || remote.apply(call, &making.mutation, expected)).await
+        let remote = self.remote_of(inode).cloned();
+        let making = Making { vfs: self.clone(), binding, mutation: Mutation { change, made } };
+        let (call, inode, expected) = (*call, inode.clone(), expected.clone());
+        ToItsEnd::told(&self.runtime, |left| async move {
+            let remote = remote?;
+            let vfs = making.vfs.clone();
+            let outcome = vfs.ask_of(&call, &inode, || remote.apply(&call, &making.mutation, &expected)).await;
+            if left.is_so() {
+                // Not on a thread that a request needs.
+                tokio::task::spawn_blocking(move || making.ended_alone());
+            }
+            outcome
+        })
     }
 
     /// # Errors

@@ -148,7 +148,7 @@ impl Vfs {
     }
 
     /// Ends the lease on a file: the next use asks again.
-    fn break_lease(&self, binding: BindingId, file: &FileId) -> Result<()> {
+    pub(crate) fn break_lease(&self, binding: BindingId, file: &FileId) -> Result<()> {
         let id = self.identify(binding, file)?;
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end(id);
@@ -160,7 +160,7 @@ impl Vfs {
     }
 
     /// Ends the leases on a name and on what it led to: the next use asks again.
-    fn break_name(&self, binding: BindingId, dir: &FileId, name: &Name) -> Result<()> {
+    pub(crate) fn break_name(&self, binding: BindingId, dir: &FileId, name: &Name) -> Result<()> {
         let dir = self.identify(binding, dir)?;
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_name(dir, name);

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
@@ -99,12 +100,30 @@ impl Drop for Woken {
 pub struct ToItsEnd<F: Future<Output: Send + 'static> + Send + 'static> {
     work: Option<Pin<Box<F>>>,
     runtime: Handle,
+    left: Left,
+}
+
+/// Whether nobody waits for work any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left(Arc<AtomicBool>);
+
+impl Left {
+    /// Whether that is so by now.
+    pub(crate) fn is_so(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 impl<F: Future<Output: Send + 'static> + Send + 'static> ToItsEnd<F> {
     /// Goes on by itself on this runtime.
     pub fn new(runtime: &Handle, work: F) -> ToItsEnd<F> {
-        ToItsEnd { work: Some(Box::pin(work)), runtime: runtime.clone() }
+        ToItsEnd::told(runtime, |_| work)
+    }
+
+    /// The same, of work that looks whether somebody waits for it still.
+    pub(crate) fn told(runtime: &Handle, work: impl FnOnce(Left) -> F) -> ToItsEnd<F> {
+        let left = Left::default();
+        ToItsEnd { work: Some(Box::pin(work(left.clone()))), runtime: runtime.clone(), left }
     }
 }
 
@@ -124,6 +143,7 @@ impl<F: Future<Output: Send + 'static> + Send + 'static> Future for ToItsEnd<F> 
 impl<F: Future<Output: Send + 'static> + Send + 'static> Drop for ToItsEnd<F> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
+            self.left.0.store(true, Ordering::Release);
             self.runtime.spawn(work);
         }
     }
@@ -227,16 +247,17 @@ mod tests {
     async fn what_goes_to_its_end_does_so_when_nobody_waits() {
         let (gate, opened) = oneshot::channel::<()>();
         let (tell, told) = oneshot::channel();
-        let work = async move {
+        let work = |left: Left| async move {
+            let before = left.is_so();
             opened.await.expect("the gate is opened");
-            tell.send(()).expect("the test listens");
+            tell.send((before, left.is_so())).expect("the test listens");
         };
-        let mut work = Box::pin(ToItsEnd::new(&Handle::current(), work));
+        let mut work = Box::pin(ToItsEnd::told(&Handle::current(), work));
         let polled = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(polled.is_pending());
         drop(work);
         gate.send(()).expect("it goes on");
-        told.await.expect("it ends");
+        assert_eq!(told.await.expect("it ends"), (false, true));
         assert_eq!(ToItsEnd::new(&Handle::current(), async { 7 }).await, 7);
     }
 }

@@ -83,7 +83,8 @@ impl Vfs {
         let _listing = dir.gate.lock().await;
         let answer = self.apply_to_both(&call, (&dir, &file), change).await?;
         let version = answer.version.clone();
-        let looked = self.made(&call, &dir, &name, answer).await?;
+        let looked = self.made(&call, &dir, &name, answer)?;
+        self.outdate_answers(&call, &[&dir]).await;
         if let Some(draft) = file.draft() {
             draft.dirty.rest_on(version)?;
         }
@@ -144,27 +145,35 @@ impl Vfs {
         };
         let _listings = gates(&from, &to).await;
         let answer = self.apply_to_both(&call, (&from, &to), change).await?;
-        let told = Told::of_change(&answer);
-        let Some(entry) = answer.value.entry else {
-            self.distrust_names(&[&from, &to])?;
+        let is_told = answer.value.entry.is_some();
+        if !same || !is_told {
+            let other = victim.as_ref().map(|(id, _)| *id).filter(|_| target == RenameTarget::Exchanged);
+            self.moved((&from, &name), (&to, new_name), other, answer)?;
             self.outdate_answers(&call, &[&from, &to]).await;
-            return Ok(());
-        };
-        if same {
-            // Two names of one file: nothing has changed, as rename(2) has it.
-            return Ok(());
         }
-        match (target, &victim) {
-            (RenameTarget::Exchanged, Some((other, _))) => self.moved_to(*other, &from, &name, &told)?,
-            _ => self.name_is_gone(&from, &name, &told)?,
+        // Two names of one file: nothing has changed, as rename(2) has it.
+        if target == RenameTarget::Replaced && is_told && !same { self.lost_a_name(victim) } else { Ok(()) }
+    }
+
+    /// Learns what came of a move; of an exchange, with this other file.
+    fn moved(
+        &self,
+        (from, name): (&Inode, &Name),
+        (to, new_name): (&Inode, Name),
+        other: Option<NodeId>,
+        answer: Answer<Outcome>,
+    ) -> Result<()> {
+        let told = Told::of_change(&answer);
+        let Some(entry) = answer.value.entry else { return self.distrust_names(&[from, to]) };
+        match other {
+            Some(other) => self.moved_to(other, from, name, &told)?,
+            None => self.name_is_gone(from, name, &told)?,
         }
-        let id = self.learn_made(&to, Entry { name: new_name, ..entry }, &told)?;
+        let id = self.learn_made(to, Entry { name: new_name, ..entry }, &told)?;
         if let Some(draft) = self.inodes.peek(id).and_then(|inode| inode.draft()) {
             draft.dirty.rest_on(told.version.clone())?;
         }
-        self.names_changed(&[&from, &to], &answer.value.dirs, &told)?;
-        self.outdate_answers(&call, &[&from, &to]).await;
-        if target == RenameTarget::Replaced { self.lost_a_name(victim) } else { Ok(()) }
+        self.names_changed(&[from, to], &answer.value.dirs, &told)
     }
 
     /// The directory and the name that a change is about.
@@ -204,26 +213,28 @@ impl Vfs {
             }
             self.distrust_names(&[dir])?;
         }
-        self.made(call, dir, name, applied?).await
+        let made = self.made(call, dir, name, applied?)?;
+        self.outdate_answers(call, &[dir]).await;
+        Ok(made)
     }
 
     /// A change about two inodes, whose kind may have forgotten the place of either.
     async fn apply_to_both(
         self: &Arc<Self>,
         call: &Call,
-        (one, other): (&Inode, &Inode),
+        (one, other): (&Arc<Inode>, &Arc<Inode>),
         change: Change,
     ) -> Result<Answer<Outcome>> {
         let now = SystemTime::now();
-        match Box::pin(self.apply(call, one, change.clone(), now, &Version::None)).await {
+        match self.apply(call, one, change.clone(), now, &Version::None).await {
             Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
-                Box::pin(self.apply(call, other, change, now, &Version::None)).await
+                self.apply(call, other, change, now, &Version::None).await
             }
             outcome => outcome,
         }
     }
 
-    async fn made(self: &Arc<Self>, call: &Call, dir: &Inode, name: &Name, answer: Answer<Outcome>) -> Result<Looked> {
+    fn made(self: &Arc<Self>, call: &Call, dir: &Inode, name: &Name, answer: Answer<Outcome>) -> Result<Looked> {
         let told = Told::of_change(&answer);
         let Some(entry) = answer.value.entry else {
             self.distrust_names(&[dir])?;
@@ -231,7 +242,6 @@ impl Vfs {
         };
         let id = self.learn_made(dir, Entry { name: name.clone(), ..entry }, &told)?;
         self.names_changed(&[dir], &answer.value.dirs, &told)?;
-        self.outdate_answers(call, &[dir]).await;
         self.learn_empty(id, &answer.value.dirs, &told)?;
         let inode = self.inode(id)?;
         let left = self.attributes_remaining(&inode)?;

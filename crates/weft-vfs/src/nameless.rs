@@ -62,7 +62,7 @@ impl Vfs {
         self: &Arc<Self>,
         call: &Call,
         file: &Arc<Inode>,
-        (dir, name): (&Inode, &Name),
+        (dir, name): (&Arc<Inode>, &Name),
     ) -> Result<Looked> {
         let _gate = file.gate.lock().await;
         let here = file.record();

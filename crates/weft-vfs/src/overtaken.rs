@@ -5,6 +5,7 @@
 //! before then puts nothing in the place of what is known.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -63,13 +64,37 @@ impl Overtaken {
 }
 
 /// A change that is being made. It is noted when that ends, however it does: also when nobody waits for it any more.
-pub(crate) struct Making<'a> {
-    pub(crate) vfs: &'a Vfs,
+pub(crate) struct Making {
+    pub(crate) vfs: Arc<Vfs>,
     pub(crate) binding: BindingId,
     pub(crate) mutation: Mutation,
 }
 
-impl Drop for Making<'_> {
+impl Making {
+    /// Nobody waited for the end, who would have learnt what came of it: what it was about is asked about again.
+    pub(crate) fn ended_alone(self) {
+        let binding = self.binding;
+        let of_name = |dir: &FileId, name: &Name| {
+            self.vfs.break_name(binding, dir, name)?;
+            self.vfs.break_lease(binding, dir)
+        };
+        let asked_again = match &self.mutation.change {
+            Change::Create { dir, name, .. } | Change::Symlink { dir, name, .. } | Change::Remove { dir, name } => {
+                of_name(dir, name)
+            }
+            Change::Link { file, dir, name } => of_name(dir, name).and_then(|()| self.vfs.break_lease(binding, file)),
+            Change::Rename { from, name, to, new_name, .. } => of_name(from, name).and_then(|()| of_name(to, new_name)),
+            Change::Write { file, .. } | Change::SetAttributes { file, .. } | Change::SetExtended { file, .. } => {
+                self.vfs.break_lease(binding, file)
+            }
+        };
+        if let Err(error) = asked_again {
+            tracing::warn!(%error, "what came of a change that nobody waited for may not be shown");
+        }
+    }
+}
+
+impl Drop for Making {
     fn drop(&mut self) {
         if let Err(error) = self.vfs.note_change(self.binding, &self.mutation.change) {
             tracing::warn!(%error, "what an answer from before a change says may be shown after it");

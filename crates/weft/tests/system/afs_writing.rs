@@ -1,6 +1,7 @@
 //! AFS cells that are written through the mount. What the servers have then, OpenAFS's own client says.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -382,6 +383,31 @@ fn what_others_are_told_meanwhile_is_not_of_before() {
     });
 }
 
+/// Goal: what a program that is killed was just having made is seen here as soon as elsewhere, if it was made: its server
+/// tells the others alone. Method: shells that make and remove directories and are killed at any moment of that.
+#[test]
+fn what_a_killed_program_has_changed_is_seen() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "left") else { return };
+    let script =
+        "n=0; while :; do n=$((n+1)); mkdir $1-$n; mkdir $1-$n/in; mv $1-$n moved-$1-$n; rmdir moved-$1-$n/in; done";
+    for round in 0..KILLS {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script, "sh", &round.to_string()]).current_dir(folder.at("")).process_group(0);
+        let mut shell = shell.spawn().expect("sh runs");
+        let group = rustix::process::Pid::from_child(&shell);
+        wait_until("something is made", || {
+            names_in(&folder.at("")).iter().any(|name| name.ends_with(&format!("{round}-2")))
+        });
+        std::thread::sleep(std::time::Duration::from_micros(317 * round));
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).expect("killed");
+        shell.wait().expect("ended");
+        // What its server was told it may be doing still.
+        let alike = |dir: &str| names_in(&folder.at(dir)) == names_in(&folder.there(dir));
+        wait_until("the same", || alike("") && names_in(&folder.there("")).iter().all(|dir| alike(dir)));
+    }
+}
+
 /// Ends those who look, also when the test fails.
 struct Done<'a>(&'a AtomicBool);
 
@@ -393,3 +419,5 @@ impl Drop for Done<'_> {
 
 /// Rounds of a test of what happens at the same time.
 const ROUNDS: usize = 200;
+/// Programs that are killed.
+const KILLS: u64 = 20;
