@@ -1,4 +1,4 @@
-//! Names of which the kernel was told that they are absent, and which nothing in the store speaks of: a listing denies them.
+//! Names of which the kernel was told that they are absent, where their source tells of changes.
 //!
 //! The kernel keeps an absence until its time is over or it is told otherwise, and a source that tells of changes in a
 //! directory does not say which names came. So whoever hears of a change has to know what to take back. Compilers and
@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use weft_remote::Name;
 use weft_store::NodeId;
 
+use crate::inode::Inode;
 use crate::notice::Notice;
 use crate::vfs::Vfs;
 
@@ -99,16 +100,19 @@ impl Absence {
 }
 
 impl Vfs {
-    /// How long the kernel may take a name to be absent that a listing of its directory denies for so long yet. `left`
-    /// looks again, for what ends the listing's lease takes back what was told until then.
-    pub(crate) fn tell_absence(
+    /// How long the kernel may take a name to be absent, of which that is so for `ttl`. `left` looks again, for what ends a
+    /// lease takes back what was told until then.
+    pub(crate) fn absent_for(
         &self,
-        dir: NodeId,
+        dir: &Inode,
         name: &Name,
         ttl: Duration,
         left: impl FnOnce() -> Duration,
     ) -> Duration {
-        match self.absences.tell(dir, name, ttl, Instant::now()) {
+        if ttl.is_zero() || !self.is_breakable(dir.record.read().binding) {
+            return ttl;
+        }
+        match self.absences.tell(dir.id, name, ttl, Instant::now()) {
             true => left(),
             false => Duration::ZERO,
         }

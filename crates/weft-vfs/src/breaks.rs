@@ -294,6 +294,12 @@ impl Vfs {
         self.namespace.breaks(binding).is_some()
     }
 
+    /// Whether its source has ended since what was asked for then about a name.
+    pub(crate) fn name_has_ended(&self, dir: &Inode, name: &Name, asked: SystemTime) -> bool {
+        let breaks = self.namespace.breaks(dir.record.read().binding);
+        breaks.is_some_and(|breaks| breaks.name_ended(dir.id, name, asked))
+    }
+
     /// Whether the source has ended what was asked for about a node at `asked`.
     pub(crate) fn is_broken(&self, binding: BindingId, id: NodeId, asked: SystemTime) -> bool {
         self.namespace.breaks(binding).is_some_and(|breaks| breaks.ended(id, asked))

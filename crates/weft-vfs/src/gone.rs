@@ -66,7 +66,7 @@ impl Vfs {
             None if self.is_private(told.audience) => Ok(VfsError::NotFound),
             None => {
                 let learnt = self.learnt(parent.binding, &told);
-                let is_newest = self.learn_absence(dir.id, &name, &told, learnt)?;
+                let is_newest = self.learn_absence(dir.id, parent.binding, &name, &told, learnt)?;
                 Ok(if is_newest { VfsError::NotFound } else { VfsError::Stale })
             }
         }

@@ -8,6 +8,7 @@ use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRec
 
 use crate::Result;
 use crate::agree::contradicts;
+use crate::breaks::Breaks;
 use crate::inode::Inode;
 use crate::notice::Notice;
 use crate::vfs::Vfs;
@@ -81,7 +82,7 @@ impl Vfs {
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);
         let _names = self.renames.lock();
-        if self.overtaken.is_name(dir, &entry.name, told.asked) || self.overtaken.is(id, told.asked) {
+        if self.is_old_word(binding, dir, &entry.name, told) || self.overtaken.is(id, told.asked) {
             if old.is_none() {
                 let record = NodeRecord { learnt: SystemTime::UNIX_EPOCH, ..record };
                 self.store.apply(vec![Record::Node(id, Some(record))])?;
@@ -102,15 +103,27 @@ impl Vfs {
     }
 
     /// Learns that a directory has no such name, and returns whether that is the newest word on it.
-    pub(crate) fn learn_absence(&self, dir: NodeId, name: &Name, told: &Told, learnt: SystemTime) -> Result<bool> {
+    pub(crate) fn learn_absence(
+        &self,
+        dir: NodeId,
+        binding: BindingId,
+        name: &Name,
+        told: &Told,
+        learnt: SystemTime,
+    ) -> Result<bool> {
         let _names = self.renames.lock();
         let known = self.store.dentry(dir, name)?;
-        let overtaken = self.overtaken.is_name(dir, name, told.asked);
-        let is_newest = !overtaken && known.is_none_or(|known| known.learnt <= learnt);
+        let is_newest = !self.is_old_word(binding, dir, name, told) && known.is_none_or(|known| known.learnt <= learnt);
         if is_newest {
             self.put_absence(dir, name, known, (told.lease, learnt))?;
         }
         Ok(is_newest)
+    }
+
+    /// Whether what was told of a name is of before a change: by us, or of which its source has told.
+    fn is_old_word(&self, binding: BindingId, dir: NodeId, name: &Name, told: &Told) -> bool {
+        let has_ended = |breaks: &Breaks| breaks.name_ended(dir, name, told.asked);
+        self.overtaken.is_name(dir, name, told.asked) || self.namespace.breaks(binding).is_some_and(has_ended)
     }
 
     /// Puts that a name is absent. The names are locked.

@@ -310,12 +310,15 @@ impl Vfs {
                 // A name has one record, for everyone: that it is absent for this caller tells others nothing.
                 return Ok(Looked::Absent { ttl: Duration::ZERO });
             }
-            let left = match self.learn_absence(dir.id, name, &told, learnt)? {
-                true => self.lease_left(dir, dir.id, &told.lease, learnt, SystemTime::now()),
+            if !self.learn_absence(dir.id, record.binding, name, &told, learnt)? {
                 // It has been made meanwhile.
-                false => Duration::ZERO,
+                return Ok(Looked::Absent { ttl: Duration::ZERO });
+            }
+            let left = || match self.name_has_ended(dir, name, learnt) {
+                true => Duration::ZERO,
+                false => self.lease_left(dir, dir.id, &told.lease, learnt, SystemTime::now()),
             };
-            return Ok(Looked::Absent { ttl: cap(left) });
+            return Ok(Looked::Absent { ttl: cap(self.absent_for(dir, name, left(), left)) });
         };
         let mut entry = found.entry.clone();
         entry.name = name.clone();
@@ -323,12 +326,19 @@ impl Vfs {
         self.take_along(call, id, record.binding, found, learnt)?;
         let inode = self.inode(id)?;
         inode.came_for(call);
-        inode.note_named();
         let left = match is_newest {
             true => self.lease_left(dir, id, &told.lease, learnt, SystemTime::now()),
             false => Duration::ZERO,
         };
-        self.entry(call, id, left).await
+        let mut found = self.entry(call, id, left).await?;
+        if let Looked::Entry { ttl, .. } = &mut found {
+            // What ends it from now on is told again.
+            inode.note_named();
+            if self.name_has_ended(dir, name, learnt) || self.is_broken(record.binding, id, learnt) {
+                *ttl = Duration::ZERO;
+            }
+        }
+        Ok(found)
     }
 
     /// Waits a little for a listing of this directory that is on its way: it may answer what would otherwise be
@@ -355,7 +365,10 @@ impl Vfs {
                 }
                 DentryTarget::Node(id) => Knowledge::Node(id, remaining),
                 DentryTarget::Absent if remaining.is_zero() => Knowledge::Nothing,
-                DentryTarget::Absent => Knowledge::Absent(remaining),
+                DentryTarget::Absent => {
+                    let left = || self.dentry_remaining(dir, name, &dentry, SystemTime::now()).unwrap_or_default();
+                    Knowledge::Absent(self.absent_for(dir, name, remaining, left))
+                }
             });
         }
         if let Some(listing) = self.store.listing(dir.id)?
@@ -367,11 +380,8 @@ impl Vfs {
                 if self.is_private(listing.audience) {
                     return Ok(Knowledge::Absent(Duration::ZERO));
                 }
-                if !self.is_breakable(dir.record.read().binding) {
-                    return Ok(Knowledge::Absent(remaining));
-                }
                 let left = || self.trusted_for(dir, &listing.lease, listing.learnt, SystemTime::now());
-                return Ok(Knowledge::Absent(self.tell_absence(dir.id, name, remaining, left)));
+                return Ok(Knowledge::Absent(self.absent_for(dir, name, remaining, left)));
             }
         }
         Ok(Knowledge::Nothing)
@@ -383,9 +393,7 @@ impl Vfs {
         let listing = if is_listed { self.store.listing(dir.id)? } else { None };
         // A listing that was confirmed vouches for its names from then on.
         let vouched = listing.as_ref().map_or(dentry.learnt, |listing| listing.learnt.max(dentry.learnt));
-        let breaks = self.namespace.breaks(dir.record.read().binding);
-        let ended = breaks.is_some_and(|breaks| breaks.name_ended(dir.id, name, vouched));
-        if ended || dentry.learnt == SystemTime::UNIX_EPOCH {
+        if self.name_has_ended(dir, name, vouched) || dentry.learnt == SystemTime::UNIX_EPOCH {
             return Ok(Duration::ZERO);
         }
         let own = match dentry.target {

@@ -168,6 +168,44 @@ async fn an_answer_from_before_the_word_counts_no_longer_than_it() {
     assert_eq!(bench.fake.counts().lookup, 1, "it is asked about again, once");
 }
 
+/// Goal: the same of a name that was nowhere known: one that came, or went again, while somebody looked for it. It is neither
+/// told for longer than that moment, nor listed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_came_or_went_while_it_was_looked_for_is_not_kept() {
+    for came in [true, false] {
+        let bench = telling();
+        let (dir, path) = (bench.walk("fake/a/b").await.expect("a directory").node, "a/b/brief.txt");
+        let (id, name) = (bench.fake.id("a/b"), weft_remote::Name::new("brief.txt").expect("a name"));
+        if !came {
+            bench.fake.file(path, "brief");
+        }
+        let gate = Gate::new();
+        let held = Order::of(Fault::Delay(gate.clone())).on(Operation::LookupAnswer).at(path).times(1);
+        bench.fake.order(held);
+        let asking = tokio::spawn(bench.vfs.clone().lookup(bench.call(), dir, b"brief.txt".to_vec()));
+        gate.arrived(1).await;
+        // The source tells of the name alone.
+        bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
+        match came {
+            true => drop(bench.fake.file(path, "brief")),
+            false => bench.fake.remove(path),
+        }
+        bench.fake.adjust(|terms| terms.promise = TELLING);
+        bench.fake.send(Event::NameBroken { dir: id.clone(), name });
+        heard(&bench).await;
+        gate.open();
+        let told = asking.await.expect("no panic").expect("an answer");
+        let (Looked::Entry { ttl, .. } | Looked::Absent { ttl }) = told;
+        assert!(ttl.is_zero() && came == matches!(told, Looked::Absent { .. }), "of that moment: {told:?}");
+        bench.fake.send(Event::Broken(id));
+        heard(&bench).await;
+        let names = bench.list("fake/a/b").await.expect("names");
+        assert_eq!(names.iter().any(|name| name == "brief.txt"), came, "{names:?}");
+        let found = bench.lookup(dir, "brief.txt").await.expect("an answer");
+        assert_eq!(matches!(found, Looked::Entry { .. }), came, "{found:?}");
+    }
+}
+
 /// Waits until all words sent so far have been heard: they are heard in order.
 async fn heard(bench: &Bench) {
     static WITNESSES: AtomicU32 = AtomicU32::new(0);

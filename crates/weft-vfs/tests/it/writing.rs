@@ -1,8 +1,11 @@
 //! Changes of contents and names, over a fake.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use proptest::prelude::*;
-use weft_remote::fake::{Fault, Gate, Operation, Order};
+use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
 use weft_remote::{FileKind, RenameTarget};
 use weft_vfs::{
     HandleId, Looked, NewNode, NodeId, Notice, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError, Write,
@@ -228,6 +231,31 @@ async fn an_answer_from_before_a_change_here_is_not_shown_after_it() {
             Err(error) => assert!(removed && matches!(error, VfsError::NotFound), "{error}"),
         }
     }
+}
+
+/// Goal: a change whose caller goes away is made all the same, and is seen then. Method: its source holds it back until then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_nobody_waits_for_is_seen() {
+    let fake = Fake::writable();
+    fake.file("a/b/hello.txt", "hello");
+    // It tells of what others do, not of this.
+    fake.adjust(|terms| terms.promise = Promise::Breakable(Duration::from_secs(3600)));
+    let bench = Bench::over(fake.clone(), Arc::new(fake));
+    let dir = bench.dir("fake/a/b").await;
+    assert_eq!(bench.list("fake/a/b").await.unwrap(), ["hello.txt"]);
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::Apply).times(1));
+    let removing = tokio::spawn(bench.vfs.clone().remove_name(bench.call(), dir, b"hello.txt".to_vec(), Removal::File));
+    gate.arrived(1).await;
+    removing.abort();
+    assert!(removing.await.expect_err("nobody waits").is_cancelled());
+    assert!(bench.walk(HELLO).await.is_ok());
+    gate.open();
+    while bench.walk(HELLO).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert!(bench.fake.content("a/b/hello.txt").is_none());
+    assert_eq!(bench.list("fake/a/b").await.unwrap(), [""; 0]);
 }
 
 /// Goal: whoever opened a directory before a name went is told by its list what the name led to only while it does.
