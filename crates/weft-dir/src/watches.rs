@@ -42,8 +42,8 @@ pub(crate) struct Watches {
     pub(crate) news: Arc<News>,
     /// `None` where nothing is watched.
     pub(crate) inotify: Option<OwnedFd>,
-    /// Guards all of the table. Held for a look or a change and for taking watches back, which does not wait; the lock
-    /// of the news is taken under it.
+    /// Guards all of the table. Held for a look or a change and for making watches and taking them back, which does not
+    /// wait; the lock of the news is taken under it.
     pub(crate) table: Mutex<Table>,
     /// Names and files that we are changing: what the kernel tells of them waits until the outcome is promised and noted.
     pub(crate) hands: Hands,
@@ -150,6 +150,10 @@ impl Watches {
         let open = self.top.reach(path, OFlags::PATH | OFlags::DIRECTORY);
         let dir = open.map_err(|_| Refused::Impossible)?;
         let id = facts(dir.as_fd()).map_err(|_| Refused::Impossible)?.0.identity(&self.top.facts);
+        let mut broken = Vec::new();
+        let mut table = self.table.lock();
+        // Under the lock: a watch that there is already, of this directory elsewhere, may be about to be taken back, and then
+        // its number means nothing.
         let number = inotify::add_watch(inotify, held(&dir), EVENTS).map_err(|error| {
             // Once is enough: the leases say the rest.
             if !self.warned.swap(true, Ordering::Relaxed) {
@@ -158,8 +162,6 @@ impl Watches {
             }
             Refused::Impossible
         })?;
-        let mut broken = Vec::new();
-        let mut table = self.table.lock();
         let outcome = table.enter(inotify, path, (number, id), moves, self.options.watches_max, &mut broken);
         if outcome.is_err() && !table.numbers.contains_key(&number) {
             // Not entered among those taken back: somebody may be about to enter it, and must hear that it went.

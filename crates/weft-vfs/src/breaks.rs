@@ -176,7 +176,7 @@ impl Vfs {
         drop(names);
         self.take_back_absence(dir, name);
         let target = known.and_then(|dentry| dentry.node());
-        self.expire(dir, name, target);
+        self.expire(dir, vec![(name.clone(), target)]);
         if let Some(id) = target {
             if let Some(breaks) = self.namespace.breaks(binding) {
                 breaks.end(id);
@@ -198,8 +198,7 @@ impl Vfs {
         if names.len() > NAMES_TOLD_MAX {
             self.notices.send_surely(Notice::Everything);
         } else {
-            let parent = self.namespace.shown(id);
-            names.into_iter().for_each(|(name, _)| self.notices.send_surely(Notice::Expired { parent, name }));
+            self.expire(id, names.into_iter().map(|(name, dentry)| (name, dentry.node())).collect());
         }
         self.break_lease(binding, dir)
     }
@@ -221,20 +220,26 @@ impl Vfs {
         Ok(())
     }
 
-    /// Has the kernel look a name up again that leads to this, as far as is known. An answer that is on its way to the
-    /// kernel, to somebody who has the name looked up anew while it is known, may come after that and have it kept.
-    pub(crate) fn expire(&self, dir: NodeId, name: &Name, target: Option<NodeId>) {
-        self.notices.send_surely(Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() });
-        self.expire_again(dir, name, target);
+    /// Has the kernel look names up again that lead to these, as far as is known. An answer that is on its way to the kernel,
+    /// to somebody who has the name looked up anew while it is known, may come after that and have it kept. One to somebody
+    /// who looks it up for the first time, or has the directory listed, is waited for there.
+    pub(crate) fn expire(&self, dir: NodeId, names: Vec<(Name, Option<NodeId>)>) {
+        let parent = self.namespace.shown(dir);
+        for (name, _) in &names {
+            self.notices.send_surely(Notice::Expired { parent, name: name.clone() });
+        }
+        self.expire_again(dir, names);
     }
 
     /// The second half of [`Vfs::expire`].
-    pub(crate) fn expire_again(&self, dir: NodeId, name: &Name, target: Option<NodeId>) {
-        let inode = target.and_then(|id| self.inodes.peek(id));
-        let named = inode.and_then(|inode| inode.content.lock().named);
-        if named.is_some_and(|named| named.elapsed() < ON_ITS_WAY_MAX) {
-            let notice = Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() };
-            self.notices.send_after(ON_ITS_WAY_MAX, vec![notice], &self.runtime);
+    pub(crate) fn expire_again(&self, dir: NodeId, names: Vec<(Name, Option<NodeId>)>) {
+        let named = |id| self.inodes.peek(id).and_then(|inode| inode.content.lock().named);
+        let is_late = |id| named(id).is_some_and(|named| named.elapsed() < ON_ITS_WAY_MAX);
+        let parent = self.namespace.shown(dir);
+        let late = names.into_iter().filter(|(_, target)| target.is_some_and(is_late));
+        let notices: Vec<Notice> = late.map(|(name, _)| Notice::Expired { parent, name }).collect();
+        if !notices.is_empty() {
+            self.notices.send_after(ON_ITS_WAY_MAX, notices, &self.runtime);
         }
     }
 
@@ -258,7 +263,7 @@ impl Vfs {
         self.store.apply(changes)?;
         drop(names);
         self.distrust_content(inode.id)?;
-        self.expire(record.parent, &record.name, Some(inode.id));
+        self.expire(record.parent, vec![(record.name.clone(), Some(inode.id))]);
         self.notices.send_surely(Notice::Attributes { node: self.namespace.shown(inode.id) });
         self.forget_pages_unopened(inode.id);
         self.forget_absences(inode)

@@ -81,7 +81,7 @@ impl Vfs {
             let doubted = DentryRecord { learnt: SystemTime::UNIX_EPOCH, ..known };
             self.store.apply(vec![Record::Dentry(dir, name.clone(), Some(doubted))])?;
             self.notices.send(Notice::Expired { parent: self.namespace.shown(dir), name: name.clone() });
-            self.expire_again(dir, name, known.node());
+            self.expire_again(dir, vec![(name.clone(), known.node())]);
         }
         Ok(())
     }

@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tokio::sync::Notify;
-use weft_remote::{Lease, Remote, RemoteError, Version};
+use weft_remote::{Answer, Event, Lease, Remote, RemoteError, Version};
 
 use crate::support::{ALL, Bed, PATIENCE, call, name};
 
@@ -290,7 +292,54 @@ async fn an_answer_that_a_change_overtakes_is_not_trusted() {
     assert!(long > 0 && broken > 0, "changes came after answers, and answers were trusted");
 }
 
+/// Goal: however often directories change their places while somebody asks about them, what changes in them afterwards is
+/// told. Method: a promise that is given when all is quiet is tried.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_that_change_places_all_the_time_are_watched_still() {
+    // Too few for all at once.
+    let bed = Bed::with(&["a/", "b/", "d/c/"], |options| options.watches_max = 4).await;
+    let mut events = bed.take_events();
+    let dir = bed.dir.clone();
+    let (done, tops) = (Arc::new(AtomicBool::new(false)), ["a", "b", "d/c"]);
+    for round in 0..EXCHANGES {
+        done.store(false, Ordering::Relaxed);
+        let asking = |nth: usize| {
+            let (dir, done) = (dir.clone(), done.clone());
+            tokio::spawn(async move {
+                while !done.load(Ordering::Relaxed) {
+                    let mut at = dir.root();
+                    for part in tops[nth].split('/') {
+                        let Ok(Answer { value: Some(found), .. }) = dir.lookup(&call(), &at, &name(part)).await else {
+                            break;
+                        };
+                        at = found.entry.id;
+                        drop(dir.entries(&call(), &at, &Version::None, None).await);
+                        drop(dir.lookup(&call(), &at, &name("inside")).await);
+                    }
+                }
+            })
+        };
+        let asking: Vec<_> = (0..tops.len()).map(asking).collect();
+        tokio::task::block_in_place(|| {
+            for turn in 0..20 {
+                let [one, other] = [0, 1].map(|shift| bed.path(tops[(turn + shift) % tops.len()]));
+                renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        done.store(true, Ordering::Relaxed);
+        futures_util::future::join_all(asking).await;
+        for top in tops {
+            bed.lease_listing(top).await;
+            let id = bed.id(top).await;
+            fs::write(bed.path(top).join(round.to_string()), "").unwrap();
+            let told = async { while events.next().await != Some(Event::Broken(id.clone())) {} };
+            tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("round {round}: {top}"));
+        }
+    }
+}
+
 const ROUNDS: u32 = 600;
+const EXCHANGES: u32 = 150;
 
 /// Events as they come, heard by a task beside the test.
 struct Heard {
