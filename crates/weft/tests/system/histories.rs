@@ -121,11 +121,15 @@ impl<'a> History<'a> {
                 match last.expect("looked at") {
                     Ok(seen) => {
                         let since = look_at(&self.ways[way]).map(|now| difference(&here, &now, true));
+                        let first = difference(&here, &seen, true).unwrap_or_default();
+                        let path = top.join(first.split(": ").next().unwrap_or_default());
+                        let why = self.mounts.get(nth).map(|mount| mount.verb("why", [&path]).out);
+                        let why = why.unwrap_or_default();
                         let asked = self.mounts.get(nth).map(|mount| {
                             mount.verb("reload", [top]);
                             look_at(top).map(|now| difference(&here, &now, true))
                         });
-                        let what = format!("way {way} ({since:?} since; the other, asked anew: {asked:?})");
+                        let what = format!("way {way} ({since:?} since; the other, asked anew: {asked:?}; {why})");
                         self.alike(&what, &here, nth, &seen, true);
                     }
                     Err(error) => panic!("way {nth}: {error}\n{}", self.told()),
