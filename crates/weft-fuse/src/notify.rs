@@ -37,7 +37,13 @@ pub(crate) fn start(
 fn pass_on(notifier: &Notifier, notice: &Notice) {
     let told = match notice {
         Notice::Entry { parent, name } => notifier.invalidate_entry(parent.0, name.as_bytes()),
-        Notice::Expired { parent, name } => notifier.expire_entry(parent.0, name.as_bytes()),
+        Notice::Expired { parent, name } => match notifier.expire_entry(parent.0, name.as_bytes()) {
+            // Before Linux 6.2: it is dropped, which says the same with more ado.
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                notifier.invalidate_entry(parent.0, name.as_bytes())
+            }
+            told => told,
+        },
         Notice::Attributes { node } => notifier.invalidate_attributes(node.0),
         Notice::Content { node } => notifier.invalidate_content(node.0, 0, 0),
         Notice::Everything => notifier.next_epoch(),

@@ -76,6 +76,11 @@ impl Absences {
         (now < absence.until).then(|| absence.is_fresh(now))
     }
 
+    /// Forgets a name that was made by way of the kernel.
+    pub(crate) fn end(&self, dir: NodeId, name: &Name) {
+        let _ = self.take_one(dir, name, Instant::now());
+    }
+
     /// Forgets all: the kernel is told that any name may be another.
     pub(crate) fn clear(&self) {
         *self.0.lock() = Told::default();
@@ -118,12 +123,13 @@ impl Vfs {
         }
     }
 
-    /// Takes back what the kernel was told of names that a directory does not have.
+    /// Takes back what the kernel was told of names that a directory does not have. By now it may have some of them by itself,
+    /// with somebody in there: it is to look them up again, not to drop them.
     pub(crate) fn take_back_absences(&self, dir: NodeId) {
         let (names, is_fresh) = self.absences.take(dir, Instant::now());
         let parent = self.namespace.shown(dir);
         for name in &names {
-            self.notices.send_surely(Notice::Entry { parent, name: name.clone() });
+            self.notices.send_surely(Notice::Expired { parent, name: name.clone() });
         }
         if is_fresh {
             self.take_back_again(parent, names);
@@ -134,7 +140,7 @@ impl Vfs {
     pub(crate) fn take_back_absence(&self, dir: NodeId, name: &Name) {
         let Some(is_fresh) = self.absences.take_one(dir, name, Instant::now()) else { return };
         let parent = self.namespace.shown(dir);
-        self.notices.send(Notice::Entry { parent, name: name.clone() });
+        self.notices.send(Notice::Expired { parent, name: name.clone() });
         if is_fresh {
             self.take_back_again(parent, vec![name.clone()]);
         }
@@ -142,7 +148,7 @@ impl Vfs {
 
     /// An answer that was on its way to the kernel when that was told otherwise may have come after that.
     fn take_back_again(&self, parent: NodeId, names: Vec<Name>) {
-        let notices = names.into_iter().map(|name| Notice::Entry { parent, name }).collect();
+        let notices = names.into_iter().map(|name| Notice::Expired { parent, name }).collect();
         self.notices.send_after(ON_ITS_WAY_MAX, notices, &self.runtime);
     }
 }

@@ -290,7 +290,7 @@ impl Vfs {
             };
             // Not under the lock, for this may wait for the kernel, and that for a request.
             let parent = self.namespace.shown(dir.id);
-            absent.into_iter().for_each(|name| self.notices.send_surely(Notice::Entry { parent, name }));
+            absent.into_iter().for_each(|name| self.notices.send_surely(Notice::Expired { parent, name }));
         }
     }
 

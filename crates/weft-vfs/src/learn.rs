@@ -82,14 +82,16 @@ impl Vfs {
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);
         let _names = self.renames.lock();
-        if self.is_old_word(binding, dir, &entry.name, told) || self.overtaken.is(id, told.asked) {
+        let known = self.store.dentry(dir, &entry.name)?;
+        let leads_elsewhere = known.is_some_and(|known| known.target != target) && is_newer(known.as_ref(), learnt);
+        let is_old_word = self.is_old_word(binding, dir, &entry.name, told) || leads_elsewhere;
+        if is_old_word || self.overtaken.is(id, told.asked) {
             if old.is_none() {
                 let record = NodeRecord { learnt: SystemTime::UNIX_EPOCH, ..record };
                 self.store.apply(vec![Record::Node(id, Some(record))])?;
             }
             return Ok((id, false));
         }
-        let known = self.store.dentry(dir, &entry.name)?;
         if known.is_none_or(|known| known.target == DentryTarget::Absent) {
             changes.extend(self.doubted_listing(dir, |listing| listing.completeness.denies(&entry.name))?);
         }
@@ -113,7 +115,7 @@ impl Vfs {
     ) -> Result<bool> {
         let _names = self.renames.lock();
         let known = self.store.dentry(dir, name)?;
-        let is_newest = !self.is_old_word(binding, dir, name, told) && known.is_none_or(|known| known.learnt <= learnt);
+        let is_newest = !self.is_old_word(binding, dir, name, told) && !is_newer(known.as_ref(), learnt);
         if is_newest {
             self.put_absence(dir, name, known, (told.lease, learnt))?;
         }
@@ -312,6 +314,12 @@ impl Vfs {
         }
         changes.push(Record::Node(id, Some(record)));
     }
+}
+
+/// Whether what is known of a name was asked for later than what is learnt. A time that is still to come is of before the
+/// clock was set back, and says nothing.
+pub(crate) fn is_newer(known: Option<&DentryRecord>, learnt: SystemTime) -> bool {
+    known.is_some_and(|known| known.learnt > learnt && known.learnt <= SystemTime::now())
 }
 
 /// Whether new attributes are about other content, or of another length, than the old ones showed.

@@ -14,7 +14,7 @@ use crate::Result;
 use crate::agree::{contradicts, finer, newer, tells_attributes};
 use crate::changes::ChangeKind;
 use crate::inode::Inode;
-use crate::learn::Told;
+use crate::learn::{Told, is_newer};
 use crate::notice::Notice;
 use crate::vfs::Vfs;
 
@@ -138,6 +138,9 @@ impl Vfs {
         }
         let id = self.identify(rows.binding, &entry.id)?;
         let target = DentryTarget::Node(id);
+        if is_newer(known.as_ref(), rows.learnt) && known.is_some_and(|known| known.target != target) {
+            return Ok(());
+        }
         let old = self.store.node(id)?;
         let merged = self.merge_row(id, rows, entry, old.as_ref())?;
         self.tell_row(rows, source, known.as_ref(), id, old.as_ref(), merged.as_ref());

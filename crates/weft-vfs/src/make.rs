@@ -256,6 +256,7 @@ impl Vfs {
         let old = self.store.node(id)?;
         let record = told.node(binding, dir.id, &entry, learnt);
         self.overtaken.note(id);
+        self.absences.end(dir.id, &entry.name);
         let _names = self.renames.lock();
         let known = self.store.dentry(dir.id, &entry.name)?;
         self.tell_entry(known.as_ref(), id, old.as_ref(), &record);
