@@ -31,14 +31,16 @@ struct Told {
 struct Absence {
     told: Instant,
     until: Instant,
+    /// The store knows of it, and whoever hears of a change finds it there: here it is of use while it is fresh.
+    stored: bool,
 }
 
 impl Absences {
     /// Remembers that the kernel is about to be told that a name is absent, for so long; false when there are too many to
     /// remember. To be called before it is looked whether that is still so.
-    fn tell(&self, dir: NodeId, name: &Name, ttl: Duration, now: Instant) -> bool {
+    fn tell(&self, dir: NodeId, name: &Name, (ttl, stored): (Duration, bool), now: Instant) -> bool {
         let mut told = self.0.lock();
-        let absence = Absence { told: now, until: now + ttl };
+        let absence = Absence { told: now, until: now + ttl, stored };
         if let Some(known) = told.of.get_mut(&dir).and_then(|names| names.get_mut(name)) {
             *known = absence;
             return true;
@@ -90,7 +92,7 @@ impl Absences {
 impl Told {
     fn drop_ended(&mut self, now: Instant) {
         self.of.retain(|_, names| {
-            names.retain(|_, absence| now < absence.until);
+            names.retain(|_, absence| now < absence.until && (!absence.stored || absence.is_fresh(now)));
             !names.is_empty()
         });
         self.count = self.of.values().map(HashMap::len).sum();
@@ -105,19 +107,19 @@ impl Absence {
 }
 
 impl Vfs {
-    /// How long the kernel may take a name to be absent, of which that is so for `ttl`. `left` looks again, for what ends a
-    /// lease takes back what was told until then.
+    /// How long the kernel may take a name to be absent, of which that is so for so long: by what the store says of the name,
+    /// or of its directory. `left` looks again, for what ends a lease takes back what was told until then.
     pub(crate) fn absent_for(
         &self,
         dir: &Inode,
         name: &Name,
-        ttl: Duration,
+        (ttl, stored): (Duration, bool),
         left: impl FnOnce() -> Duration,
     ) -> Duration {
         if ttl.is_zero() || !self.is_breakable(dir.record.read().binding) {
             return ttl;
         }
-        match self.absences.tell(dir.id, name, ttl, Instant::now()) {
+        match self.absences.tell(dir.id, name, (ttl, stored), Instant::now()) {
             true => left(),
             false => Duration::ZERO,
         }
@@ -165,6 +167,7 @@ mod tests {
     use super::*;
 
     const TTL: Duration = Duration::from_secs(60);
+    const LISTED: (Duration, bool) = (TTL, false);
 
     fn name(number: usize) -> Name {
         Name::new(format!("{number}")).expect("a name")
@@ -174,8 +177,8 @@ mod tests {
     fn what_was_told_is_taken_back_once() {
         let (absences, now) = (Absences::default(), Instant::now());
         for number in 0..3 {
-            assert!(absences.tell(NodeId(1), &name(number), TTL, now));
-            assert!(absences.tell(NodeId(2), &name(number), TTL, now));
+            assert!(absences.tell(NodeId(1), &name(number), LISTED, now));
+            assert!(absences.tell(NodeId(2), &name(number), LISTED, now));
         }
         assert_eq!(absences.take_one(NodeId(1), &name(0), now), Some(true), "it may be on its way");
         assert_eq!(absences.take_one(NodeId(1), &name(0), now), None);
@@ -192,13 +195,27 @@ mod tests {
     fn no_more_are_told_than_are_remembered() {
         let (absences, now) = (Absences::default(), Instant::now());
         for number in 0..ABSENCES_MAX {
-            assert!(absences.tell(NodeId(number as u64 % 7), &name(number), TTL, now));
+            assert!(absences.tell(NodeId(number as u64 % 7), &name(number), LISTED, now));
         }
-        assert!(!absences.tell(NodeId(1), &name(ABSENCES_MAX), TTL, now));
-        assert!(absences.tell(NodeId(1), &name(1), TTL, now + TTL / 2), "one that is told already is told again");
-        assert!(absences.tell(NodeId(1), &name(ABSENCES_MAX), TTL, now + TTL), "the others have ended");
+        assert!(!absences.tell(NodeId(1), &name(ABSENCES_MAX), LISTED, now));
+        assert!(absences.tell(NodeId(1), &name(1), LISTED, now + TTL / 2), "one that is told already is told again");
+        assert!(absences.tell(NodeId(1), &name(ABSENCES_MAX), LISTED, now + TTL), "the others have ended");
         assert_eq!(absences.0.lock().count, 2);
         absences.clear();
         assert_eq!(absences.take(NodeId(1), now), (Vec::new(), false));
+    }
+
+    #[test]
+    fn those_that_the_store_knows_of_make_room() {
+        let (absences, now) = (Absences::default(), Instant::now());
+        for number in 0..ABSENCES_MAX {
+            assert!(absences.tell(NodeId(1), &name(number), (TTL, number > 0), now));
+        }
+        assert!(!absences.tell(NodeId(1), &name(ABSENCES_MAX), LISTED, now), "they are fresh");
+        let later = now + LOOK_PAUSE;
+        assert!(absences.tell(NodeId(1), &name(ABSENCES_MAX), LISTED, later));
+        let (mut names, is_fresh) = absences.take(NodeId(1), later);
+        names.sort();
+        assert_eq!((names, is_fresh), (vec![name(0), name(ABSENCES_MAX)], true));
     }
 }

@@ -318,7 +318,7 @@ impl Vfs {
                 true => Duration::ZERO,
                 false => self.lease_left(dir, dir.id, &told.lease, learnt, SystemTime::now()),
             };
-            return Ok(Looked::Absent { ttl: cap(self.absent_for(dir, name, left(), left)) });
+            return Ok(Looked::Absent { ttl: cap(self.absent_for(dir, name, (left(), true), left)) });
         };
         let mut entry = found.entry.clone();
         entry.name = name.clone();
@@ -367,7 +367,7 @@ impl Vfs {
                 DentryTarget::Absent if remaining.is_zero() => Knowledge::Nothing,
                 DentryTarget::Absent => {
                     let left = || self.dentry_remaining(dir, name, &dentry, SystemTime::now()).unwrap_or_default();
-                    Knowledge::Absent(self.absent_for(dir, name, remaining, left))
+                    Knowledge::Absent(self.absent_for(dir, name, (remaining, true), left))
                 }
             });
         }
@@ -381,7 +381,7 @@ impl Vfs {
                     return Ok(Knowledge::Absent(Duration::ZERO));
                 }
                 let left = || self.trusted_for(dir, &listing.lease, listing.learnt, SystemTime::now());
-                return Ok(Knowledge::Absent(self.absent_for(dir, name, remaining, left)));
+                return Ok(Knowledge::Absent(self.absent_for(dir, name, (remaining, false), left)));
             }
         }
         Ok(Knowledge::Nothing)

@@ -84,10 +84,10 @@ impl Vfs {
         let answer = self.apply_to_both(&call, (&dir, &file), change).await?;
         let version = answer.version.clone();
         let looked = self.made(&call, &dir, &name, answer)?;
-        self.outdate_answers(&call, &[&dir]).await;
         if let Some(draft) = file.draft() {
             draft.dirty.rest_on(version)?;
         }
+        self.outdate_answers(&call, &[&dir]).await;
         Ok(looked)
     }
 
@@ -112,8 +112,9 @@ impl Vfs {
         let told = Told::of_change(&answer);
         self.name_is_gone(&dir, &name, &told)?;
         self.names_changed(&[&dir], &answer.value.dirs, &told)?;
+        self.lost_a_name(victim)?;
         self.outdate_answers(&call, &[&dir]).await;
-        self.lost_a_name(victim)
+        Ok(())
     }
 
     /// Moves a name.
@@ -146,13 +147,17 @@ impl Vfs {
         let _listings = gates(&from, &to).await;
         let answer = self.apply_to_both(&call, (&from, &to), change).await?;
         let is_told = answer.value.entry.is_some();
-        if !same || !is_told {
-            let other = victim.as_ref().map(|(id, _)| *id).filter(|_| target == RenameTarget::Exchanged);
-            self.moved((&from, &name), (&to, new_name), other, answer)?;
-            self.outdate_answers(&call, &[&from, &to]).await;
+        if same && is_told {
+            // Two names of one file: nothing has changed, as rename(2) has it.
+            return Ok(());
         }
-        // Two names of one file: nothing has changed, as rename(2) has it.
-        if target == RenameTarget::Replaced && is_told && !same { self.lost_a_name(victim) } else { Ok(()) }
+        let other = victim.as_ref().map(|(id, _)| *id).filter(|_| target == RenameTarget::Exchanged);
+        self.moved((&from, &name), (&to, new_name), other, answer)?;
+        if target == RenameTarget::Replaced && is_told {
+            self.lost_a_name(victim)?;
+        }
+        self.outdate_answers(&call, &[&from, &to]).await;
+        Ok(())
     }
 
     /// Learns what came of a move; of an exchange, with this other file.
