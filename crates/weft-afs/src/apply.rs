@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-/// A change of these of which nobody has said yet what came of it.
+/// A change of these of which it is not known yet what came of it.
 struct Unheard<'a> {
     promises: &'a Promises,
     spots: &'a [&'a Spot],
@@ -275,7 +275,9 @@ impl Shared {
         let moved = self.entry(call, from).await?;
         let question =
             Rename { from_dir: from.dir.fid, from_name: from.file_name(), to_dir: to.dir.fid, to_name: to.file_name() };
-        let (reply, teller) = self.tell(call, &[&from.dir, &to.dir], &what, &question).await.map_err(full)?;
+        let dirs = [&from.dir, &to.dir];
+        let (reply, teller) = self.tell(call, &dirs, &what, &question).await.map_err(full)?;
+        let mut unheard = Unheard { promises: &self.promises, spots: &dirs };
         let (of_from, of_to) = match moved {
             Some(fid) if from.dir == to.dir => {
                 let changes = [(&from.name, None), (&to.name, Some(fid))];
@@ -296,6 +298,7 @@ impl Shared {
         };
         let (found, worth) = self.find(call, &to.dir, &to.name).await?;
         let Some((spot, seen)) = found else { return Err(RemoteError::NotFound { detail: to.shown() }) };
+        unheard.spots = &[];
         let mut dirs = vec![self.directory_now(to, (&reply.to_dir, of_to), &teller)];
         if from.dir != to.dir {
             dirs.push(self.directory_now(from, (&reply.from_dir, of_from), &teller));
