@@ -32,13 +32,18 @@ impl ToldTo {
         }
     }
 
-    /// Whether an answer to anybody but this thread, which waits for one answer at a time, may be on its way.
-    fn may_be_on_its_way(&self, pid: u32, now: Instant) -> bool {
+    /// Whether an answer to anybody but this thread, which waits for one answer at a time, may be on its way. All of them are
+    /// outdated then.
+    fn outdate(&mut self, pid: u32, now: Instant) -> bool {
         let to_others = match self.last {
             Some((last, at)) if last != pid || pid == 0 => Some(at),
             _ => self.others,
         };
-        to_others.is_some_and(|at| now.saturating_duration_since(at) < ON_ITS_WAY_MAX)
+        let any = to_others.is_some_and(|at| now.saturating_duration_since(at) < ON_ITS_WAY_MAX);
+        if any {
+            *self = ToldTo::default();
+        }
+        any
     }
 }
 
@@ -47,7 +52,7 @@ impl Vfs {
     /// can be taken for one of after it.
     pub(crate) async fn outdate_answers(&self, call: &Call, dirs: &[&Inode]) {
         let (now, mut any) = (Instant::now(), false);
-        for dir in dirs.iter().filter(|dir| dir.content.lock().told_to.may_be_on_its_way(call.caller.pid, now)) {
+        for dir in dirs.iter().filter(|dir| dir.content.lock().told_to.outdate(call.caller.pid, now)) {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(dir.id) });
             any = true;
         }
@@ -61,22 +66,27 @@ impl Vfs {
 mod tests {
     use super::*;
 
-    /// Goal: what another thread was told lately may be on its way, what the asking one was told is not.
+    /// Goal: what another thread was told lately may be on its way, what the asking one was told is not; each answer is outdated
+    /// once.
     #[test]
     fn answers_to_others_are_on_their_way_for_a_time() {
         let begin = Instant::now();
         let at = |parts: u32| begin + ON_ITS_WAY_MAX / 10 * parts;
-        let mut told = ToldTo::default();
-        assert!(!told.may_be_on_its_way(1, at(0)), "nobody was told");
-        told.note(1, at(0));
-        told.note(1, at(1));
-        assert!(!told.may_be_on_its_way(1, at(2)) && told.may_be_on_its_way(2, at(2)));
-        told.note(2, at(3));
-        told.note(2, at(4));
-        assert!(told.may_be_on_its_way(1, at(5)) && told.may_be_on_its_way(2, at(5)));
-        assert!(!told.may_be_on_its_way(2, at(11)) && told.may_be_on_its_way(1, at(11)));
-        assert!(!told.may_be_on_its_way(1, at(14)));
-        told.note(0, at(20));
-        assert!(told.may_be_on_its_way(0, at(21)), "one of whom nothing is known");
+        let told_to = |pids: &[u32]| {
+            let mut told = ToldTo::default();
+            (0..).zip(pids).for_each(|(nth, pid)| told.note(*pid, at(nth)));
+            told
+        };
+        assert!(!told_to(&[]).outdate(1, at(0)), "nobody was told");
+        assert!(!told_to(&[1, 1]).outdate(1, at(2)) && told_to(&[1, 1]).outdate(2, at(2)));
+        let both = || told_to(&[1, 2, 2]);
+        assert!(both().outdate(1, at(5)) && both().outdate(2, at(5)));
+        assert!(both().outdate(1, at(11)) && !both().outdate(2, at(11)), "the first is there by now");
+        assert!(!both().outdate(1, at(12)));
+        assert!(told_to(&[0]).outdate(0, at(1)), "one of whom nothing is known");
+        let mut told = both();
+        assert!(told.outdate(1, at(3)) && !told.outdate(1, at(3)) && !told.outdate(2, at(3)));
+        told.note(3, at(4));
+        assert!(told.outdate(1, at(5)));
     }
 }
