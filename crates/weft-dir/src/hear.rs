@@ -126,6 +126,13 @@ impl Watches {
             None => table.break_itself(&dir, &mut broken),
         }
         self.news.tell(broken);
+        drop(table);
+        if let Some(name) = name
+            && what.intersects(COMES)
+            && !what.contains(ReadFlags::ISDIR)
+        {
+            self.doubt_other_names(&dir, name);
+        }
     }
 }
 
@@ -134,6 +141,8 @@ const LEFT: ReadFlags = ReadFlags::DELETE_SELF.union(ReadFlags::MOVE_SELF).union
 /// A directory's name leads elsewhere than before.
 const LEADS_ELSEWHERE: ReadFlags =
     ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
+/// A name has come.
+const COMES: ReadFlags = ReadFlags::CREATE.union(ReadFlags::MOVED_TO);
 /// Bytes of messages taken from the kernel at a time.
 const BUFFER_BYTES: usize = 64 * 1024;
 

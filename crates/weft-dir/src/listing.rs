@@ -88,7 +88,8 @@ impl Shared {
                     (id, names, named(name, id, kind))
                 }
             };
-            self.places.learn(id, names, (dir.id.key(), &entry.name), moves);
+            let learnt = self.places.learn(id, names, (dir.id.key(), &entry.name), moves);
+            self.doubt_other_names(id, learnt);
             entries.push(entry);
         }
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));

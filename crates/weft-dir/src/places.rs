@@ -71,6 +71,18 @@ pub(crate) struct Seen {
     pub dir: Key,
 }
 
+/// What became of a name that was to be entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Learnt {
+    /// Nothing: it was seen before a rename of ours.
+    Late,
+    /// It is entered.
+    Entered,
+    /// It is entered, beside others that the file was seen under: by whoever relied on hearing through those of all that
+    /// becomes of the file, that was not so.
+    Beside,
+}
+
 /// How many names a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
@@ -95,8 +107,8 @@ impl Places {
         self.table.lock().moves
     }
 
-    /// Enters a name under which a file was seen after so many `moves`; says whether that counts.
-    pub fn learn(&self, file: Identity, names: Names, (dir, name): (Key, &Name), moves: u64) -> bool {
+    /// Enters a name under which a file was seen after so many `moves`.
+    pub fn learn(&self, file: Identity, names: Names, (dir, name): (Key, &Name), moves: u64) -> Learnt {
         let mut table = self.table.lock();
         let is_late = table.moves != moves;
         table.learn(file, names, (dir, name), is_late)
@@ -150,22 +162,25 @@ impl Places {
 }
 
 impl Table {
-    fn learn(&mut self, file: Identity, names: Names, (dir, name): (Key, &Name), is_late: bool) -> bool {
+    fn learn(&mut self, file: Identity, names: Names, (dir, name): (Key, &Name), is_late: bool) -> Learnt {
         if file == Identity::TOP {
-            return true;
+            return Learnt::Entered;
         }
         let generations = if names == Names::Directory { &mut self.dirs } else { &mut self.files };
         let spot = Spot { dir, name: Box::from(name.as_bytes()) };
         let several = names == Names::Several;
         match generations.used(file.key()) {
-            Some(_) if is_late => return false,
+            Some(_) if is_late => return Learnt::Late,
             Some(place) => {
                 let more = place.learn(spot, several);
                 generations.names += more;
+                if more > 0 {
+                    return Learnt::Beside;
+                }
             }
             None => generations.keep(file.key(), Place { newest: spot, others: several.then(Box::default) }),
         }
-        true
+        Learnt::Entered
     }
 
     fn forget(&mut self, file: Identity, (dir, name): (Key, &Name)) {
@@ -275,7 +290,7 @@ mod tests {
     }
 
     fn learn(places: &Places, file: Identity, names: Names, dir: Key, name: &Name) {
-        assert!(places.learn(file, names, (dir, name), places.moves()));
+        assert_ne!(places.learn(file, names, (dir, name), places.moves()), Learnt::Late);
     }
 
     fn paths(places: &Places, of: Identity) -> Vec<String> {
@@ -304,8 +319,9 @@ mod tests {
     fn a_file_has_the_names_that_were_seen() {
         let places = Places::new(100);
         let top = Key::TOP;
-        for text in ["one", "two", "one", "three"] {
-            learn(&places, file(1), Names::Several, top, &name(text));
+        let several = [Learnt::Entered, Learnt::Beside, Learnt::Entered, Learnt::Beside];
+        for (text, learnt) in ["one", "two", "one", "three"].into_iter().zip(several) {
+            assert_eq!(places.learn(file(1), Names::Several, (top, &name(text)), places.moves()), learnt);
         }
         assert_eq!(paths(&places, file(1)), ["three", "one", "two"]);
         places.forget(file(1), top, &name("three"));
@@ -327,9 +343,10 @@ mod tests {
         learn(&places, file(1), Names::One, Key::TOP, &name("old"));
         let before = places.moves();
         places.renamed(file(1), Names::One, (Key::TOP, &name("new")), (Key::TOP, &name("old")));
-        assert!(!places.learn(file(1), Names::One, (Key::TOP, &name("old")), before));
+        assert_eq!(places.learn(file(1), Names::One, (Key::TOP, &name("old")), before), Learnt::Late);
         assert_eq!(paths(&places, file(1)), ["new"]);
-        assert!(places.learn(file(2), Names::One, (Key::TOP, &name("other")), before), "there is nothing to replace");
+        let other = places.learn(file(2), Names::One, (Key::TOP, &name("other")), before);
+        assert_eq!(other, Learnt::Entered, "there is nothing to replace");
         learn(&places, file(1), Names::One, Key::TOP, &name("newer"));
         assert_eq!(paths(&places, file(1)), ["newer"]);
     }

@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use weft_remote::{Answer, Entry, FileId, FileKind, Found, Lease, Name, RemoteError, Result, Version};
+use weft_remote::{Answer, Entry, Event, FileId, FileKind, Found, Lease, Name, RemoteError, Result, Version};
 
 use crate::directory::Shared;
 use crate::error::failed;
 use crate::facts::{Facts, facts};
 use crate::identity::{Identity, Key};
 use crate::place::{below, parted};
-use crate::places::Seen;
+use crate::places::{Learnt, Seen};
 use crate::promise::Promise;
 
 /// A file that was found, open without being used.
@@ -151,7 +151,9 @@ impl Shared {
         let mut moves = self.places.moves();
         let Some(mut at) = self.step(dir, name, path.clone())? else { return absent() };
         for _ in 0..TRIES_MAX {
-            if self.places.learn(at.id, at.facts.names(), (at.dir, name), moves) {
+            let learnt = self.places.learn(at.id, at.facts.names(), (at.dir, name), moves);
+            self.doubt_other_names(at.id, learnt);
+            if learnt != Learnt::Late {
                 break;
             }
             // One of our own renames came between: it may have been of this very file.
@@ -201,6 +203,13 @@ impl Shared {
         match lease {
             Lease::UntilBroken(_) if facts.kind != FileKind::Directory && facts.links > 1 => self.watches.short_lease(),
             lease => lease,
+        }
+    }
+
+    /// Tells of a file that has a name which nobody knew of: what was promised while it had others alone ends.
+    pub fn doubt_other_names(&self, file: Identity, learnt: Learnt) {
+        if learnt == Learnt::Beside {
+            self.watches.news.tell(vec![Event::Broken(file.file_id())]);
         }
     }
 

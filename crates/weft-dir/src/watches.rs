@@ -32,6 +32,7 @@ use crate::hands::Hands;
 use crate::identity::{Identity, Key};
 use crate::options::DirectoryOptions;
 use crate::place::{parted, way};
+use crate::places::Names;
 use crate::top::{Top, held};
 
 /// All watches of one directory tree.
@@ -253,6 +254,17 @@ impl Watches {
         let Ok(name) = std::ffi::CString::new(name) else { return false };
         let Ok(dir) = self.top.reach(dir, OFlags::PATH) else { return false };
         facts_of(dir.as_fd(), &name).is_ok_and(|(facts, _)| facts.is_told_alike(was))
+    }
+
+    /// Tells of the file that a name has come to stand for, where it has others: what changes through the one was promised
+    /// to be told by way of the others.
+    pub(crate) fn doubt_other_names(&self, dir: &[u8], name: &[u8]) {
+        let Ok(name) = std::ffi::CString::new(name) else { return };
+        let Ok(dir) = self.top.reach(dir, OFlags::PATH) else { return };
+        let Ok((facts, mount)) = facts_of(dir.as_fd(), &name) else { return };
+        if mount == self.top.mount && facts.names() == Names::Several {
+            self.news.tell(vec![Event::Broken(self.top.identity(&facts).file_id())]);
+        }
     }
 
     /// Nothing can be reached any more.

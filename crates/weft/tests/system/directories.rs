@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::interrupts::wait_until;
-use crate::support::{Mount, Outcome, Program, Setup, is_root, names_in, noise, run, without};
+use crate::support::{Mount, Outcome, Pair, Program, Setup, is_root, names_in, noise, run, without};
 
 /// A directory with some of everything.
 struct Tree(tempfile::TempDir);
@@ -160,6 +160,34 @@ fn the_time_of_a_directory_is_that_of_what_is_in_it() {
 
 /// Goal: a file that is replaced beside the mount (written anew and renamed, as editors save) is there at every moment,
 /// and is one of the two. Method: it is replaced again as soon as each reading has ended, so while the next one begins.
+/// Goal: what is written to a file through a name that it got somewhere else is seen under all of them, though a file
+/// with one name was promised to be told of by way of that.
+#[test]
+fn what_is_written_through_another_name_is_seen() {
+    let Some(pair) = Pair::new() else { return };
+    for dir in ["seen", "unseen"] {
+        std::fs::create_dir(pair.there(dir)).expect("made");
+    }
+    // Of the one directory changes are told, for its names were listed; the other is looked at when it has changed.
+    for dir in ["seen", "unseen"] {
+        let (file, linked) = (format!("in-{dir}"), format!("{dir}/linked"));
+        std::fs::write(pair.at(&file), "before").expect("written");
+        assert_eq!(std::fs::read_to_string(pair.at(&file)).expect("read"), "before");
+        if dir == "seen" {
+            assert_eq!(std::fs::read_dir(pair.at(dir)).expect("listed").count(), 0);
+        }
+        std::fs::hard_link(pair.there(&file), pair.there(&linked)).expect("linked");
+        std::fs::write(pair.there(&linked), "what came after it").expect("written");
+        if dir == "unseen" {
+            assert_eq!(std::fs::read_dir(pair.at(dir)).expect("listed").count(), 1);
+        }
+        for name in [&file, &linked] {
+            let is_new = || std::fs::read_to_string(pair.at(name)).is_ok_and(|text| text == "what came after it");
+            wait_until(&format!("{name} as it is"), is_new);
+        }
+    }
+}
+
 #[test]
 fn a_file_that_is_replaced_is_never_absent() {
     const ROUNDS: u64 = 100;

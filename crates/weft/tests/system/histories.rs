@@ -5,6 +5,7 @@
 
 mod deed;
 mod seen;
+mod step;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -12,11 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-use self::deed::{Deed, Without, outcome};
+use self::deed::{Deed, Tree, Without, outcome};
 use self::seen::{Seen, difference, look_at};
 use crate::afs::mounted_on;
 use crate::interrupts::wait_until;
-use crate::support::{AfsCell, Chance, Mount, Pair, without};
+use crate::support::{AfsCell, Chance, Mount, Offered, Pair, without};
 
 /// A tree that is used on several ways.
 struct History<'a> {
@@ -27,6 +28,8 @@ struct History<'a> {
     mounts: Vec<&'a Mount>,
     /// The first of those on which something is done: the others are read-only.
     acting: usize,
+    /// Whether a mount goes on when its daemon is killed.
+    survives: bool,
     without: Without,
     /// Where the same is done.
     plain: tempfile::TempDir,
@@ -36,7 +39,17 @@ struct History<'a> {
 impl<'a> History<'a> {
     fn new(seed: u64, ways: Vec<PathBuf>, mounts: Vec<&'a Mount>, without: Without) -> History<'a> {
         let plain = tempfile::Builder::new().prefix("wt-plain-").tempdir().expect("a temporary folder");
-        History { seed, chance: Chance::of(seed), ways, mounts, acting: 0, without, plain, lately: VecDeque::new() }
+        History {
+            seed,
+            chance: Chance::of(seed),
+            ways,
+            mounts,
+            acting: 0,
+            survives: true,
+            without,
+            plain,
+            lately: VecDeque::new(),
+        }
     }
 
     /// Goes through all of it, while others look at the mounted trees, whatever they see.
@@ -66,7 +79,7 @@ impl<'a> History<'a> {
 
     fn go_on(&mut self) {
         match self.chance.below(60) {
-            0 => {
+            0 if self.survives => {
                 let mount = *self.chance.pick(&self.mounts);
                 self.note("the daemon is killed".to_owned());
                 mount.kill_daemon();
@@ -85,30 +98,51 @@ impl<'a> History<'a> {
             }
             _ => {
                 let way = self.acting + self.chance.below((self.ways.len() - self.acting) as u64) as usize;
-                for _ in 0..=self.chance.below(4) {
-                    self.act(way);
-                }
+                self.visit(way);
                 self.check(way);
             }
         }
     }
 
-    fn act(&mut self, way: usize) {
-        let deed = Deed::chosen(&mut self.chance, self.without);
-        let plain = outcome(deed.do_at(self.plain.path()));
-        let done = outcome(deed.do_at(&self.ways[way]));
+    /// A program comes, does a few things, and ends.
+    fn visit(&mut self, way: usize) {
+        let (mut plain, mut tree) = (Tree::at(self.plain.path()), Tree::at(&self.ways[way]));
+        let with_hands = self.chance.below(3) == 0;
+        for _ in 0..=self.chance.below(if with_hands { 12 } else { 4 }) {
+            let of = if with_hands { Deed::with_hands } else { Deed::chosen };
+            let deed = of(&mut self.chance, self.without);
+            self.act(way, &deed, &mut plain, &mut tree);
+            if with_hands && self.chance.below(6) == 0 {
+                self.check_here(way);
+            }
+            if with_hands && self.survives && way < self.mounts.len() && self.chance.below(100) == 0 {
+                self.note("the daemon is killed".to_owned());
+                self.mounts[way].kill_daemon();
+            }
+        }
+    }
+
+    fn act(&mut self, way: usize, deed: &Deed, plain: &mut Tree, tree: &mut Tree) {
+        let plain = outcome(deed.do_in(plain));
+        let done = outcome(deed.do_in(tree));
         let said = if let Err(errno) = &plain { format!(" ({errno:?})") } else { String::new() };
         self.note(format!("way {way}: {deed:?}{said}"));
         let told = |outcome: &Result<Vec<u8>, Option<i32>>| outcome.as_ref().map(Vec::len).map_err(|errno| *errno);
         assert!(plain == done, "{:?}, not {:?}\n{}", told(&done), told(&plain), self.told());
     }
 
-    /// Who has done something sees it at once; the others as soon as they have heard of it.
-    fn check(&self, way: usize) {
+    /// Who has done something sees it at once.
+    fn check_here(&self, way: usize) -> Seen {
         let plain = look_at(self.plain.path()).expect("nobody else is there");
         let here = look_at(&self.ways[way]);
         let here = here.unwrap_or_else(|error| panic!("way {way}: {error}\n{}", self.told()));
         self.alike("the plain directory", &plain, way, &here, false);
+        here
+    }
+
+    /// And the others as soon as they have heard of it.
+    fn check(&self, way: usize) {
+        let here = self.check_here(way);
         for (nth, top) in self.ways.iter().enumerate().filter(|(nth, _)| *nth != way) {
             let mut last = None;
             let is_same = || {
@@ -220,6 +254,17 @@ fn of_a_directory_whose_files_are_not_opened() {
         let history = History::new(seed, vec![pair.at(""), pair.there("")], vec![&pair.mount], Without::default());
         // Such a mount is read-only.
         History { acting: 1, ..history }.run();
+    }
+}
+
+/// Goal: the same over io_uring. Such a mount ends with its daemon.
+#[test]
+fn of_a_directory_that_is_mounted_over_io_uring() {
+    for seed in seeds(0) {
+        let Some(_offered) = Offered::now() else { return };
+        let Some(pair) = Pair::with(&["transport=io_uring"]) else { return };
+        let history = History::new(seed, vec![pair.at(""), pair.there("")], vec![&pair.mount], Without::default());
+        History { survives: false, ..history }.run();
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::{Error, Result};
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, SeekFrom, XattrFlags};
+use rustix::fs::{CWD, RenameFlags, XattrFlags};
 
+use super::step::{Step, length};
 use crate::support::Chance;
 
 /// One thing that a program does, at paths below the top of a tree.
@@ -18,6 +19,11 @@ pub enum Deed {
     Append(Path_, usize, u8),
     /// What a program does with a file that it has opened.
     Use(Path_, Vec<Step>),
+    /// What it opens and keeps open, in the hand of this number; what that held is closed.
+    Open(usize, Path_),
+    /// What it does with what a hand holds.
+    With(usize, Vec<Step>),
+    Close(usize),
     /// Written under another name and renamed to its place.
     Replace(Path_, usize, u8),
     Rename(Path_, Path_),
@@ -37,20 +43,6 @@ pub enum Deed {
 /// A path below the top.
 type Path_ = &'static str;
 
-/// One use of an open file.
-#[derive(Clone, Debug)]
-pub enum Step {
-    WriteAt(u64, usize, u8),
-    Cut(u64),
-    Reserve(u64, u64),
-    Punch(u64, u64),
-    ReadAt(u64, usize),
-    Hole(u64),
-    Sync,
-    /// It loses its name while it is open.
-    Remove,
-}
-
 /// Which deeds a kind of tree does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Without {
@@ -59,7 +51,32 @@ pub struct Without {
     pub what_afs_lacks: bool,
 }
 
+/// A tree, as a program uses it.
+pub struct Tree {
+    top: PathBuf,
+    /// The files that it has open, and by which paths they were.
+    hands: [Option<(File, PathBuf)>; HANDS],
+}
+
+impl Tree {
+    /// With nothing open.
+    pub fn at(top: &Path) -> Tree {
+        Tree { top: top.to_owned(), hands: std::array::from_fn(|_| None) }
+    }
+}
+
 impl Deed {
+    /// The next one of a program that keeps files open.
+    pub fn with_hands(chance: &mut Chance, without: Without) -> Deed {
+        let (hand, path) = (chance.below(HANDS as u64) as usize, *chance.pick(PATHS));
+        match chance.below(10) {
+            0..2 => Deed::Open(hand, path),
+            2..6 => Deed::With(hand, Step::some(chance, without)),
+            6 => Deed::Close(hand),
+            _ => Deed::chosen(chance, without),
+        }
+    }
+
     /// The next one.
     pub fn chosen(chance: &mut Chance, without: Without) -> Deed {
         let path = *chance.pick(PATHS);
@@ -69,7 +86,7 @@ impl Deed {
         match chance.below(100) {
             0..18 => Deed::Write(path, length, byte),
             18..24 => Deed::Append(path, length, byte),
-            24..36 => Deed::Use(path, (0..1 + chance.below(6)).map(|_| Step::chosen(chance, lacks)).collect()),
+            24..36 => Deed::Use(path, Step::some(chance, without)),
             36..46 => Deed::Replace(path, length, byte),
             46..60 => Deed::Rename(path, other),
             60..62 if !lacks => Deed::Exchange(path, other),
@@ -86,8 +103,9 @@ impl Deed {
         }
     }
 
-    /// Does it below `top`; what was read meanwhile.
-    pub fn do_at(&self, top: &Path) -> Result<Vec<u8>> {
+    /// Does it in a tree; what was read meanwhile.
+    pub fn do_in(&self, tree: &mut Tree) -> Result<Vec<u8>> {
+        let top = tree.top.clone();
         let at = |path: &str| top.join(path);
         match self {
             Deed::Write(path, length, byte) => fs::write(at(path), vec![*byte; *length])?,
@@ -96,13 +114,15 @@ impl Deed {
                 std::io::Write::write_all(&mut &file, &vec![*byte; *length])?;
             }
             Deed::Use(path, steps) => {
-                let file = OpenOptions::new().read(true).write(true).open(at(path))?;
-                let mut read = Vec::new();
-                for step in steps {
-                    step.do_with(&file, &at(path), &mut read)?;
-                }
-                return Ok(read);
+                return Step::all(steps, &open(&at(path))?, &at(path));
             }
+            Deed::Open(hand, path) => tree.hands[*hand] = Some((open(&at(path))?, at(path))),
+            Deed::With(hand, steps) => {
+                if let Some((file, path)) = &tree.hands[*hand] {
+                    return Step::all(steps, file, path);
+                }
+            }
+            Deed::Close(hand) => tree.hands[*hand] = None,
             Deed::Replace(path, length, byte) => {
                 let saved = at(&format!("{path}.new"));
                 fs::write(&saved, vec![*byte; *length])?;
@@ -139,63 +159,21 @@ impl Deed {
     }
 }
 
-impl Step {
-    fn chosen(chance: &mut Chance, lacks: bool) -> Step {
-        let (at, length, byte) = (length(chance) as u64, length(chance), b'A' + chance.below(26) as u8);
-        match chance.below(20) {
-            0..6 => Step::WriteAt(at, length, byte),
-            6..9 => Step::Cut(at),
-            9 if !lacks => Step::Reserve(at, 1 + length as u64),
-            10 if !lacks => Step::Punch(at, 1 + length as u64),
-            11..16 => Step::ReadAt(at, length),
-            16 => Step::Hole(at),
-            17 => Step::Remove,
-            _ => Step::Sync,
-        }
-    }
-
-    fn do_with(&self, file: &File, path: &Path, read: &mut Vec<u8>) -> Result<()> {
-        match self {
-            Step::WriteAt(at, length, byte) => file.write_all_at(&vec![*byte; *length], *at)?,
-            Step::Cut(length) => file.set_len(*length)?,
-            Step::Reserve(at, length) => rustix::fs::fallocate(file, FallocateFlags::empty(), *at, *length)?,
-            Step::Punch(at, length) => {
-                rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, *at, *length)?;
-            }
-            Step::ReadAt(at, length) => {
-                let mut bytes = vec![0; *length];
-                let count = file.read_at(&mut bytes, *at)?;
-                read.extend_from_slice(&bytes[..count]);
-            }
-            // Where holes are is a matter of the file system, but for the one at the end.
-            Step::Hole(at) => {
-                let found = rustix::fs::seek(file, SeekFrom::Hole(*at)).map(|hole| hole > *at);
-                read.extend(format!("{:?} {}", found.err(), file.metadata()?.len()).into_bytes());
-            }
-            Step::Sync => file.sync_all()?,
-            Step::Remove => match fs::remove_file(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            },
-        }
-        Ok(())
-    }
-}
-
 /// What an outcome is compared by.
 pub fn outcome(done: Result<Vec<u8>>) -> std::result::Result<Vec<u8>, Option<i32>> {
     done.map_err(|error: Error| error.raw_os_error())
+}
+
+fn open(path: &Path) -> Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
 }
 
 fn dir_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
-fn length(chance: &mut Chance) -> usize {
-    let most = *chance.pick(&[1, 100, 5000, 20_000, 300_000]);
-    chance.below(most) as usize
-}
-
+/// How many files a program has open at most.
+const HANDS: usize = 2;
 /// Few, so that they meet.
 const PATHS: &[&str] =
     &["a", "b", "c", "d", "e", "d/a", "d/b", "d/d", "e/a", "e/b", "e/d", "d/d/a", "d/d/b", "e/d/a", "e/d/b"];
