@@ -9,7 +9,7 @@ use weft_vfs::Stat;
 /// Attributes for the kernel.
 pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
     Attributes {
-        node: stat.node.0,
+        node: stat.number(),
         size: stat.size,
         blocks: stat.size.div_ceil(512),
         accessed: stat.accessed.into(),
@@ -26,9 +26,8 @@ pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
 
 /// A name that the kernel may keep for `name_ttl`.
 pub(crate) fn entry_of(stat: &Stat, name_ttl: Duration) -> Entry {
-    // Node ids are never used for another file, so one generation does.
     let (node, attributes) = (stat.node.0, attributes_of(stat));
-    Entry { node, generation: 0, name_ttl, attributes, attributes_ttl: stat.ttl }
+    Entry { node, generation: stat.generation, name_ttl, attributes, attributes_ttl: stat.ttl }
 }
 
 /// What a listing says of a name.

@@ -1,7 +1,8 @@
-//! Names of which the kernel was told that they are absent, where their source tells of changes.
+//! Names of which the kernel was told that they are absent.
 //!
-//! The kernel keeps an absence until its time is over or it is told otherwise, and a source that tells of changes in a
-//! directory does not say which names came. So whoever hears of a change has to know what to take back. Compilers and
+//! The kernel keeps an absence until its time is over or it is told otherwise. A source that tells of changes in a
+//! directory does not say which names came, and a list that is newer than its user had to expect (`weft reload`) has
+//! names of which nothing was stored. So whoever hears of a change has to know what to take back. Compilers and
 //! interpreters look for each file in many places where it is not: those questions are most of what they ask.
 
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use weft_remote::Name;
 use weft_store::NodeId;
 
 use crate::inode::Inode;
+use crate::lookup::cap;
 use crate::notice::Notice;
 use crate::vfs::Vfs;
 
@@ -116,7 +118,8 @@ impl Vfs {
         (ttl, stored): (Duration, bool),
         left: impl FnOnce() -> Duration,
     ) -> Duration {
-        if ttl.is_zero() || !self.is_breakable(dir.record.read().binding) {
+        let ttl = cap(ttl);
+        if ttl.is_zero() {
             return ttl;
         }
         match self.absences.tell(dir.id, name, (ttl, stored), Instant::now()) {

@@ -270,7 +270,7 @@ impl Vfs {
     }
 
     /// Names that a directory did not have may be there now.
-    fn forget_absences(&self, dir: &Inode) -> Result<()> {
+    pub(crate) fn forget_absences(&self, dir: &Inode) -> Result<()> {
         if dir.kind() != weft_remote::FileKind::Directory {
             return Ok(());
         }

@@ -150,12 +150,9 @@ impl Vfs {
     /// Asks for a directory's listing whatever is known of it; what is known stays when there is no answer.
     pub(crate) async fn relist(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
         let _gate = dir.gate.lock().await;
-        // A listing that is on its way is as new as one that is asked for now.
+        // A listing that is on its way may be of before what its user wants to see.
         if let Some(arrival) = dir.arrival(|_| true) {
-            return match arrival.end(call).await? {
-                State::Failed(error) => Err(error),
-                _ => Ok(()),
-            };
+            arrival.end(call).await?;
         }
         count(&self.figures.listings_remote);
         self.list_remote(call, dir).await

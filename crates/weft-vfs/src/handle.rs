@@ -27,24 +27,54 @@ pub(crate) struct Handle {
     pub(crate) offered: bool,
     /// See [`Handle::counted`]. Changed under the lock of the inode's content.
     pub(crate) generation: AtomicU64,
+    /// Whether the kernel was told to keep no pages by it.
+    pub(crate) bypass_pages: bool,
+    /// Whether something was read by it.
+    pub(crate) was_read: AtomicBool,
     /// Whether it may be written.
     pub(crate) writing: bool,
     /// Whether a program is run from it.
     pub(crate) running: AtomicBool,
+    /// Its version is neither the newest nor the one before, and cannot be read any more.
+    pub(crate) over: AtomicBool,
+    /// Which number the kernel opened it by; 0 until that is noted.
+    pub(crate) face: AtomicU64,
 }
 
 impl Handle {
     /// A handle for reading.
     pub(crate) fn new(inode: Arc<Inode>, held: Held, counted: u64) -> Handle {
-        let (pace, lanes) = Default::default();
+        let (pace, lanes, face, was_read, over) = Default::default();
+        let (offered, writing, bypass_pages) = Default::default();
         let generation = AtomicU64::new(counted);
         let running = AtomicBool::new(false);
-        Handle { inode, content: Mutex::new(held), pace, lanes, offered: false, generation, writing: false, running }
+        Handle {
+            inode,
+            content: Mutex::new(held),
+            pace,
+            lanes,
+            offered,
+            generation,
+            bypass_pages,
+            was_read,
+            writing,
+            running,
+            over,
+            face,
+        }
     }
 
     /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file that was empty.
     pub(crate) fn counted(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// The kernel reads by it, so it has the answer to its open.
+    pub(crate) fn note_read(&self) {
+        if !self.was_read.load(Ordering::Relaxed) && !self.was_read.swap(true, Ordering::Relaxed) && !self.bypass_pages
+        {
+            self.inode.content.lock().pages_settled(self.counted());
+        }
     }
 
     /// Has it show another object from now on, and be counted under that. The caller has the lock of the inode's content.

@@ -14,6 +14,7 @@ use crate::admit::Grants;
 use crate::agree::lacks_times;
 use crate::arrival::Arrival;
 use crate::draft::Draft;
+use crate::faces::Former;
 use crate::freshness::Freshness;
 use crate::prefetch::Want;
 use crate::same_use::SameUse;
@@ -50,6 +51,12 @@ pub(crate) struct Content {
     pub(crate) arrivals: Vec<Arc<Arrival>>,
     /// Which object's bytes the kernel's page cache may hold, by generation.
     pub(crate) pages_of: Option<u64>,
+    /// Whether it has done away with those of another object: it does that when it has the answer to the open that says so.
+    pub(crate) pages_are_sure: bool,
+    /// The length of that object, where it is known.
+    pub(crate) pages_length: Option<u64>,
+    /// What was shown by the face that the file had before.
+    pub(crate) former: Option<Former>,
     /// Handles open on each object, by generation.
     pub(crate) open: Vec<(u64, u32)>,
     /// The generation of an object whose body was not what it announced, and how: what is missing of it stays
@@ -185,13 +192,29 @@ impl Content {
 
     /// Counts one more handle on an object, and tells whether the kernel's pages are of it, and whether it must not keep
     /// pages of this handle.
-    pub(crate) fn pages_for(&mut self, generation: u64) -> (bool, bool) {
+    pub(crate) fn pages_for(&mut self, generation: u64, length: Option<u64>) -> (bool, bool) {
         let bypass = self.opened(generation);
-        let keep = self.pages_of == Some(generation);
-        if !bypass {
+        let are_of_it = self.pages_of == Some(generation);
+        if !bypass && !are_of_it {
             self.pages_of = Some(generation);
+            self.pages_are_sure = false;
         }
-        (keep, bypass && !keep)
+        if !bypass {
+            self.pages_length = length;
+        }
+        (are_of_it && self.pages_are_sure, bypass && !are_of_it)
+    }
+
+    /// The kernel is about to be told of this length: pages of what is longer are cut off by that.
+    pub(crate) fn pages_told(&mut self, length: u64) {
+        if self.pages_length.is_some_and(|of_pages| of_pages != length) {
+            self.pages_of = None;
+        }
+    }
+
+    /// The kernel has the answer to an open of an object whose pages it keeps.
+    pub(crate) fn pages_settled(&mut self, generation: u64) {
+        self.pages_are_sure |= self.pages_of == Some(generation);
     }
 
     /// Counts one handle less on an object.

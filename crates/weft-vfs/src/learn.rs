@@ -188,6 +188,9 @@ impl Vfs {
             inode.content.lock().seen = Some(record.learnt);
             self.forget_pages_unopened(inode.id);
         }
+        if !told.of_change {
+            self.turn_face(inode, &record);
+        }
         *inode.record.write() = record.clone();
         let (mut changes, is_confirmed) = (Vec::with_capacity(2), record.confirms(&old));
         if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)?
@@ -257,6 +260,9 @@ impl Vfs {
             return Ok(());
         }
         record.attributes.size = Figure::Exact(length);
+        if let Some(inode) = &inode {
+            self.turn_face(inode, &record);
+        }
         self.notices.send(Notice::Attributes { node: self.namespace.shown(node) });
         if let Some(inode) = inode {
             inode.record.write().attributes.size = Figure::Exact(length);
@@ -287,7 +293,7 @@ impl Vfs {
         dentry: DentryRecord,
         known: Option<DentryRecord>,
     ) {
-        if known.is_none() {
+        if known.is_none_or(|known| known.target == DentryTarget::Absent) && dentry.target != DentryTarget::Absent {
             self.take_back_absence(dir, name);
         }
         if known.is_some_and(|known| known.target != dentry.target) {
@@ -298,6 +304,13 @@ impl Vfs {
 
     /// Puts a node's record, in memory as well if the node is in use, and tells the kernel what changed.
     pub(crate) fn put_node(&self, changes: &mut Vec<Record>, id: NodeId, old: Option<&NodeRecord>, record: NodeRecord) {
+        let inode = self.inodes.get(id);
+        if let Some(inode) = inode
+            .as_ref()
+            .filter(|_| old.is_some_and(|old| old.version != record.version || old.attributes != record.attributes))
+        {
+            self.turn_face(inode, &record);
+        }
         if old.is_some_and(|old| old.attributes != record.attributes) {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(id) });
         }
@@ -305,7 +318,7 @@ impl Vfs {
         if is_other {
             self.forget_pages_unopened(id);
         }
-        if let Some(inode) = self.inodes.get(id) {
+        if let Some(inode) = inode {
             if is_other {
                 inode.content.lock().seen = Some(record.learnt);
             }

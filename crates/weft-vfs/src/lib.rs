@@ -22,6 +22,7 @@ mod draft;
 mod ending;
 mod error;
 mod extended;
+mod faces;
 mod figures;
 mod freshness;
 mod going_on;

@@ -14,7 +14,7 @@ use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord};
 use crate::content::Check;
 use crate::directory::DirectoryName;
 use crate::figures::count;
-use crate::handle::{HandleId, Held};
+use crate::handle::HandleId;
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::vfs::{Vfs, is_gone};
@@ -73,6 +73,10 @@ impl Vfs {
         match self.knowledge(&dir, &name, &call.caller)? {
             Knowledge::Node(id, ttl) => {
                 count(&self.figures.lookups_local);
+                if ttl.is_zero() && self.is_read_now(id) {
+                    // Whatever comes of it, the lookup goes on with what is known then.
+                    drop(Box::pin(self.refresh(&call, self.inode(id)?)).await);
+                }
                 match self.entry(&call, id, ttl).await {
                     // What it led to is gone, and it may lead to another by now.
                     Ok(Looked::Absent { .. }) | Err(VfsError::Stale) if self.has_identities(&dir)? => {
@@ -129,13 +133,18 @@ impl Vfs {
     /// # Errors
     /// `Stale`, `NotFound` when the source no longer has it; whatever keeps the remote from answering.
     pub async fn stat(self: Arc<Self>, call: Call, node: NodeId, handle: Option<HandleId>) -> Result<Stat> {
-        if self.namespace.is_own(node) {
-            return Ok(self.own_stat(node));
-        }
         if let Some(handle) = handle
             && let Some(stat) = self.stat_open(node, handle)?
         {
             return Ok(stat);
+        }
+        let stat = self.stat_node(call, node).await?;
+        self.by_face(node, stat)
+    }
+
+    async fn stat_node(self: &Arc<Self>, call: Call, node: NodeId) -> Result<Stat> {
+        if self.namespace.is_own(node) {
+            return Ok(self.own_stat(node));
         }
         let inode = self.inode(node)?;
         if inode.is_gone() {
@@ -228,13 +237,7 @@ impl Vfs {
             // Of what is written here, the inode tells.
             return Ok(None);
         }
-        let length = match &*handle.content.lock() {
-            Held::Object(object) => object.length(),
-            Held::Lost(lost) => lost.length,
-            Held::Empty(_) => Some(0),
-            Held::Through(_) => None,
-        };
-        let Some(length) = length else { return Ok(None) };
+        let Some(length) = handle.length() else { return Ok(None) };
         let agreed = handle.inode.record.read().attributes.size.exact() == Some(length);
         let ttl = if agreed { self.attributes_remaining(&handle.inode)? } else { Duration::ZERO };
         Ok(Some(Stat { size: length, ..self.show(&handle.inode, ttl, &Caller::DAEMON) }))
@@ -484,11 +487,14 @@ impl Vfs {
             }
             (content.seen, content.is_open_otherwise())
         };
-        let record = inode.record.read();
-        // Who has another version open asks for its length at the end of this one.
-        let untrusted = is_open_otherwise || self.is_private(record.audience);
-        let ttl = if untrusted { Duration::ZERO } else { cap(ttl) };
-        let mut stat = self.default_owner().stat(node, &record, seen.unwrap_or(record.learnt), ttl);
+        let mut stat = {
+            let record = inode.record.read();
+            // Who has another version open asks for its length at the end of this one.
+            let untrusted = is_open_otherwise || self.is_private(record.audience);
+            let ttl = if untrusted { Duration::ZERO } else { cap(ttl) };
+            self.default_owner().stat(node, &record, seen.unwrap_or(record.learnt), ttl)
+        };
+        stat.generation = self.namespace.generation(node);
         if let Some(draft) = inode.draft() {
             stat.size = draft.dirty.length();
             stat.ttl = Duration::ZERO;
@@ -496,13 +502,15 @@ impl Vfs {
                 stat.modified = draft.written();
                 stat.changed = draft.written();
             }
+        } else if !is_directory {
+            inode.content.lock().pages_told(stat.size);
         }
         stat
     }
 }
 
 /// What the kernel is told at most: longer trust is renewed by asking us, which costs no network.
-fn cap(ttl: Duration) -> Duration {
+pub(crate) fn cap(ttl: Duration) -> Duration {
     ttl.min(KERNEL_TTL_MAX)
 }
 

@@ -7,6 +7,7 @@ use weft_remote::{Audience, FileId, Lease, Name, Remote, Version};
 use weft_store::{BindingId, NodeId, NodeRecord, Record, Store};
 
 use crate::breaks::Breaks;
+use crate::faces::Faces;
 use crate::vfs::Binding;
 use crate::{Result, Stat};
 
@@ -31,6 +32,7 @@ pub(crate) struct Namespace {
     /// The directories of weft's own below the root.
     kinds: Vec<(Name, NodeId)>,
     made: SystemTime,
+    faces: Faces,
 }
 
 impl Namespace {
@@ -53,7 +55,7 @@ impl Namespace {
             let breaks = remote.capabilities().breakable_leases.then(Breaks::begin);
             bound.push(Bound { id, at, source, remote, root, breaks });
         }
-        Ok(Namespace { bound, kinds, made: SystemTime::now() })
+        Ok(Namespace { bound, kinds, made: SystemTime::now(), faces: Faces::default() })
     }
 
     pub(crate) fn all(&self) -> &[Bound] {
@@ -112,7 +114,7 @@ impl Namespace {
     pub(crate) fn real(&self, id: NodeId) -> NodeId {
         match self.whole() {
             Some(bound) if id == NodeId::ROOT => bound.root,
-            _ => id,
+            _ => Faces::number(id),
         }
     }
 
@@ -120,14 +122,25 @@ impl Namespace {
     pub(crate) fn shown(&self, id: NodeId) -> NodeId {
         match self.whole() {
             Some(bound) if id == bound.root => NodeId::ROOT,
-            _ => id,
+            _ => self.faces.of(id),
         }
+    }
+
+    /// Has a file shown by this face; false when that cannot be.
+    pub(crate) fn show_face(&self, face: NodeId, anew: bool) -> bool {
+        self.faces.show(face, anew)
+    }
+
+    /// Which use of its number an inode of the kernel is.
+    pub(crate) fn generation(&self, face: NodeId) -> u64 {
+        self.faces.generation(face)
     }
 
     /// A directory of weft's own, as `stat` shows it.
     pub(crate) fn own_stat(&self, node: NodeId, uid: u32, gid: u32) -> Stat {
         Stat {
             node,
+            generation: 0,
             kind: weft_remote::FileKind::Directory,
             size: 0,
             modified: self.made,

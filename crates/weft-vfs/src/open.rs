@@ -50,6 +50,10 @@ impl Vfs {
         }
         for _ in 0..OPEN_ROUNDS_MAX {
             if let Some(mut opened) = self.open_once(&call, &inode, how).await? {
+                if let Err(error) = self.note_face(&inode, node, opened.handle) {
+                    self.close(opened.handle);
+                    return Err(error);
+                }
                 opened.record.running = how.running;
                 if let Some(handle) = self.handles.get(opened.handle) {
                     handle.running.store(how.running, Ordering::Relaxed);
@@ -102,7 +106,7 @@ impl Vfs {
                     if slot.is_some() || inode.drafts_ended.load(Ordering::Acquire) != ended {
                         return Ok(None);
                     }
-                    inode.content.lock().pages_for(object.generation())
+                    inode.content.lock().pages_for(object.generation(), object.length())
                 };
                 Ok(Some(self.open_object(inode.clone(), object, how.writing, pages)))
             }
@@ -160,7 +164,11 @@ impl Vfs {
         }
         let held = handle.content.lock().clone();
         if !matches!(held, Held::Through(_)) {
-            handle.inode.content.lock().closed(handle.counted());
+            let mut content = handle.inode.content.lock();
+            if !handle.bypass_pages && !handle.offered {
+                content.pages_settled(handle.counted());
+            }
+            content.closed(handle.counted());
         }
         if let Held::Object(object) = held {
             let unrecorded = std::mem::take(&mut handle.inode.content.lock().unrecorded);
@@ -193,7 +201,8 @@ impl Vfs {
         let record =
             OpenRecord { generation: Some(generation), version, length, bypass_pages, writing, running: false };
         let offered = backing.is_some();
-        let handle = Handle { offered, writing, ..Handle::new(inode, Held::Object(object), generation) };
+        let held = Held::Object(object);
+        let handle = Handle { offered, bypass_pages, writing, ..Handle::new(inode, held, generation) };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing, record }
     }
 
@@ -265,7 +274,7 @@ impl Vfs {
         let current = inode.content.lock().current.as_ref().map(|current| current.object.clone());
         let opened = match current {
             Some(object) => {
-                let pages = inode.content.lock().pages_for(object.generation());
+                let pages = inode.content.lock().pages_for(object.generation(), object.length());
                 self.open_object(inode, object, how.writing, pages)
             }
             None => self.open_empty(inode, how.writing),
@@ -292,7 +301,7 @@ impl Vfs {
         (version, length): (Version, u64),
         writing: bool,
     ) -> Opened {
-        let (keep_pages, bypass_pages) = inode.content.lock().pages_for(counted);
+        let (keep_pages, bypass_pages) = inode.content.lock().pages_for(counted, None);
         let record = OpenRecord {
             generation: Some(counted),
             version,
@@ -301,7 +310,7 @@ impl Vfs {
             writing,
             running: false,
         };
-        let handle = Handle { writing, ..Handle::new(inode, held, counted) };
+        let handle = Handle { bypass_pages, writing, ..Handle::new(inode, held, counted) };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing: None, record }
     }
 

@@ -24,6 +24,10 @@ impl Vfs {
     /// the remote from answering.
     pub async fn read(self: Arc<Self>, call: Call, handle: HandleId, offset: u64, size: usize) -> Result<Data> {
         let handle = self.handle(handle)?;
+        handle.note_read();
+        if handle.is_over() {
+            return Err(VfsError::Changed);
+        }
         let written_over = || handle.draft().map(|draft| draft.dirty.version());
         for _ in 0..SENT_ROUNDS_MAX {
             let before = written_over();

@@ -32,10 +32,19 @@ impl Vfs {
     /// `NotFound` when the path is not known; otherwise failures are counted, except that of the path itself.
     pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
         self.try_again(path);
+        let mut recursive = recursive;
         let top = match self.find(path) {
             Err(VfsError::NotFound) if self.forget_absence(path)? => {
                 return Ok(Reloaded { checked: 1, changed: 1, ..Reloaded::default() });
             }
+            // It may be in the list by now: that says so, or that it is not.
+            Err(VfsError::NotFound) => match self.denied_by(path, &caller)? {
+                Some(dir) => {
+                    recursive = false;
+                    dir
+                }
+                None => return Err(VfsError::NotFound),
+            },
             found => found?,
         };
         let mut done = Reloaded::default();
@@ -60,6 +69,18 @@ impl Vfs {
             self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
         }
         Ok(absent)
+    }
+
+    /// The directory that says of this name that it is absent, by its list.
+    fn denied_by(&self, path: &[Name], caller: &Caller) -> Result<Option<NodeId>> {
+        let Some((name, above)) = path.split_last() else { return Ok(None) };
+        let dir = match self.find(above) {
+            Ok(dir) if !self.namespace.is_own(dir) => self.namespace.real(dir),
+            _ => return Ok(None),
+        };
+        let Some(listing) = self.store.listing(dir)? else { return Ok(None) };
+        let shown = listing.completeness.denies(name) && self.shows_listing(&*self.inode(dir)?, &listing, caller);
+        Ok(shown.then_some(dir))
     }
 
     async fn reload_all(
@@ -142,6 +163,7 @@ impl Vfs {
         let after = self.store.listing(dir.id)?.map(|listing| listing.version);
         done.checked += 1;
         done.changed += u64::from(before.is_some() && before != after);
-        Ok(())
+        // Names that were looked for one by one are in no list.
+        self.forget_absences(dir)
     }
 }

@@ -75,9 +75,15 @@ impl Vfs {
             draft.take_up(counted);
         }
         let offered = read_by == ReadBy::Kernel;
-        let handle = Handle { offered, writing: record.writing, ..Handle::new(inode, held, counted) };
+        let (bypass_pages, writing) = (record.bypass_pages, record.writing);
+        let handle = Handle { offered, bypass_pages, writing, ..Handle::new(inode.clone(), held, counted) };
         handle.running.store(record.running, Ordering::Relaxed);
+        self.take_up_face(node);
+        handle.face.store(node.0, Ordering::Release);
         self.handles.add_at(id, handle);
+        // What is known of it may be of another version by now.
+        let known = inode.record();
+        self.turn_face(&inode, &known);
         Ok(())
     }
 

@@ -5,11 +5,15 @@ use std::time::{Duration, SystemTime};
 use weft_remote::{Attributes, FileKind};
 use weft_store::{NodeId, NodeRecord};
 
+use crate::faces::Faces;
+
 /// What `stat` shows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Inode number.
+    /// Which inode of the kernel it is.
     pub node: NodeId,
+    /// Which use of that number.
+    pub generation: u64,
     /// File, directory or symbolic link; never `Unknown`.
     pub kind: FileKind,
     /// Length in bytes.
@@ -32,6 +36,13 @@ pub struct Stat {
     pub gid: u32,
     /// How long the kernel may use these without asking.
     pub ttl: Duration,
+}
+
+impl Stat {
+    /// The inode number that programs see.
+    pub fn number(&self) -> u64 {
+        Faces::number(self.node).0
+    }
 }
 
 /// What `df` shows.
@@ -63,6 +74,7 @@ impl DefaultOwner {
         let modified = modified.known().unwrap_or(seen);
         Stat {
             node,
+            generation: 0,
             kind,
             size: size.known().unwrap_or(0),
             modified,

@@ -8,6 +8,7 @@ use weft_remote::{
 use weft_store::ObjectRecord;
 
 use crate::extended::{Standing, Trust, time_text};
+use crate::faces::Faces;
 use crate::inode::Inode;
 use crate::offline::Mode;
 use crate::vfs::Vfs;
@@ -38,7 +39,7 @@ impl Vfs {
         let now = SystemTime::now();
         why.add("tree", &bound.source);
         why.add("kind", kind_words(record.attributes.kind));
-        why.add("inode", &self.namespace.shown(inode.id).0.to_string());
+        why.add("inode", &Faces::number(self.namespace.shown(inode.id)).0.to_string());
         why.facts.extend(bound.remote.about(&record.file));
         if let Some(origin) = &record.origin {
             why.add("answered by", &origin.how);

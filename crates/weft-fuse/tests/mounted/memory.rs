@@ -489,6 +489,7 @@ fn node(id: u64, kind: FileKind, mode: u16, device: u32) -> Node {
     let now = SystemTime::now();
     let stat = Stat {
         node: NodeId(id),
+        generation: 0,
         kind,
         size: 0,
         modified: now,

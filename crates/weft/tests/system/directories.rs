@@ -1,7 +1,9 @@
 //! Directories of this machine, mounted.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use crate::interrupts::wait_until;
 use crate::support::{Mount, Outcome, Pair, Program, Setup, is_root, names_in, noise, run, without};
@@ -217,6 +219,42 @@ fn a_file_that_is_replaced_is_never_absent() {
     wait_until("the last", || {
         std::fs::read_to_string(mount.at("docs/page")).is_ok_and(|it| it == content(1000 + ROUNDS))
     });
+}
+
+/// Goal: who has a file open reads the version that was opened, neither cut off nor filled up to the length of the next
+/// one, while others see and read that; of three versions at once, the oldest may end with an error.
+#[test]
+fn what_is_open_is_neither_cut_off_nor_filled_up() {
+    let Some(pair) = Pair::new() else { return };
+    let file = pair.at("file");
+    let all_of = |open: &std::fs::File| {
+        let mut bytes = vec![0; 20_000];
+        open.read_at(&mut bytes, 0).map(|count| bytes[..count].to_vec())
+    };
+    let mut open: Vec<(std::fs::File, Vec<u8>)> = Vec::new();
+    for (byte, length) in [(b'a', 3000), (b'b', 9000), (b'c', 100), (b'd', 5000), (b'e', 5001)] {
+        let bytes = vec![byte; length];
+        std::fs::write(pair.there("file"), &bytes).expect("written");
+        let is_seen = || std::fs::metadata(&file).is_ok_and(|told| told.len() == length as u64);
+        wait_until("the new length", is_seen);
+        wait_until("the new bytes", || std::fs::read(&file).is_ok_and(|read| read == bytes));
+        let now = std::fs::File::open(&file).expect("opened");
+        for (nth, (former, was)) in open.iter().rev().enumerate() {
+            for _ in 0..10 {
+                match all_of(former) {
+                    Ok(read) => assert!(read == *was, "{} bytes of {} at {nth} before {length}", read.len(), was.len()),
+                    Err(error) if nth > 0 => assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error())),
+                    Err(error) => panic!("{error}: {nth} before {length}"),
+                }
+                assert_eq!(std::fs::metadata(&file).expect("there").len(), length as u64);
+                assert!(all_of(&now).expect("read") == bytes);
+            }
+            if nth == 0 {
+                assert_eq!(former.metadata().expect("open").len(), was.len() as u64);
+            }
+        }
+        open.push((now, bytes));
+    }
 }
 
 /// Goal: an open file stays the version that it was, and the next open has the new one.

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Asked, Liar, Mount, Setup, answer};
+use rustix::io::Errno;
+
+use crate::support::{Asked, Liar, Mount, Server, Setup, answer, fails_with, names_in, noise};
 
 /// What a server serves right now under every path: it can be changed.
 #[derive(Clone, Default)]
@@ -69,6 +71,28 @@ fn http_trusts_for_max_age() {
     reads(&file, 0);
     assert_eq!(liar.times("/a.txt"), 1);
     assert!(mount.why(&file, "next").contains("served from the cache"), "{}", mount.why(&file, "next"));
+}
+
+/// Goal: a name that was absent and has come is there after `weft reload` of its directory, or of itself, for programs
+/// that had looked for it before too; whatever the list says of lengths.
+#[test]
+fn what_has_come_is_there_after_a_reload() {
+    // The second is served as its page, whose links are no list.
+    for page in ["page.html", "index.html"] {
+        let Some(server) = Server::nginx("autoindex_exact_size off;") else { return };
+        std::fs::write(server.root().join(page), "<a href='there.txt'>x</a>").expect("written");
+        let Some(mount) = Mount::new() else { return };
+        let site = mount.at(server.site());
+        names_in(&site);
+        for (name, reloaded) in [("one.txt", site.clone()), ("two.txt", site.join("two.txt"))] {
+            fails_with(std::fs::metadata(site.join(name)), Errno::NOENT);
+            std::fs::write(server.root().join(name), noise(17_000)).expect("written");
+            let outcome = mount.verb("reload", [&reloaded]);
+            assert_eq!(outcome.code, Some(0), "{outcome:?}");
+            let told = std::fs::metadata(site.join(name)).unwrap_or_else(|error| panic!("{page} {name}: {error}"));
+            assert_eq!(told.len(), 17_000);
+        }
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod deed;
 mod seen;
+mod site;
 mod step;
 
 use std::collections::VecDeque;

@@ -1,0 +1,231 @@
+//! Files that the kernel knows as two inodes.
+//!
+//! An inode of the kernel has one length and one set of pages. Who has a version of a file open goes on reading it when
+//! the source has another one, and whoever opens the file then reads that; were both the same inode, the length of the
+//! one would cut the other off or fill it up with zeros. So a file has two numbers towards the kernel, its *faces*. When
+//! it turns out to have changed while a version of it is being read, it is shown by the other face from then on: its
+//! names have to be looked up again, and who comes by the former face is sent to look the name up (`Stale`), but for
+//! those who have it open. The inode number that programs see is the same.
+//!
+//! Where both faces are in use when a third version comes, the former one is used anew with another generation, by which
+//! the kernel tells it from what it had: who reads the oldest version gets an error (EIO), and never another's bytes.
+//! Where somebody has the file open for writing no face is turned: the kernel is then told to keep no pages of what is
+//! opened.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use weft_remote::{Figure, FileKind, Name, Sameness};
+use weft_store::{NodeId, NodeRecord};
+
+use crate::absences::ON_ITS_WAY_MAX;
+use crate::handle::{Handle, HandleId, Held};
+use crate::inode::Inode;
+use crate::notice::Notice;
+use crate::vfs::Vfs;
+use crate::{Result, Stat, VfsError};
+
+/// Which files are shown by their second face.
+#[derive(Debug, Default)]
+pub(crate) struct Faces {
+    turned: Mutex<Turned>,
+    /// How many were ever turned: mostly none, and then nobody waits for the lock.
+    count: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Turned {
+    second: HashSet<NodeId>,
+    /// Of faces that were used anew: how often.
+    generations: HashMap<NodeId, u64>,
+}
+
+impl Faces {
+    /// The number of a file, by either of its faces.
+    pub(crate) fn number(face: NodeId) -> NodeId {
+        NodeId(face.0 & !SECOND)
+    }
+
+    /// The face that a file is shown by.
+    pub(crate) fn of(&self, file: NodeId) -> NodeId {
+        let is_second = self.count.load(Ordering::Acquire) > 0 && self.turned.lock().second.contains(&file);
+        if is_second { NodeId(file.0 | SECOND) } else { file }
+    }
+
+    /// Which use of a face it is.
+    pub(crate) fn generation(&self, face: NodeId) -> u64 {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        self.turned.lock().generations.get(&face).copied().unwrap_or(0)
+    }
+
+    /// Has a file shown by this face, which is used `anew`; false when there are too many of which that is to be
+    /// remembered.
+    pub(crate) fn show(&self, face: NodeId, anew: bool) -> bool {
+        let mut turned = self.turned.lock();
+        if turned.second.len() + turned.generations.len() >= FACES_MAX {
+            return false;
+        }
+        if anew {
+            *turned.generations.entry(face).or_default() += 1;
+        }
+        if face.0 & SECOND == 0 {
+            turned.second.remove(&face);
+        } else {
+            turned.second.insert(Faces::number(face));
+        }
+        self.count.store(turned.second.len() + turned.generations.len(), Ordering::Release);
+        true
+    }
+}
+
+/// What `stat` showed of a file by a face that somebody still has open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Former {
+    face: NodeId,
+    stat: Stat,
+}
+
+impl Vfs {
+    /// Has a file shown by its other face if somebody reads a version of it that is not the one of `new`. To be called
+    /// before anybody is told of that.
+    pub(crate) fn turn_face(&self, inode: &Inode, new: &NodeRecord) {
+        if new.attributes.kind != FileKind::File || inode.content.lock().open.is_empty() || inode.draft().is_some() {
+            return;
+        }
+        let handles = self.handles.of(inode);
+        let mut content = inode.content.lock();
+        let shown = self.namespace.shown(inode.id);
+        let other = NodeId(shown.0 ^ SECOND);
+        // One that is counted and not there yet has not said yet what it is of.
+        let counted: u32 = content.open.iter().map(|(_, count)| count).sum();
+        let unknown = (counted as usize) > handles.iter().filter(|handle| handle.is_counted()).count();
+        let (oldest, readers): (Vec<_>, Vec<_>) =
+            handles.iter().filter(|handle| !handle.is_over()).partition(|handle| handle.face() == Some(other));
+        let is_read = unknown || readers.iter().any(|handle| handle.is_of_another(new));
+        if !is_read || handles.iter().any(|handle| handle.writing) {
+            return;
+        }
+        let record = inode.record.read();
+        let seen = content.seen.unwrap_or(record.learnt);
+        let stat = self.default_owner().stat(shown, &record, seen, Duration::ZERO);
+        if !self.namespace.show_face(other, !oldest.is_empty()) {
+            return;
+        }
+        oldest.iter().for_each(|handle| handle.over.store(true, Ordering::Release));
+        content.former = Some(Former { face: shown, stat });
+        // Whatever the kernel has of the other face is of an earlier version.
+        content.pages_of = None;
+        drop(content);
+        let mut names = vec![(record.parent, record.name.clone())];
+        drop(record);
+        if names[0] != (new.parent, new.name.clone()) {
+            names.push((new.parent, new.name.clone()));
+        }
+        if !oldest.is_empty() {
+            self.notices.send_later(Notice::Content { node: other }, &self.runtime);
+        }
+        let expired =
+            |(dir, name): &(NodeId, Name)| Notice::Expired { parent: self.namespace.shown(*dir), name: name.clone() };
+        names.iter().for_each(|name| self.notices.send(expired(name)));
+        // An answer by the former face may be on its way.
+        self.notices.send_after(ON_ITS_WAY_MAX, names.iter().map(expired).collect(), &self.runtime);
+    }
+
+    /// Notes by which face a file was opened.
+    ///
+    /// # Errors
+    /// `Stale` when it is shown by the other one by now: whoever looks its name up again opens that.
+    pub(crate) fn note_face(&self, inode: &Inode, face: NodeId, handle: HandleId) -> Result<()> {
+        let noted = {
+            let _content = inode.content.lock();
+            let is_shown = self.namespace.shown(inode.id) == face;
+            if let Some(handle) = self.handles.get(handle).filter(|_| is_shown) {
+                handle.face.store(face.0, Ordering::Release);
+            }
+            is_shown
+        };
+        if noted { Ok(()) } else { Err(VfsError::Stale) }
+    }
+
+    /// What is told of a file to those who asked by this face.
+    ///
+    /// # Errors
+    /// `Stale` when that is a former one, and nobody has the file open by it any more.
+    pub(crate) fn by_face(&self, face: NodeId, stat: Stat) -> Result<Stat> {
+        if face == stat.node || Faces::number(face) != Faces::number(stat.node) {
+            return Ok(stat);
+        }
+        let inode = self.inode(face)?;
+        let handle =
+            self.handles.of(&inode).into_iter().find(|handle| handle.face() == Some(face) && !handle.is_over());
+        let Some(handle) = handle else { return Err(VfsError::Stale) };
+        let former = inode.content.lock().former.filter(|former| former.face == face).map(|former| former.stat);
+        let told = former.unwrap_or(stat);
+        let size = handle.length().unwrap_or(told.size);
+        Ok(Stat { node: face, size, modified: told.modified, changed: told.changed, ttl: Duration::ZERO, ..stat })
+    }
+
+    /// Takes up that a file was opened by this face under a former daemon.
+    pub(crate) fn take_up_face(&self, face: NodeId) {
+        if face.0 & SECOND != 0 {
+            let _ = self.namespace.show_face(face, false);
+        }
+    }
+
+    /// Whether somebody reads a file: then its names are not told before it is known which version the next reader gets.
+    pub(crate) fn is_read_now(&self, file: NodeId) -> bool {
+        let inode = self.inodes.peek(file);
+        inode.is_some_and(|inode| inode.draft().is_none() && !inode.content.lock().open.is_empty())
+    }
+}
+
+impl Handle {
+    /// The face that it was opened by; `None` while it is being opened.
+    pub(crate) fn face(&self) -> Option<NodeId> {
+        let face = self.face.load(Ordering::Acquire);
+        (face != 0).then_some(NodeId(face))
+    }
+
+    /// Whether its version cannot be read any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// The length of what it reads, where that is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match &*self.content.lock() {
+            Held::Object(object) => object.length(),
+            Held::Lost(lost) => lost.length,
+            Held::Empty(_) => Some(0),
+            Held::Through(_) => None,
+        }
+    }
+
+    /// Whether the inode's content counts it.
+    fn is_counted(&self) -> bool {
+        !matches!(*self.content.lock(), Held::Through(_))
+    }
+
+    /// Whether it reads another version than the one of this record.
+    fn is_of_another(&self, new: &NodeRecord) -> bool {
+        let (version, length) = match &*self.content.lock() {
+            Held::Object(object) => (object.version().clone(), object.length()),
+            Held::Lost(lost) => (lost.version.clone(), lost.length),
+            Held::Empty(_) | Held::Through(_) => return false,
+        };
+        let of_another_length = match (length, new.attributes.size) {
+            (Some(length), Figure::Exact(size)) => length != size,
+            _ => false,
+        };
+        of_another_length || version.compare(&new.version) == Sameness::Different
+    }
+}
+
+/// The bit that tells the faces of a file apart: numbers of files have none there.
+const SECOND: u64 = 1 << 63;
+/// Files that are shown by their second face, and faces that are used anew, at most.
+const FACES_MAX: usize = 1 << 16;
