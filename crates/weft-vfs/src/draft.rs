@@ -179,7 +179,8 @@ impl Content for DraftContent {
 impl Inode {
     /// What was written to it and is not all sent, or is still open.
     pub(crate) fn draft(&self) -> Option<Arc<Draft>> {
-        self.draft.read().clone()
+        // Not behind somebody who waits to begin one: who waits for the names that the caller may hold has it read as well.
+        self.draft.read_recursive().clone()
     }
 }
 

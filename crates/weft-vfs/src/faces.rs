@@ -13,16 +13,17 @@
 //! opened.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_remote::{Figure, FileKind, Name, Sameness};
+use weft_remote::{Attributes, Figure, FileKind, Name, Sameness, Version};
 use weft_store::{NodeId, NodeRecord};
 
 use crate::absences::ON_ITS_WAY_MAX;
 use crate::handle::{Handle, HandleId, Held};
-use crate::inode::Inode;
+use crate::inode::{Content, Inode};
 use crate::notice::Notice;
 use crate::vfs::Vfs;
 use crate::{Result, Stat, VfsError};
@@ -90,65 +91,110 @@ pub(crate) struct Former {
 }
 
 impl Vfs {
-    /// Has a file shown by its other face if somebody reads a version of it that is not the one of `new`. To be called
-    /// before anybody is told of that.
-    pub(crate) fn turn_face(&self, inode: &Inode, new: &NodeRecord) {
-        if new.attributes.kind != FileKind::File || inode.content.lock().open.is_empty() || inode.draft().is_some() {
+    /// Puts what is known of an inode in use from now on. Of what the source has told, and not of what was `changed_here`, a
+    /// file is shown by its other face if somebody reads another version.
+    pub(crate) fn replace_record(&self, inode: &Inode, new: &NodeRecord, changed_here: bool) {
+        let may_turn = !changed_here && new.attributes.kind == FileKind::File && inode.draft().is_none();
+        let is_read = may_turn && !inode.content.lock().is_closed();
+        let handles = if is_read { self.handles.of(inode) } else { Vec::new() };
+        // Held until the record is there: who opens the file finds both or neither.
+        let mut content = inode.content.lock();
+        let former = inode.record.read().clone();
+        let turned = may_turn && !content.is_closed() && self.turn(inode, &mut content, &handles, (&former, new));
+        *inode.record.write() = new.clone();
+        drop(content);
+        if turned {
+            let mut names = vec![(former.parent, former.name)];
+            if names[0] != (new.parent, new.name.clone()) {
+                names.push((new.parent, new.name.clone()));
+            }
+            self.tell_turned(&names);
+        }
+    }
+
+    /// The same for what a former daemon had open: what is known of it may be of another version.
+    pub(crate) fn compare_reopened(&self, inode: &Inode) {
+        let record = inode.record();
+        if record.attributes.kind != FileKind::File || inode.draft().is_some() {
             return;
         }
         let handles = self.handles.of(inode);
-        let mut content = inode.content.lock();
+        let unknown = Attributes { size: Figure::Unknown, ..record.attributes };
+        let former = NodeRecord { version: Version::None, attributes: unknown, ..record.clone() };
+        let turned = self.turn(inode, &mut inode.content.lock(), &handles, (&former, &record));
+        if turned {
+            self.tell_turned(&[(record.parent, record.name)]);
+        }
+    }
+
+    /// Turns to the other face if one of the handles is of another version; says whether it did.
+    fn turn(
+        &self,
+        inode: &Inode,
+        content: &mut Content,
+        handles: &[Arc<Handle>],
+        (former, new): (&NodeRecord, &NodeRecord),
+    ) -> bool {
+        if former.version == new.version && former.attributes.size == new.attributes.size {
+            return false;
+        }
         let shown = self.namespace.shown(inode.id);
         let other = NodeId(shown.0 ^ SECOND);
         // One that is counted and not there yet has not said yet what it is of.
-        let counted: u32 = content.open.iter().map(|(_, count)| count).sum();
-        let unknown = (counted as usize) > handles.iter().filter(|handle| handle.is_counted()).count();
+        let unknown = (content.handles() as usize) > handles.iter().filter(|handle| handle.is_counted()).count();
         let (oldest, readers): (Vec<_>, Vec<_>) =
             handles.iter().filter(|handle| !handle.is_over()).partition(|handle| handle.face() == Some(other));
         let is_read = unknown || readers.iter().any(|handle| handle.is_of_another(new));
-        if !is_read || handles.iter().any(|handle| handle.writing) {
-            return;
+        if !is_read
+            || handles.iter().any(|handle| handle.writing)
+            || !self.namespace.show_face(other, !oldest.is_empty())
+        {
+            return false;
         }
-        let record = inode.record.read();
-        let seen = content.seen.unwrap_or(record.learnt);
-        let stat = self.default_owner().stat(shown, &record, seen, Duration::ZERO);
-        if !self.namespace.show_face(other, !oldest.is_empty()) {
-            return;
-        }
+        tracing::debug!(file = inode.id.0, face = other.0, ended = oldest.len(), "an older version is being read");
+        let seen = content.seen.unwrap_or(former.learnt);
+        let stat = self.default_owner().stat(shown, former, seen, Duration::ZERO);
         oldest.iter().for_each(|handle| handle.over.store(true, Ordering::Release));
+        readers.iter().for_each(|handle| handle.by_former.store(true, Ordering::Release));
         content.former = Some(Former { face: shown, stat });
-        // Whatever the kernel has of the other face is of an earlier version.
-        content.pages_of = None;
-        drop(content);
-        let mut names = vec![(record.parent, record.name.clone())];
-        drop(record);
-        if names[0] != (new.parent, new.name.clone()) {
-            names.push((new.parent, new.name.clone()));
-        }
+        content.turn();
         if !oldest.is_empty() {
             self.notices.send_later(Notice::Content { node: other }, &self.runtime);
         }
-        let expired =
-            |(dir, name): &(NodeId, Name)| Notice::Expired { parent: self.namespace.shown(*dir), name: name.clone() };
-        names.iter().for_each(|name| self.notices.send(expired(name)));
-        // An answer by the former face may be on its way.
-        self.notices.send_after(ON_ITS_WAY_MAX, names.iter().map(expired).collect(), &self.runtime);
+        true
     }
 
-    /// Notes by which face a file was opened.
+    /// Has the kernel look the names of a file up again.
+    fn tell_turned(&self, names: &[(NodeId, Name)]) {
+        let expired = || {
+            let of = |(dir, name): &(NodeId, Name)| Notice::Expired {
+                parent: self.namespace.shown(*dir),
+                name: name.clone(),
+            };
+            names.iter().map(of).collect::<Vec<_>>()
+        };
+        expired().into_iter().for_each(|notice| self.notices.send(notice));
+        // An answer by the former face may be on its way.
+        self.notices.send_after(ON_ITS_WAY_MAX, expired(), &self.runtime);
+    }
+
+    /// Notes by which face a file was opened; false when what is known of it is of another length by now, so that it has to
+    /// be opened again.
     ///
     /// # Errors
     /// `Stale` when it is shown by the other one by now: whoever looks its name up again opens that.
-    pub(crate) fn note_face(&self, inode: &Inode, face: NodeId, handle: HandleId) -> Result<()> {
-        let noted = {
-            let _content = inode.content.lock();
-            let is_shown = self.namespace.shown(inode.id) == face;
-            if let Some(handle) = self.handles.get(handle).filter(|_| is_shown) {
-                handle.face.store(face.0, Ordering::Release);
-            }
-            is_shown
-        };
-        if noted { Ok(()) } else { Err(VfsError::Stale) }
+    pub(crate) fn note_face(&self, inode: &Inode, face: NodeId, handle: HandleId) -> Result<bool> {
+        let Some(handle) = self.handles.get(handle) else { return Ok(true) };
+        let is_compared = !handle.writing && !inode.is_gone() && inode.draft().is_none();
+        let _content = inode.content.lock();
+        if self.namespace.shown(inode.id) != face {
+            return Err(VfsError::Stale);
+        }
+        if is_compared && handle.is_of_another_length(inode.record.read().attributes.size) {
+            return Ok(false);
+        }
+        handle.face.store(face.0, Ordering::Release);
+        Ok(true)
     }
 
     /// What is told of a file to those who asked by this face.
@@ -179,7 +225,7 @@ impl Vfs {
     /// Whether somebody reads a file: then its names are not told before it is known which version the next reader gets.
     pub(crate) fn is_read_now(&self, file: NodeId) -> bool {
         let inode = self.inodes.peek(file);
-        inode.is_some_and(|inode| inode.draft().is_none() && !inode.content.lock().open.is_empty())
+        inode.is_some_and(|inode| inode.draft().is_none() && !inode.content.lock().is_closed())
     }
 }
 
@@ -212,16 +258,21 @@ impl Handle {
 
     /// Whether it reads another version than the one of this record.
     fn is_of_another(&self, new: &NodeRecord) -> bool {
-        let (version, length) = match &*self.content.lock() {
-            Held::Object(object) => (object.version().clone(), object.length()),
-            Held::Lost(lost) => (lost.version.clone(), lost.length),
+        let version = match &*self.content.lock() {
+            Held::Object(object) => object.version().clone(),
+            Held::Lost(lost) => lost.version.clone(),
             Held::Empty(_) | Held::Through(_) => return false,
         };
-        let of_another_length = match (length, new.attributes.size) {
-            (Some(length), Figure::Exact(size)) => length != size,
-            _ => false,
+        self.is_of_another_length(new.attributes.size) || version.compare(&new.version) == Sameness::Different
+    }
+
+    fn is_of_another_length(&self, size: Figure<u64>) -> bool {
+        let length = match &*self.content.lock() {
+            Held::Object(object) => object.length(),
+            Held::Lost(lost) => lost.length,
+            Held::Empty(_) | Held::Through(_) => None,
         };
-        of_another_length || version.compare(&new.version) == Sameness::Different
+        matches!((length, size), (Some(length), Figure::Exact(size)) if length != size)
     }
 }
 

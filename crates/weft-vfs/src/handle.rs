@@ -37,6 +37,8 @@ pub(crate) struct Handle {
     pub(crate) running: AtomicBool,
     /// Its version is neither the newest nor the one before, and cannot be read any more.
     pub(crate) over: AtomicBool,
+    /// The file is shown by another face than it was opened by.
+    pub(crate) by_former: AtomicBool,
     /// Which number the kernel opened it by; 0 until that is noted.
     pub(crate) face: AtomicU64,
 }
@@ -44,7 +46,8 @@ pub(crate) struct Handle {
 impl Handle {
     /// A handle for reading.
     pub(crate) fn new(inode: Arc<Inode>, held: Held, counted: u64) -> Handle {
-        let (pace, lanes, face, was_read, over) = Default::default();
+        let (pace, lanes, face) = Default::default();
+        let (was_read, over, by_former) = Default::default();
         let (offered, writing, bypass_pages) = Default::default();
         let generation = AtomicU64::new(counted);
         let running = AtomicBool::new(false);
@@ -60,6 +63,7 @@ impl Handle {
             writing,
             running,
             over,
+            by_former,
             face,
         }
     }
@@ -71,16 +75,21 @@ impl Handle {
 
     /// The kernel reads by it, so it has the answer to its open.
     pub(crate) fn note_read(&self) {
-        if !self.was_read.load(Ordering::Relaxed) && !self.was_read.swap(true, Ordering::Relaxed) && !self.bypass_pages
-        {
+        let is_first = !self.was_read.load(Ordering::Relaxed) && !self.was_read.swap(true, Ordering::Relaxed);
+        if is_first && !self.bypass_pages && !self.by_former.load(Ordering::Acquire) {
             self.inode.content.lock().pages_settled(self.counted());
         }
     }
 
     /// Has it show another object from now on, and be counted under that. The caller has the lock of the inode's content.
     pub(crate) fn turn_to(&self, content: &mut Content, object: &Arc<Object>) {
-        content.closed(self.counted());
-        content.opened(object.generation());
+        let by_former = self.by_former.load(Ordering::Acquire);
+        content.closed(self.counted(), by_former);
+        if by_former {
+            content.opened_by_former(object.generation());
+        } else {
+            content.opened(object.generation());
+        }
         self.generation.store(object.generation(), Ordering::Release);
         *self.content.lock() = Held::Object(object.clone());
     }

@@ -59,6 +59,8 @@ pub(crate) struct Content {
     pub(crate) former: Option<Former>,
     /// Handles open on each object, by generation.
     pub(crate) open: Vec<(u64, u32)>,
+    /// Those by a face that the file had before.
+    pub(crate) open_by_former: Vec<(u64, u32)>,
     /// The generation of an object whose body was not what it announced, and how: what is missing of it stays
     /// missing.
     pub(crate) spoilt: Option<(u64, VfsError)>,
@@ -170,9 +172,30 @@ impl Inode {
 const FAILED_NAMES_MAX: usize = 16;
 
 impl Content {
+    /// Whether no handle is open.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.open.is_empty() && self.open_by_former.is_empty()
+    }
+
     /// Whether a handle is open on an object.
     pub(crate) fn is_open(&self, generation: u64) -> bool {
-        self.open.iter().any(|(open, _)| *open == generation)
+        self.open.iter().chain(&self.open_by_former).any(|(open, _)| *open == generation)
+    }
+
+    /// Handles that are open.
+    pub(crate) fn handles(&self) -> u32 {
+        self.open.iter().chain(&self.open_by_former).map(|(_, count)| count).sum()
+    }
+
+    /// The file has another face from now on, by which nobody has it open and of which no page is right.
+    pub(crate) fn turn(&mut self) {
+        for (generation, count) in std::mem::take(&mut self.open) {
+            match self.open_by_former.iter_mut().find(|(former, _)| *former == generation) {
+                Some((_, former)) => *former += count,
+                None => self.open_by_former.push((generation, count)),
+            }
+        }
+        self.pages_of = None;
     }
 
     /// Whether a handle is open on another version than opens get.
@@ -188,6 +211,14 @@ impl Content {
             None => self.open.push((generation, 1)),
         }
         self.open.len() > 1
+    }
+
+    /// Counts one more handle on an object by a former face.
+    pub(crate) fn opened_by_former(&mut self, generation: u64) {
+        match self.open_by_former.iter_mut().find(|(open, _)| *open == generation) {
+            Some((_, count)) => *count += 1,
+            None => self.open_by_former.push((generation, 1)),
+        }
     }
 
     /// Counts one more handle on an object, and tells whether the kernel's pages are of it, and whether it must not keep
@@ -217,12 +248,16 @@ impl Content {
         self.pages_are_sure |= self.pages_of == Some(generation);
     }
 
-    /// Counts one handle less on an object.
-    pub(crate) fn closed(&mut self, generation: u64) {
-        if let Some((_, count)) = self.open.iter_mut().find(|(g, _)| *g == generation) {
-            *count -= 1;
-        }
+    /// Counts one handle less on an object, by a former face or not.
+    pub(crate) fn closed(&mut self, generation: u64, by_former: bool) {
+        let (first, then) = match by_former {
+            true => (&mut self.open_by_former, &mut self.open),
+            false => (&mut self.open, &mut self.open_by_former),
+        };
+        let counted = first.iter_mut().chain(then).find(|(open, _)| *open == generation);
+        counted.into_iter().for_each(|(_, count)| *count -= 1);
         self.open.retain(|(_, count)| *count > 0);
+        self.open_by_former.retain(|(_, count)| *count > 0);
     }
 }
 

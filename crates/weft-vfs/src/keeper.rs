@@ -123,7 +123,7 @@ impl Vfs {
         let Some(inode) = self.inodes.peek(node) else { return true };
         let mut content = inode.content.lock();
         content.arrivals.retain(|arrival| arrival.is_running());
-        if !content.open.is_empty() || !content.arrivals.is_empty() {
+        if !content.is_closed() || !content.arrivals.is_empty() {
             return false;
         }
         // The object is dropped after the lock: its own locks come first.

@@ -188,10 +188,7 @@ impl Vfs {
             inode.content.lock().seen = Some(record.learnt);
             self.forget_pages_unopened(inode.id);
         }
-        if !told.of_change {
-            self.turn_face(inode, &record);
-        }
-        *inode.record.write() = record.clone();
+        self.replace_record(inode, &record, told.of_change);
         let (mut changes, is_confirmed) = (Vec::with_capacity(2), record.confirms(&old));
         if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)?
             && dentry.source == DentrySource::LookedUp
@@ -261,12 +258,9 @@ impl Vfs {
         }
         record.attributes.size = Figure::Exact(length);
         if let Some(inode) = &inode {
-            self.turn_face(inode, &record);
+            self.replace_record(inode, &record, false);
         }
         self.notices.send(Notice::Attributes { node: self.namespace.shown(node) });
-        if let Some(inode) = inode {
-            inode.record.write().attributes.size = Figure::Exact(length);
-        }
         self.store.apply(vec![Record::Node(node, Some(record))])?;
         Ok(())
     }
@@ -305,11 +299,8 @@ impl Vfs {
     /// Puts a node's record, in memory as well if the node is in use, and tells the kernel what changed.
     pub(crate) fn put_node(&self, changes: &mut Vec<Record>, id: NodeId, old: Option<&NodeRecord>, record: NodeRecord) {
         let inode = self.inodes.get(id);
-        if let Some(inode) = inode
-            .as_ref()
-            .filter(|_| old.is_some_and(|old| old.version != record.version || old.attributes != record.attributes))
-        {
-            self.turn_face(inode, &record);
+        if let Some(inode) = &inode {
+            self.replace_record(inode, &record, false);
         }
         if old.is_some_and(|old| old.attributes != record.attributes) {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(id) });
@@ -322,7 +313,6 @@ impl Vfs {
             if is_other {
                 inode.content.lock().seen = Some(record.learnt);
             }
-            *inode.record.write() = record.clone();
             inode.gone.store(false, Ordering::Release);
         }
         changes.push(Record::Node(id, Some(record)));

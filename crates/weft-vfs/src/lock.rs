@@ -137,6 +137,7 @@ impl Vfs {
             }
             handle.turn_to(&mut content, object);
             content.pages_of = Some(generation);
+            content.pages_are_sure = false;
             let record = OpenRecord {
                 generation: Some(generation),
                 version: object.version().clone(),

@@ -393,7 +393,7 @@ impl Vfs {
     async fn keep_open(self: &Arc<Self>, call: &Call, victim: Option<&(NodeId, NodeRecord)>) {
         let Some((id, record)) = victim else { return };
         let Some(inode) = self.inodes.peek(*id) else { return };
-        let is_open = !inode.content.lock().open.is_empty();
+        let is_open = !inode.content.lock().is_closed();
         if is_open
             && record.attributes.kind == FileKind::File
             && record.attributes.links.unwrap_or(1) <= 1

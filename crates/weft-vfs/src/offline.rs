@@ -101,8 +101,13 @@ impl Vfs {
 
     /// Has the sources behind a path tried at the next use; says whether any had been given up for the moment.
     pub(crate) fn try_again(&self, path: &[Name]) -> bool {
-        let Ok(node) = self.find(path) else { return false };
+        // A host that was silent when it was first asked has no name here yet: then whoever is above it tries again.
+        let known = (0..=path.len()).rev().find_map(|length| Some((self.find(&path[..length]).ok()?, length)));
+        let Some((node, length)) = known else { return false };
         if self.namespace.is_own(node) {
+            if length < path.len() {
+                return false;
+            }
             let all = self.namespace.all().iter();
             return all.fold(false, |any, bound| bound.remote.try_again(&bound.remote.root()) | any);
         }

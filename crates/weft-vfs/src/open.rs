@@ -50,9 +50,11 @@ impl Vfs {
         }
         for _ in 0..OPEN_ROUNDS_MAX {
             if let Some(mut opened) = self.open_once(&call, &inode, how).await? {
-                if let Err(error) = self.note_face(&inode, node, opened.handle) {
+                let noted = self.note_face(&inode, node, opened.handle);
+                if !matches!(noted, Ok(true)) {
                     self.close(opened.handle);
-                    return Err(error);
+                    noted?;
+                    continue;
                 }
                 opened.record.running = how.running;
                 if let Some(handle) = self.handles.get(opened.handle) {
@@ -165,10 +167,11 @@ impl Vfs {
         let held = handle.content.lock().clone();
         if !matches!(held, Held::Through(_)) {
             let mut content = handle.inode.content.lock();
-            if !handle.bypass_pages && !handle.offered {
+            let by_former = handle.by_former.load(Ordering::Acquire);
+            if !handle.bypass_pages && !handle.offered && !by_former && handle.face().is_some() {
                 content.pages_settled(handle.counted());
             }
-            content.closed(handle.counted());
+            content.closed(handle.counted(), by_former);
         }
         if let Held::Object(object) = held {
             let unrecorded = std::mem::take(&mut handle.inode.content.lock().unrecorded);
@@ -177,7 +180,7 @@ impl Vfs {
                 tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }
         }
-        if handle.inode.content.lock().open.is_empty() {
+        if handle.inode.content.lock().is_closed() {
             self.retire_later(&handle.inode);
         }
     }

@@ -1,6 +1,7 @@
 //! Reading open files.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -247,7 +248,7 @@ impl Vfs {
                 Held::Object(object) if *object.version() == Version::None && offset > 0 => return Err(error),
                 Held::Object(object) => {
                     let through = Arc::new(Through::of_version(object.version().clone(), self));
-                    of_inode.closed(handle.counted());
+                    of_inode.closed(handle.counted(), handle.by_former.load(Ordering::Acquire));
                     *content = Held::Through(through.clone());
                     through
                 }

@@ -81,9 +81,7 @@ impl Vfs {
         self.take_up_face(node);
         handle.face.store(node.0, Ordering::Release);
         self.handles.add_at(id, handle);
-        // What is known of it may be of another version by now.
-        let known = inode.record();
-        self.turn_face(&inode, &known);
+        self.compare_reopened(&inode);
         Ok(())
     }
 

@@ -208,7 +208,7 @@ impl Vfs {
 
     /// The caller holds the inode's gate.
     pub(crate) async fn retire(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        let is_closed = || inode.content.lock().open.is_empty();
+        let is_closed = || inode.content.lock().is_closed();
         if !is_closed() {
             return Ok(());
         }
@@ -330,7 +330,7 @@ impl Vfs {
         // Whoever serves next knows it as well.
         self.store.apply(vec![Record::Node(id, Some(record))])?;
         drop(names);
-        if inode.content.lock().open.is_empty() {
+        if inode.content.lock().is_closed() {
             self.retire_later(&inode);
         }
         Ok(())
@@ -358,7 +358,7 @@ impl Vfs {
     /// Sends what a former daemon had not sent and nobody has open.
     pub fn send_left(self: &Arc<Self>) {
         let inodes: Vec<_> = self.drafts.lock().values().cloned().collect();
-        inodes.iter().filter(|inode| inode.content.lock().open.is_empty()).for_each(|inode| self.retire_later(inode));
+        inodes.iter().filter(|inode| inode.content.lock().is_closed()).for_each(|inode| self.retire_later(inode));
     }
 
     /// How many files are being written, or have something unsent.

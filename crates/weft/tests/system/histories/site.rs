@@ -266,7 +266,7 @@ fn shown(top: &Path) -> Result<Shown> {
 /// Goal: whatever a site does, nobody reads what it never served, and who asks sees it as it is.
 #[test]
 fn of_a_web_site() {
-    for seed in seeds(0) {
+    for seed in seeds(1) {
         let mut chance = Chance::of(seed);
         let Some(server) = Server::nginx(LISTINGS[chance.below(3) as usize]) else { return };
         let asks = chance.below(2) == 0;
