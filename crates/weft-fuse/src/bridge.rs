@@ -92,6 +92,10 @@ impl Handler for Bridge {
         self.vfs.content_at_hand(handle)
     }
 
+    fn released(&self, handle: HandleId) {
+        self.vfs.released(handle);
+    }
+
     fn close(&self, handle: HandleId) {
         self.vfs.close(handle);
     }

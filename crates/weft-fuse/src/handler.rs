@@ -108,6 +108,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Closes a file.
     fn close(&self, handle: HandleId);
 
+    /// Closes a file that the kernel gives back, which so had the answer to its open.
+    fn released(&self, handle: HandleId) {
+        self.close(handle);
+    }
+
     /// Has the names of a directory known, for one open of it.
     fn open_directory(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<AsOf>> + Send + 'static;
 

@@ -3,9 +3,10 @@
 //! An inode of the kernel has one length and one set of pages. Who has a version of a file open goes on reading it when
 //! the source has another one, and whoever opens the file then reads that; were both the same inode, the length of the
 //! one would cut the other off or fill it up with zeros. So a file has two numbers towards the kernel, its *faces*. When
-//! it turns out to have changed while a version of it is being read, it is shown by the other face from then on: its
-//! names have to be looked up again, and who comes by the former face is sent to look the name up (`Stale`), but for
-//! those who have it open. The inode number that programs see is the same.
+//! it turns out to be of another length than a version of it that is being read, it is shown by the other face from then
+//! on: its names have to be looked up again, and who comes by the former face is sent to look the name up (`Stale`), but
+//! for those who have it open. The inode number that programs see is the same. (Of versions that are as long, the pages
+//! are of one, and the others are read past them: [`crate::inode::Content::pages_for`].)
 //!
 //! Where both faces are in use when a third version comes, the former one is used anew with another generation, by which
 //! the kernel tells it from what it had: who reads the oldest version gets an error (EIO), and never another's bytes.
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_remote::{Attributes, Figure, FileKind, Name, Sameness, Version};
+use weft_remote::{Attributes, Figure, FileKind, Name};
 use weft_store::{NodeId, NodeRecord};
 
 use crate::absences::ON_ITS_WAY_MAX;
@@ -91,8 +92,8 @@ pub(crate) struct Former {
 }
 
 impl Vfs {
-    /// Puts what is known of an inode in use from now on. Of what the source has told, and not of what was `changed_here`, a
-    /// file is shown by its other face if somebody reads another version.
+    /// Puts what is known of an inode in use from now on. By what the source has told, and not by what was `changed_here`, a
+    /// file is shown by its other face if somebody reads a version of another length.
     pub(crate) fn replace_record(&self, inode: &Inode, new: &NodeRecord, changed_here: bool) {
         let may_turn = !changed_here && new.attributes.kind == FileKind::File && inode.draft().is_none();
         let is_read = may_turn && !inode.content.lock().is_closed();
@@ -120,7 +121,7 @@ impl Vfs {
         }
         let handles = self.handles.of(inode);
         let unknown = Attributes { size: Figure::Unknown, ..record.attributes };
-        let former = NodeRecord { version: Version::None, attributes: unknown, ..record.clone() };
+        let former = NodeRecord { attributes: unknown, ..record.clone() };
         let turned = self.turn(inode, &mut inode.content.lock(), &handles, (&former, &record));
         if turned {
             self.tell_turned(&[(record.parent, record.name)]);
@@ -135,7 +136,7 @@ impl Vfs {
         handles: &[Arc<Handle>],
         (former, new): (&NodeRecord, &NodeRecord),
     ) -> bool {
-        if former.version == new.version && former.attributes.size == new.attributes.size {
+        if former.attributes.size == new.attributes.size {
             return false;
         }
         let shown = self.namespace.shown(inode.id);
@@ -144,7 +145,7 @@ impl Vfs {
         let unknown = (content.handles() as usize) > handles.iter().filter(|handle| handle.is_counted()).count();
         let (oldest, readers): (Vec<_>, Vec<_>) =
             handles.iter().filter(|handle| !handle.is_over()).partition(|handle| handle.face() == Some(other));
-        let is_read = unknown || readers.iter().any(|handle| handle.is_of_another(new));
+        let is_read = unknown || readers.iter().any(|handle| handle.is_of_another_length(new.attributes.size));
         if !is_read
             || handles.iter().any(|handle| handle.writing)
             || !self.namespace.show_face(other, !oldest.is_empty())
@@ -256,16 +257,7 @@ impl Handle {
         !matches!(*self.content.lock(), Held::Through(_))
     }
 
-    /// Whether it reads another version than the one of this record.
-    fn is_of_another(&self, new: &NodeRecord) -> bool {
-        let version = match &*self.content.lock() {
-            Held::Object(object) => object.version().clone(),
-            Held::Lost(lost) => lost.version.clone(),
-            Held::Empty(_) | Held::Through(_) => return false,
-        };
-        self.is_of_another_length(new.attributes.size) || version.compare(&new.version) == Sameness::Different
-    }
-
+    /// Whether it reads a version that is not so long.
     fn is_of_another_length(&self, size: Figure<u64>) -> bool {
         let length = match &*self.content.lock() {
             Held::Object(object) => object.length(),

@@ -81,6 +81,13 @@ impl Handle {
         }
     }
 
+    /// The same when it is given back, unless the kernel may have read the content itself.
+    pub(crate) fn note_released(&self) {
+        if !self.offered {
+            self.note_read();
+        }
+    }
+
     /// Has it show another object from now on, and be counted under that. The caller has the lock of the inode's content.
     pub(crate) fn turn_to(&self, content: &mut Content, object: &Arc<Object>) {
         let by_former = self.by_former.load(Ordering::Acquire);

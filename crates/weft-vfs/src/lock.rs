@@ -118,9 +118,14 @@ impl Vfs {
             turned
         };
         if !turned.is_empty() {
-            let node = self.namespace.shown(inode.id);
-            self.notices.send(Notice::Attributes { node });
-            self.notices.send(Notice::Content { node });
+            let mut faces = vec![self.namespace.shown(inode.id)];
+            faces.extend(self.handles.of(inode).iter().filter_map(|handle| handle.face()));
+            faces.sort_unstable();
+            faces.dedup();
+            for node in faces {
+                self.notices.send(Notice::Attributes { node });
+                self.notices.send(Notice::Content { node });
+            }
             // The pages that it has are of another version.
             let _ = tokio::time::timeout_at(call.deadline.into(), self.notices.all_told()).await;
         }

@@ -158,6 +158,14 @@ impl Vfs {
         }
     }
 
+    /// Closes a file that the kernel gives back: it has had the answer to its open, and done what that says.
+    pub fn released(self: &Arc<Self>, handle: HandleId) {
+        if let Some(handle) = self.handles.get(handle) {
+            handle.note_released();
+        }
+        self.close(handle);
+    }
+
     /// Closes a file.
     pub fn close(self: &Arc<Self>, handle: HandleId) {
         let Some(handle) = self.handles.remove(handle) else { return };
@@ -168,9 +176,6 @@ impl Vfs {
         if !matches!(held, Held::Through(_)) {
             let mut content = handle.inode.content.lock();
             let by_former = handle.by_former.load(Ordering::Acquire);
-            if !handle.bypass_pages && !handle.offered && !by_former && handle.face().is_some() {
-                content.pages_settled(handle.counted());
-            }
             content.closed(handle.counted(), by_former);
         }
         if let Held::Object(object) = held {

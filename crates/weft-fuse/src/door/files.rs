@@ -150,14 +150,14 @@ impl<H: Handler> Door<H> {
             let released = self.locks.clone().released(caller(header), node, handle);
             let closed = async move {
                 released.await;
-                files.close(&*handler, HandleId(handle));
+                files.released(&*handler, HandleId(handle));
                 Ok(())
             };
             return self.driver.drive(asked, header, self.driver.to_its_end(closed), move |_| {
                 reply.done();
             });
         }
-        self.files.close(&*self.handler, HandleId(handle));
+        self.files.released(&*self.handler, HandleId(handle));
         asked.answered(None);
         reply.done();
     }
@@ -204,7 +204,14 @@ impl Files {
         Ok(Opened { handle, flags, backing_id })
     }
 
-    /// Closes a file, also one of which the kernel will never know: then no release comes.
+    /// Closes a file that the kernel gives back.
+    fn released<H: Handler>(&self, handler: &H, handle: HandleId) {
+        self.modes.close(handle);
+        handler.released(handle);
+        self.roll.strike(Key::File(handle.0));
+    }
+
+    /// Closes a file of which the kernel will never know: no release comes.
     pub(super) fn close<H: Handler>(&self, handler: &H, handle: HandleId) {
         self.modes.close(handle);
         handler.close(handle);
