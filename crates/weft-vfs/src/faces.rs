@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_remote::{Attributes, Figure, FileKind, Name};
+use weft_remote::{Attributes, Figure, FileKind, Name, Sameness};
 use weft_store::{NodeId, NodeRecord};
 
 use crate::absences::ON_ITS_WAY_MAX;
@@ -94,7 +94,10 @@ pub(crate) struct Former {
 impl Vfs {
     /// Puts what is known of an inode in use from now on. By what the source has told, and not by what was `changed_here`, a
     /// file is shown by its other face if somebody reads a version of another length.
-    pub(crate) fn replace_record(&self, inode: &Inode, new: &NodeRecord, changed_here: bool) {
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) fn replace_record(&self, inode: &Inode, new: &NodeRecord, changed_here: bool) -> Result<()> {
         let may_turn = !changed_here && new.attributes.kind == FileKind::File && inode.draft().is_none();
         let is_read = may_turn && !inode.content.lock().is_closed();
         let handles = if is_read { self.handles.of(inode) } else { Vec::new() };
@@ -102,8 +105,18 @@ impl Vfs {
         let mut content = inode.content.lock();
         let former = inode.record.read().clone();
         let turned = may_turn && !content.is_closed() && self.turn(inode, &mut content, &handles, (&former, new));
+        // What is held is not what the source has, however long that was promised to last.
+        let is_outdated = !changed_here
+            && former.version != new.version
+            && content
+                .current
+                .as_ref()
+                .is_some_and(|held| held.object.version().compare(&new.version) == Sameness::Different);
         *inode.record.write() = new.clone();
         drop(content);
+        if is_outdated {
+            self.distrust_content(inode.id)?;
+        }
         if turned {
             let mut names = vec![(former.parent, former.name)];
             if names[0] != (new.parent, new.name.clone()) {
@@ -111,6 +124,7 @@ impl Vfs {
             }
             self.tell_turned(&names);
         }
+        Ok(())
     }
 
     /// The same for what a former daemon had open: what is known of it may be of another version.

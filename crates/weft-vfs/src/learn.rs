@@ -99,7 +99,7 @@ impl Vfs {
         let is_confirmed = is_known && old.as_ref().is_some_and(|old| record.confirms(old));
         self.tell_entry(known.as_ref(), id, old.as_ref(), &record);
         self.put_dentry(&mut changes, dir, &entry.name, dentry, known);
-        self.put_node(&mut changes, id, old.as_ref(), record);
+        self.put_node(&mut changes, (id, told.of_change), old.as_ref(), record)?;
         self.put(changes, is_confirmed)?;
         Ok((id, true))
     }
@@ -188,7 +188,7 @@ impl Vfs {
             inode.content.lock().seen = Some(record.learnt);
             self.forget_pages_unopened(inode.id);
         }
-        self.replace_record(inode, &record, told.of_change);
+        self.replace_record(inode, &record, told.of_change)?;
         let (mut changes, is_confirmed) = (Vec::with_capacity(2), record.confirms(&old));
         if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)?
             && dentry.source == DentrySource::LookedUp
@@ -258,7 +258,7 @@ impl Vfs {
         }
         record.attributes.size = Figure::Exact(length);
         if let Some(inode) = &inode {
-            self.replace_record(inode, &record, false);
+            self.replace_record(inode, &record, false)?;
         }
         self.notices.send(Notice::Attributes { node: self.namespace.shown(node) });
         self.store.apply(vec![Record::Node(node, Some(record))])?;
@@ -297,10 +297,16 @@ impl Vfs {
     }
 
     /// Puts a node's record, in memory as well if the node is in use, and tells the kernel what changed.
-    pub(crate) fn put_node(&self, changes: &mut Vec<Record>, id: NodeId, old: Option<&NodeRecord>, record: NodeRecord) {
+    pub(crate) fn put_node(
+        &self,
+        changes: &mut Vec<Record>,
+        (id, changed_here): (NodeId, bool),
+        old: Option<&NodeRecord>,
+        record: NodeRecord,
+    ) -> Result<()> {
         let inode = self.inodes.get(id);
         if let Some(inode) = &inode {
-            self.replace_record(inode, &record, false);
+            self.replace_record(inode, &record, changed_here)?;
         }
         if old.is_some_and(|old| old.attributes != record.attributes) {
             self.notices.send(Notice::Attributes { node: self.namespace.shown(id) });
@@ -316,6 +322,7 @@ impl Vfs {
             inode.gone.store(false, Ordering::Release);
         }
         changes.push(Record::Node(id, Some(record)));
+        Ok(())
     }
 }
 

@@ -150,7 +150,7 @@ impl Vfs {
             self.put_dentry(changes, rows.dir, &entry.name, dentry, known);
         }
         if let Some(record) = merged {
-            self.put_node(changes, id, old.as_ref(), record);
+            self.put_node(changes, (id, false), old.as_ref(), record)?;
         }
         Ok(())
     }

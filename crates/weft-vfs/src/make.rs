@@ -268,7 +268,7 @@ impl Vfs {
         let target = DentryTarget::Node(id);
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
         let mut changes = vec![Record::Dentry(dir.id, entry.name, Some(dentry))];
-        self.put_node(&mut changes, id, old.as_ref(), record);
+        self.put_node(&mut changes, (id, true), old.as_ref(), record)?;
         self.store.apply(changes)?;
         Ok(id)
     }
