@@ -13,7 +13,7 @@ use crate::content::Check;
 use crate::draft::Draft;
 use crate::figures::add;
 use crate::handle::{Handle, HandleId, Held};
-use crate::inode::Inode;
+use crate::inode::{Current, Inode};
 use crate::notice::Notice;
 use crate::reopen::OpenRecord;
 use crate::through::Through;
@@ -262,10 +262,13 @@ impl Vfs {
             let record = inode.record.read();
             (record.version.clone(), record.attributes.size.known().unwrap_or(0))
         };
-        // Who has this version open already sees what is written.
-        let current = inode.content.lock().current.as_ref().map(|current| current.object.clone());
-        let same = current.filter(|object| *object.version() == version);
-        let counted = same.map_or(0, |object| object.generation());
+        // Who has the content open that opens get, and that is not doubted, sees what is written: a change of names or of the
+        // mode makes another version of it, and not another content.
+        let counted = {
+            let content = inode.content.lock();
+            let is_it = |held: &&Current| *held.object.version() == version || held.checked != SystemTime::UNIX_EPOCH;
+            content.current.as_ref().filter(is_it).map_or(0, |held| held.object.generation())
+        };
         let dirty = self.store.dirty(inode.id, version, length)?;
         let draft = Arc::new(Draft::over(dirty, counted, None));
         self.drafts.lock().insert(inode.id, inode.clone());

@@ -148,3 +148,18 @@ done(waits)
     program.good();
     pair.script("flock file sh -c 'flock -n file true && exit 1; exit 0'; flock -n file true");
 }
+
+/// Goal: whoever has a file open goes on writing it when another program has emptied it (as log rotation does), also where
+/// the file was renamed, linked or given a mode since it was written.
+#[test]
+fn a_file_that_is_emptied_is_written_on() {
+    let Some(pair) = Pair::new() else { return };
+    for before in ["mv file.new file", "mv file.new file; ln file second", "mv file.new file; chmod 600 file"] {
+        pair.script(&format!(
+            "rm -f second; echo before > file.new; {before}; cat file > /dev/null; exec 3>>file 4<>file
+            : > file; echo after >&3; echo x >&4
+            exec 3>&- 4>&-; diff file $source/file"
+        ));
+        assert_eq!(std::fs::read_to_string(pair.there("file")).expect("read"), "x\nter\n", "{before}");
+    }
+}
