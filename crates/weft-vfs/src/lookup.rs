@@ -226,23 +226,6 @@ impl Vfs {
         Ok(usable.then(|| self.show(inode, remaining, &Caller::DAEMON)))
     }
 
-    /// What `stat` shows of an open file: its own length. Trusted as long as the node's where both agree, for the
-    /// kernel asks at the end of every file whose attributes it does not trust.
-    fn stat_open(&self, node: NodeId, handle: HandleId) -> Result<Option<Stat>> {
-        let Some(handle) = self.handles.get(handle) else { return Ok(None) };
-        if handle.inode.id != self.namespace.real(node) {
-            return Ok(None);
-        }
-        if handle.draft().is_some() || handle.writing {
-            // Of what is written here, the inode tells.
-            return Ok(None);
-        }
-        let Some(length) = handle.length() else { return Ok(None) };
-        let agreed = handle.inode.record.read().attributes.size.exact() == Some(length);
-        let ttl = if agreed { self.attributes_remaining(&handle.inode)? } else { Duration::ZERO };
-        Ok(Some(Stat { size: length, ..self.show(&handle.inode, ttl, &Caller::DAEMON) }))
-    }
-
     fn lookup_own(&self, dir: NodeId, name: &[u8]) -> Result<Looked> {
         let Some(node) = self.namespace.own_child(dir, name) else {
             return Ok(Looked::Absent { ttl: KERNEL_TTL_MAX });
@@ -473,39 +456,6 @@ impl Vfs {
                 Err(error)
             }
         }
-    }
-
-    /// What `stat` shows of an inode, to somebody who may trust it that long.
-    pub(crate) fn show(&self, inode: &Inode, ttl: Duration, to: &Caller) -> Stat {
-        let node = self.namespace.shown(inode.id);
-        let is_directory = inode.kind() == FileKind::Directory;
-        let (seen, is_open_otherwise) = {
-            let mut content = inode.content.lock();
-            if is_directory {
-                // Before it is looked what it is: whoever changes that looks afterwards who was told.
-                content.told_to.note(to.pid, Instant::now());
-            }
-            (content.seen, content.is_open_otherwise())
-        };
-        let mut stat = {
-            let record = inode.record.read();
-            // Who has another version open asks for its length at the end of this one.
-            let untrusted = is_open_otherwise || self.is_private(record.audience);
-            let ttl = if untrusted { Duration::ZERO } else { cap(ttl) };
-            self.default_owner().stat(node, &record, seen.unwrap_or(record.learnt), ttl)
-        };
-        stat.generation = self.namespace.generation(node);
-        if let Some(draft) = inode.draft() {
-            stat.size = draft.dirty.length();
-            stat.ttl = Duration::ZERO;
-            if draft.dirty.is_unsent() {
-                stat.modified = draft.written();
-                stat.changed = draft.written();
-            }
-        } else if !is_directory {
-            inode.content.lock().pages_told(stat.size);
-        }
-        stat
     }
 }
 
