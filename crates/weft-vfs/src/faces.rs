@@ -29,6 +29,11 @@ use crate::notice::Notice;
 use crate::vfs::Vfs;
 use crate::{Result, Stat, VfsError};
 
+/// The file that a number of the kernel stands for: the same by both of its faces.
+pub fn file_of(face: NodeId) -> NodeId {
+    Faces::number(face)
+}
+
 /// Which files are shown by their second face.
 #[derive(Debug, Default)]
 pub(crate) struct Faces {

@@ -81,6 +81,7 @@ pub use data::Data;
 pub use directory::{AsOf, DirectoryName, Snapshot};
 pub use error::VfsError;
 pub use extended::OWN_ATTRIBUTES;
+pub use faces::file_of;
 pub use figures::FiguresSnapshot;
 pub use freshness::{Freshness, Policies};
 pub use going_on::{ToItsEnd, go_on};

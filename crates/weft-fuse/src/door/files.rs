@@ -143,7 +143,7 @@ impl<H: Handler> Door<H> {
 
     pub(super) fn release(&self, header: &Header, handle: u64, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Release, header);
-        let node = NodeId(header.node);
+        let node = super::locks::locked(header);
         if self.locks.has(node) {
             // Nobody waits for it. The source is told before the file is closed here, for the file may be sent.
             let (files, handler) = (self.files.clone(), self.handler.clone());

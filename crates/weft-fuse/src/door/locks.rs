@@ -11,6 +11,11 @@ use crate::lock_table::Patience;
 use crate::locks::{Family, Held, Owner};
 use crate::meter::Operation;
 
+/// The file that a request about locks means: they are of all its versions.
+pub(super) fn locked(header: &Header) -> NodeId {
+    weft_vfs::file_of(NodeId(header.node))
+}
+
 impl<H: Handler> Door<H> {
     /// Which lock is in the way of another.
     pub(super) fn getlk(&self, header: &Header, lock: &Lock, reply: Reply) {
@@ -18,7 +23,7 @@ impl<H: Handler> Door<H> {
             return self.refuse(Operation::Getlk, header, E::INVAL, reply);
         };
         self.driver.meter.begin(Operation::Getlk, header).answered(None);
-        match self.locks.in_the_way(NodeId(header.node), &wanted) {
+        match self.locks.in_the_way(locked(header), &wanted) {
             Some(Held { start, end, exclusive, pid, .. }) => {
                 reply.lock(LockRange { start, end, kind: if exclusive { WRITE } else { READ }, pid })
             }
@@ -29,7 +34,7 @@ impl<H: Handler> Door<H> {
     /// Takes a lock, or gives it back.
     pub(super) fn setlk(&self, header: &Header, lock: &Lock, patience: Patience, reply: Reply) {
         let operation = if patience == Patience::None { Operation::Setlk } else { Operation::Setlkw };
-        let (caller, node, locks) = (caller(header), NodeId(header.node), self.locks.clone());
+        let (caller, node, locks) = (caller(header), locked(header), self.locks.clone());
         let Some((held, asked)) = held_of(header, lock) else { return self.refuse(operation, header, E::INVAL, reply) };
         if asked == Asked::GiveBack {
             let given_back = self.driver.to_its_end(locks.give_back(caller, node, held));
@@ -56,7 +61,7 @@ impl<H: Handler> Door<H> {
     /// What else closing a descriptor means: the process loses its locks on the file, after what it wrote is sent.
     pub(super) fn flush(&self, header: &Header, handle: HandleId, owner: u64, reply: Reply) {
         let flushed = self.handler.flush(caller(header), handle);
-        let node = NodeId(header.node);
+        let node = locked(header);
         if !self.locks.has(node) {
             return self.finish(Operation::Flush, header, self.driver.to_its_end(flushed), reply);
         }
