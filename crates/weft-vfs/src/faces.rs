@@ -73,7 +73,8 @@ impl Faces {
     /// remembered.
     pub(crate) fn show(&self, face: NodeId, anew: bool) -> bool {
         let mut turned = self.turned.lock();
-        if turned.second.len() + turned.generations.len() >= FACES_MAX {
+        let remembers_more = anew || face.0 & SECOND != 0;
+        if remembers_more && turned.second.len() + turned.generations.len() >= FACES_MAX {
             return false;
         }
         if anew {
@@ -291,3 +292,32 @@ impl Handle {
 const SECOND: u64 = 1 << 63;
 /// Files that are shown by their second face, and faces that are used anew, at most.
 const FACES_MAX: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_two_faces_and_the_number_of_one() {
+        let (faces, first) = (Faces::default(), NodeId(7));
+        let second = NodeId(7 | SECOND);
+        assert_eq!((faces.of(first), file_of(second)), (first, first));
+        assert!(faces.show(second, false));
+        assert_eq!((faces.of(first), faces.of(NodeId(8))), (second, NodeId(8)));
+        assert_eq!((faces.generation(first), faces.generation(second)), (0, 0));
+        assert!(faces.show(first, true));
+        assert_eq!((faces.of(first), faces.generation(first), faces.generation(second)), (first, 1, 0));
+    }
+
+    #[test]
+    fn there_are_no_more_than_are_remembered_and_the_way_back_is_free() {
+        let faces = Faces::default();
+        for number in 0..FACES_MAX as u64 {
+            assert!(faces.show(NodeId(number | SECOND), false));
+        }
+        let more = NodeId(FACES_MAX as u64);
+        assert!(!faces.show(NodeId(more.0 | SECOND), false) && faces.of(more) == more);
+        assert!(faces.show(NodeId(1), false) && faces.of(NodeId(1)) == NodeId(1));
+        assert!(faces.show(NodeId(more.0 | SECOND), false));
+    }
+}
