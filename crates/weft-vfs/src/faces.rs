@@ -10,6 +10,7 @@
 //!
 //! Where both faces are in use when a third version comes, the former one is used anew with another generation, by which
 //! the kernel tells it from what it had: who reads the oldest version gets an error (EIO), and never another's bytes.
+//! (A daemon that takes the mount over does not know of that use, and begins with none: whoever reads by it gets EIO too.)
 //! Where somebody has the file open for writing no face is turned: the kernel is then told to keep no pages of what is
 //! opened.
 
@@ -38,7 +39,7 @@ pub fn file_of(face: NodeId) -> NodeId {
 #[derive(Debug, Default)]
 pub(crate) struct Faces {
     turned: Mutex<Turned>,
-    /// How many were ever turned: mostly none, and then nobody waits for the lock.
+    /// How many of both: mostly none, and then nobody waits for the lock.
     count: AtomicUsize,
 }
 

@@ -190,10 +190,7 @@ impl Content {
     /// The file has another face from now on, by which nobody has it open and of which no page is right.
     pub(crate) fn turn(&mut self) {
         for (generation, count) in std::mem::take(&mut self.open) {
-            match self.open_by_former.iter_mut().find(|(former, _)| *former == generation) {
-                Some((_, former)) => *former += count,
-                None => self.open_by_former.push((generation, count)),
-            }
+            count_in(&mut self.open_by_former, generation, count);
         }
         self.pages_of = None;
     }
@@ -206,23 +203,17 @@ impl Content {
 
     /// Counts one more handle on an object and tells whether handles on other versions are open.
     pub(crate) fn opened(&mut self, generation: u64) -> bool {
-        match self.open.iter_mut().find(|(g, _)| *g == generation) {
-            Some((_, count)) => *count += 1,
-            None => self.open.push((generation, 1)),
-        }
+        count_in(&mut self.open, generation, 1);
         self.open.len() > 1
     }
 
     /// Counts one more handle on an object by a former face.
     pub(crate) fn opened_by_former(&mut self, generation: u64) {
-        match self.open_by_former.iter_mut().find(|(open, _)| *open == generation) {
-            Some((_, count)) => *count += 1,
-            None => self.open_by_former.push((generation, 1)),
-        }
+        count_in(&mut self.open_by_former, generation, 1);
     }
 
-    /// Counts one more handle on an object, and tells whether the kernel's pages are of it, and whether it must not keep
-    /// pages of this handle.
+    /// Counts one more handle on an object of this length, and tells whether the kernel's pages are surely of it, and whether
+    /// it must not keep pages of this handle.
     pub(crate) fn pages_for(&mut self, generation: u64, length: Option<u64>) -> (bool, bool) {
         let bypass = self.opened(generation);
         let are_of_it = self.pages_of == Some(generation);
@@ -258,6 +249,14 @@ impl Content {
         counted.into_iter().for_each(|(_, count)| *count -= 1);
         self.open.retain(|(_, count)| *count > 0);
         self.open_by_former.retain(|(_, count)| *count > 0);
+    }
+}
+
+/// Counts so many handles more on an object.
+fn count_in(open: &mut Vec<(u64, u32)>, generation: u64, more: u32) {
+    match open.iter_mut().find(|(counted, _)| *counted == generation) {
+        Some((_, count)) => *count += more,
+        None => open.push((generation, more)),
     }
 }
 

@@ -50,11 +50,13 @@ impl Vfs {
         }
         for _ in 0..OPEN_ROUNDS_MAX {
             if let Some(mut opened) = self.open_once(&call, &inode, how).await? {
-                let noted = self.note_face(&inode, node, opened.handle);
-                if !matches!(noted, Ok(true)) {
-                    self.close(opened.handle);
-                    noted?;
-                    continue;
+                match self.note_face(&inode, node, opened.handle) {
+                    Ok(true) => {}
+                    again => {
+                        self.close(opened.handle);
+                        again?;
+                        continue;
+                    }
                 }
                 opened.record.running = how.running;
                 if let Some(handle) = self.handles.get(opened.handle) {
@@ -327,7 +329,7 @@ impl Vfs {
 
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
         let held = Held::Through(Arc::new(Through::of_version(Version::None, self)));
-        let handle = Handle::new(inode, held, 0);
+        let handle = Handle { bypass_pages: true, ..Handle::new(inode, held, 0) };
         let record = OpenRecord { bypass_pages: true, ..OpenRecord::default() };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None, record }
     }

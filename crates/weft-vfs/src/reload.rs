@@ -32,20 +32,13 @@ impl Vfs {
     /// `NotFound` when the path is not known; otherwise failures are counted, except that of the path itself.
     pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
         self.try_again(path);
-        let mut recursive = recursive;
-        let top = match self.find(path) {
+        let (top, recursive) = match self.find(path) {
             Err(VfsError::NotFound) if self.forget_absence(path)? => {
                 return Ok(Reloaded { checked: 1, changed: 1, ..Reloaded::default() });
             }
             // It may be in the list by now: that says so, or that it is not.
-            Err(VfsError::NotFound) => match self.denied_by(path, &caller)? {
-                Some(dir) => {
-                    recursive = false;
-                    dir
-                }
-                None => return Err(VfsError::NotFound),
-            },
-            found => found?,
+            Err(VfsError::NotFound) => (self.denied_by(path, &caller)?.ok_or(VfsError::NotFound)?, false),
+            found => (found?, recursive),
         };
         let mut done = Reloaded::default();
         if self.namespace.is_own(top) {
@@ -163,7 +156,9 @@ impl Vfs {
         let after = self.store.listing(dir.id)?.map(|listing| listing.version);
         done.checked += 1;
         done.changed += u64::from(before.is_some() && before != after);
-        // Names that were looked for one by one are in no list.
-        self.forget_absences(dir)
+        // Names that were looked for one by one are in no list. Not on a thread that a request needs.
+        let (vfs, dir) = (self.clone(), dir.clone());
+        let forgotten = tokio::task::spawn_blocking(move || vfs.forget_absences(&dir)).await;
+        forgotten.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
     }
 }

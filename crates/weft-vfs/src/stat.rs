@@ -117,25 +117,24 @@ impl Vfs {
 
     /// What `stat` shows of an inode, to somebody who may trust it that long.
     pub(crate) fn show(&self, inode: &Inode, ttl: Duration, to: &Caller) -> Stat {
+        // Before the content: that is the order of their locks.
+        let draft = inode.draft();
+        // Held over all of it, so that nobody is told the length of one version by the number of another.
+        let mut content = inode.content.lock();
         let node = self.namespace.shown(inode.id);
-        let is_directory = inode.kind() == FileKind::Directory;
-        let (seen, is_open_otherwise) = {
-            let mut content = inode.content.lock();
-            if is_directory {
-                // Before it is looked what it is: whoever changes that looks afterwards who was told.
-                content.told_to.note(to.pid, Instant::now());
-            }
-            (content.seen, content.is_open_otherwise())
-        };
-        let mut stat = {
-            let record = inode.record.read();
-            // Who has another version open asks for its length at the end of this one.
-            let untrusted = is_open_otherwise || self.is_private(record.audience);
-            let ttl = if untrusted { Duration::ZERO } else { cap(ttl) };
-            self.default_owner().stat(node, &record, seen.unwrap_or(record.learnt), ttl)
-        };
-        stat.generation = self.namespace.generation(node);
-        if let Some(draft) = inode.draft() {
+        let record = inode.record.read();
+        let is_directory = record.attributes.kind == FileKind::Directory;
+        if is_directory {
+            // Before it is looked what it is: whoever changes that looks afterwards who was told.
+            content.told_to.note(to.pid, Instant::now());
+        }
+        // Who has another version open asks for its length at the end of this one.
+        let untrusted = content.is_open_otherwise() || self.is_private(record.audience);
+        let ttl = if untrusted { Duration::ZERO } else { cap(ttl) };
+        let seen = content.seen.unwrap_or(record.learnt);
+        let generation = self.namespace.generation(node);
+        let mut stat = Stat { generation, ..self.default_owner().stat(node, &record, seen, ttl) };
+        if let Some(draft) = draft {
             stat.size = draft.dirty.length();
             stat.ttl = Duration::ZERO;
             if draft.dirty.is_unsent() {
@@ -143,7 +142,7 @@ impl Vfs {
                 stat.changed = draft.written();
             }
         } else if !is_directory {
-            inode.content.lock().pages_told(stat.size);
+            content.pages_told(stat.size);
         }
         stat
     }

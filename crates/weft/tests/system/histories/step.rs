@@ -10,6 +10,7 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 
 use super::deed::Without;
 use crate::support::Chance;
+use crate::writing_processes::python;
 
 /// One use of an open file.
 #[derive(Clone, Debug)]
@@ -77,7 +78,8 @@ impl Step {
             }
             Step::Map(at, length, byte) => {
                 let words = [at.to_string(), length.to_string(), byte.to_string()];
-                let mapped = Command::new("python3").args(["-c", MAP]).args(words).stdin(file.try_clone()?).output()?;
+                let Some(python) = python() else { return Ok(()) };
+                let mapped = Command::new(python).args(["-c", MAP]).args(words).stdin(file.try_clone()?).output()?;
                 assert!(mapped.status.success(), "{}", String::from_utf8_lossy(&mapped.stderr));
                 read.extend(mapped.stdout);
             }
