@@ -41,6 +41,7 @@ mod logins;
 mod look;
 mod names;
 mod options;
+mod probes;
 mod promises;
 #[cfg(test)]
 mod promises_cost;

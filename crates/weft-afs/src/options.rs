@@ -59,6 +59,8 @@ pub struct AfsOptions {
     pub dead_after: Duration,
     /// How long a server that was silent is asked last.
     pub down_time: Duration,
+    /// How long a server that has promised something may have said nothing before it is asked whether it is there.
+    pub probe_after: Duration,
     /// How long a piece of content may take, in all.
     pub piece_time: Duration,
     /// Most bytes of directories that are kept in memory.
@@ -97,6 +99,7 @@ impl Default for AfsOptions {
             volume_time: Duration::from_secs(3600),
             dead_after: Duration::from_secs(12),
             down_time: Duration::from_secs(20),
+            probe_after: Duration::from_secs(30),
             piece_time: Duration::from_secs(60),
             directory_bytes_max: 32 << 20,
             promises_max: 1_000_000,

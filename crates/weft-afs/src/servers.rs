@@ -1,6 +1,6 @@
 //! The file servers that are known: their addresses, which of them were silent, and whose word counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -40,6 +40,8 @@ struct Server {
     addresses: Vec<Address>,
     /// Which state of the addresses this is.
     unique: Option<i32>,
+    /// When it answered last.
+    heard: Option<Instant>,
     facts: Facts,
 }
 
@@ -77,6 +79,7 @@ impl Servers {
             cell: cell.clone(),
             addresses: Vec::new(),
             unique: None,
+            heard: None,
             facts: facts(),
         });
         server.unique = unique;
@@ -113,8 +116,9 @@ impl Servers {
             let before = address.took.unwrap_or(took);
             address.took = Some((before * 7 + took) / 8);
             address.silent_since = None;
-            server.requests += 1;
-            server.last_contact = Some(SystemTime::now());
+            server.heard = Some(Instant::now());
+            server.facts.requests += 1;
+            server.facts.last_contact = Some(SystemTime::now());
         });
     }
 
@@ -129,18 +133,27 @@ impl Servers {
     pub fn was_silent(&self, at: SocketAddr, why: &str) {
         self.note(at, |server, address| {
             address.silent_since = Some(Instant::now());
-            server.requests += 1;
-            server.last_error = Some((SystemTime::now(), why.to_owned()));
+            server.facts.requests += 1;
+            server.facts.last_error = Some((SystemTime::now(), why.to_owned()));
         });
     }
 
-    fn note(&self, at: SocketAddr, note: impl FnOnce(&mut Facts, &mut Address)) {
+    fn note(&self, at: SocketAddr, note: impl FnOnce(&mut Server, &mut Address)) {
         let mut known = self.known.lock();
         let Some(id) = known.by_address.get(&at.ip()).copied() else { return };
         let Some(server) = known.servers.get_mut(&id) else { return };
-        if let Some(address) = server.addresses.iter_mut().find(|address| address.at == at) {
-            note(&mut server.facts, address);
+        if let Some(nth) = server.addresses.iter().position(|address| address.at == at) {
+            let mut address = server.addresses[nth];
+            note(server, &mut address);
+            server.addresses[nth] = address;
         }
+    }
+
+    /// Those that have not answered anything for so long, or ever.
+    pub fn quiet_for(&self, long: Duration) -> HashSet<ServerId> {
+        let known = self.known.lock();
+        let is_quiet = |server: &Server| server.heard.is_none_or(|heard| heard.elapsed() >= long);
+        known.servers.iter().filter(|(_, server)| is_quiet(server)).map(|(id, _)| *id).collect()
     }
 
     /// The addresses that have answered.
@@ -231,6 +244,8 @@ mod tests {
         servers.was_silent(at(2), "silent");
         assert_eq!(servers.sources()[0].state, SourceState::Disconnected);
         assert!(servers.try_again(Some(&cell)) && !servers.try_again(None));
+        assert_eq!(servers.quiet_for(Duration::from_secs(60)), HashSet::from([ids[1]]), "it has never answered");
+        assert_eq!(servers.quiet_for(Duration::ZERO).len(), 3);
         assert_eq!(servers.sources()[0].state, SourceState::Connected);
     }
 

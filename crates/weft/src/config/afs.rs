@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use weft_afs::{CacheName, Level, Resolver};
 
+use super::duration::show_duration;
 use super::file::{Reader, Value};
 
 /// The keys of `[afs]`.
@@ -25,6 +27,8 @@ pub struct AfsSettings {
     pub dns: Option<bool>,
     /// The name server that is asked, instead of those of the machine.
     pub resolver: Option<SocketAddr>,
+    /// How long a server that has promised something may have said nothing before it is asked whether it is there.
+    pub probe: Option<Duration>,
 }
 
 /// Where users' tickets come from.
@@ -48,6 +52,7 @@ impl AfsSettings {
             tickets: self.tickets.or(below.tickets),
             dns: self.dns.or(below.dns),
             resolver: self.resolver.or(below.resolver),
+            probe: self.probe.or(below.probe),
         }
     }
 
@@ -71,6 +76,7 @@ impl AfsSettings {
             "tickets": self.tickets.and_then(|tickets| name_of(TICKETS, tickets)),
             "dns": self.dns,
             "resolver": self.resolver,
+            "probe": self.probe.map(show_duration),
         })
     }
 }
@@ -86,6 +92,7 @@ impl Reader<'_> {
             "tickets" => afs.tickets = reader.one_of(key, value, TICKETS, "\"get\" or \"found\""),
             "dns" => afs.dns = reader.boolean(key, value),
             "resolver" => afs.resolver = reader.address(key, value),
+            "probe" => afs.probe = reader.time(key, value, PROBE_MIN),
             _ => afs.ccache = reader.ccache(key, value),
         });
         afs
@@ -122,7 +129,9 @@ fn name_of<T: PartialEq>(all: &[(&'static str, T)], wanted: T) -> Option<&'stati
     all.iter().find(|(_, known)| *known == wanted).map(|(name, _)| *name)
 }
 
-const AFS_KEYS: &[&str] = &["config_dir", "level", "ccache", "sysname", "tickets", "dns", "resolver"];
+const AFS_KEYS: &[&str] = &["config_dir", "level", "ccache", "sysname", "tickets", "dns", "resolver", "probe"];
+/// A shorter while is a burden for servers.
+const PROBE_MIN: Duration = Duration::from_secs(1);
 /// Most names that `@sys` may stand for, as OpenAFS has it (MAXNUMSYSNAMES of src/afs/afs.h).
 const SYSNAMES_MAX: usize = 16;
 const TICKETS: &[(&str, TicketSource)] = &[("get", TicketSource::Get), ("found", TicketSource::Found)];
@@ -143,7 +152,7 @@ mod tests {
     #[test]
     fn the_table_is_read_and_shown() {
         let text = "config_dir = \"cells\"\nlevel = \"auth\"\nccache = \"DIR:/run/user/1/krb5cc\"\n\
-            sysname = [\"plan9\"]\ntickets = \"found\"\ndns = true\nresolver = \"192.0.2.1:53\"\n";
+            sysname = [\"plan9\"]\ntickets = \"found\"\ndns = true\nresolver = \"192.0.2.1:53\"\nprobe = \"5m\"\n";
         let afs = read(text).expect("good");
         assert_eq!((afs.config_dir(), afs.level), (PathBuf::from("/etc/weft/cells"), Some(Level::Auth)));
         let shown = json!({
@@ -154,6 +163,7 @@ mod tests {
             "tickets": "found",
             "dns": true,
             "resolver": "192.0.2.1:53",
+            "probe": "5m",
         });
         assert_eq!(afs.clone().over(AfsSettings::default()).to_json(), shown);
         assert_eq!(AfsSettings::default().over(afs.clone()), afs);
@@ -166,6 +176,7 @@ mod tests {
             ("level = 2", "is needed"),
             ("dns = \"no\"", "is needed"),
             ("resolver = \"ns.example.org\"", "is needed"),
+            ("probe = \"0s\"", "too short: at least 1s"),
             ("tickets = \"take\"", "\"get\" or \"found\" is allowed"),
             ("ccache = \"KCM:\"", "not from KCM:"),
             ("ccache = \"krb5cc\"", "needs a whole path"),

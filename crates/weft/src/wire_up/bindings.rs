@@ -158,6 +158,7 @@ pub fn asked_afs(written: Cells, settings: &AfsSettings, kvno: &Kvno) -> AfsOpti
         },
         ccache: settings.ccache.clone(),
         sysnames: settings.sysname.clone().unwrap_or(default.sysnames),
+        probe_after: settings.probe.unwrap_or(default.probe_after),
         ..default
     }
 }

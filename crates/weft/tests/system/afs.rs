@@ -18,7 +18,12 @@ pub fn mounted_on(cell: &AfsCell, node: &str, source: &'static str, options: &[&
 }
 
 /// With more lines in the configuration's `[afs]`.
-fn mounted_with(cell: &AfsCell, node: &str, (source, more): (&'static str, &str), options: &[&str]) -> Option<Mount> {
+pub fn mounted_with(
+    cell: &AfsCell,
+    node: &str,
+    (source, more): (&'static str, &str),
+    options: &[&str],
+) -> Option<Mount> {
     // The machine's name servers are none of a test's business.
     let config = format!("[afs]\nconfig_dir = \"{}\"\ndns = false\n{more}", cell.client_config().display());
     let options = options.iter().map(|option| (*option).to_owned()).collect();

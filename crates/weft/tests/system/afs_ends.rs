@@ -1,4 +1,4 @@
-//! How a mount of a cell ends: whether its file servers go on calling it.
+//! What is left of promises when a mount, a file server or the way between them ends.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -6,7 +6,8 @@ use std::path::Path;
 
 use rustix::process::Pid;
 
-use crate::afs::{mounted_on, read};
+use crate::afs::{mounted_on, mounted_with, read};
+use crate::interrupts::wait_until;
 use crate::support::AfsCell;
 
 /// The port of the only socket of UDP that a daemon has (proc(5): of a row in its network's table the second column is the
@@ -46,6 +47,32 @@ fn what_others_do_is_seen_at_once_after_a_kill() {
         let content = format!("after {round} kills");
         std::fs::write(other.at(name), &content).expect("written");
         assert_eq!(read(&mount.at(name)), content);
+    }
+}
+
+/// Goal: what others change is seen soon, though the server that had promised to tell was started anew, or could not reach us
+/// when it did. Method: whoever has the promise asks that server for nothing else.
+#[test]
+fn what_could_not_be_told_is_heard_of() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(other) = mounted_on(&cell, "c2", "afs", &[]) else { return };
+    let Some(mount) = mounted_with(&cell, "c1", ("afs", "probe = \"1s\"\n"), &[]) else { return };
+    let name = "weft.test/scratch/readme.txt";
+    for trouble in ["the server", "the cable"] {
+        assert!(!read(&mount.at(name)).is_empty());
+        match trouble {
+            "the server" => cell.kill("fs1", "dafileserver"),
+            _ => cell.connect("c1", false),
+        }
+        if trouble == "the server" {
+            cell.restart("fs1", "dafileserver");
+        }
+        // Soon after its start the server has not yet looked its volumes over.
+        wait_until("it is written", || {
+            std::fs::write(other.at(name), trouble).is_ok() && read(&other.at(name)) == trouble
+        });
+        cell.connect("c1", true);
+        wait_until("it is seen", || read(&mount.at(name)) == trouble);
     }
 }
 

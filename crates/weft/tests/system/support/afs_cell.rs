@@ -94,6 +94,13 @@ impl AfsCell {
         self.script("start").args([node, server]).good();
     }
 
+    /// Pulls the cable of a node, or puts it in again.
+    #[track_caller]
+    pub fn connect(&self, node: &str, is_connected: bool) {
+        let state = if is_connected { "up" } else { "down" };
+        Program::new("ip").args(["-n", &self.namespace("switch"), "link", "set", node, state]).good();
+    }
+
     fn script(&self, verb: &str) -> Program {
         Program::new(SCRIPT).arg(verb).arg(&self.dir)
     }
