@@ -10,7 +10,8 @@
 //!
 //! A lock is entered before its source is asked, so that nobody here gets in between, and taken back when the source refuses
 //! or nobody waits any more. What owners have is on the [roll](crate::roll) before they are told, so that locks outlive the
-//! daemon.
+//! daemon; what they only wait for is not, for a source that knows no owners would give it to the next daemon, though it is
+//! somebody else's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,6 +67,14 @@ impl State {
         self.at_source = None;
         self.locks.lose();
     }
+
+    /// What an owner has, also at the source.
+    fn had_by(&self, owner: Owner) -> Vec<Held> {
+        let strongest = self.at_source.map_or(LockMode::Unlocked, |(mode, _)| mode);
+        let mut had = self.locks.of(owner);
+        had.retain(|held| held.mode() <= strongest);
+        had
+    }
 }
 
 /// How long somebody waits for a lock.
@@ -120,6 +129,10 @@ impl<H: Handler> LockTable<H> {
                 Ok(()) => break,
             }
         }
+        {
+            let state = file.state.lock();
+            self.roll.enter_locks(node.0, wanted.owner, &state.had_by(wanted.owner));
+        }
         entered.stays();
         Ok(())
     }
@@ -133,7 +146,7 @@ impl<H: Handler> LockTable<H> {
             if !state.locks.give_back(&bytes) {
                 return;
             }
-            self.roll.enter_locks(node.0, bytes.owner, &state.locks.of(bytes.owner));
+            self.roll.enter_locks(node.0, bytes.owner, &state.had_by(bytes.owner));
         }
         self.gave_back(file, caller).await;
     }
@@ -185,7 +198,7 @@ impl<H: Handler> LockTable<H> {
             if owners.is_empty() {
                 return;
             }
-            owners.iter().for_each(|owner| self.roll.enter_locks(node.0, *owner, &state.locks.of(*owner)));
+            owners.iter().for_each(|owner| self.roll.enter_locks(node.0, *owner, &state.had_by(*owner)));
         }
         self.gave_back(file, caller).await;
     }
@@ -211,7 +224,6 @@ impl<H: Handler> LockTable<H> {
                 let Some(blocking) = state.locks.in_the_way(&wanted) else {
                     let had = state.locks.of(wanted.owner);
                     state.locks.take(wanted);
-                    self.roll.enter_locks(file.node.0, wanted.owner, &state.locks.of(wanted.owner));
                     return Ok(Entered {
                         table: self.clone(),
                         file: file.clone(),
@@ -224,7 +236,7 @@ impl<H: Handler> LockTable<H> {
                     && wanted.owner.family == Family::Flock
                     && state.locks.give_back(&wanted)
                 {
-                    self.roll.enter_locks(file.node.0, wanted.owner, &state.locks.of(wanted.owner));
+                    self.roll.enter_locks(file.node.0, wanted.owner, &state.had_by(wanted.owner));
                     file.given_back.notify_waiters();
                 }
                 blocking
@@ -245,13 +257,17 @@ impl<H: Handler> LockTable<H> {
         let runtime = self.runtime.clone();
         let settled = runtime.spawn(async move {
             let _turn = file.turn.lock().await;
-            let (has, needed, is_lost) = {
-                let state = file.state.lock();
-                (state.at_source, state.locks.strongest(), state.locks.has_lost())
+            let (has, needed) = {
+                let mut state = file.state.lock();
+                if state.locks.has_lost() {
+                    return Err(Errno(E::AGAIN));
+                }
+                let (has, needed) = (state.at_source, state.locks.strongest());
+                if needed == LockMode::Unlocked {
+                    state.at_source = None;
+                }
+                (has, needed)
             };
-            if is_lost {
-                return Err(Errno(E::AGAIN));
-            }
             let from = has.map_or(LockMode::Unlocked, |(mode, _)| mode);
             if needed <= from && (needed > LockMode::Unlocked || from == LockMode::Unlocked) {
                 self.forget(&file);
@@ -267,8 +283,8 @@ impl<H: Handler> LockTable<H> {
                 }
                 settled => settled,
             };
-            if settled.is_ok() || needed == LockMode::Unlocked {
-                file.state.lock().at_source = (needed > LockMode::Unlocked).then_some((needed, caller));
+            if settled.is_ok() && needed > LockMode::Unlocked {
+                file.state.lock().at_source = Some((needed, caller));
             }
             self.forget(&file);
             settled.map(|turned| turned.iter().for_each(|(handle, record)| self.roll.renew_file(handle.0, record)))
@@ -334,7 +350,7 @@ impl<H: Handler> Drop for Entered<H> {
         {
             let mut state = self.file.state.lock();
             state.locks.restore(self.owner, &had);
-            self.table.roll.enter_locks(self.file.node.0, self.owner, &had);
+            self.table.roll.enter_locks(self.file.node.0, self.owner, &state.had_by(self.owner));
         }
         let (table, file) = (self.table.clone(), self.file.clone());
         self.table.runtime.spawn(table.gave_back(file, DAEMON));

@@ -56,6 +56,11 @@ impl Held {
         self.start <= other.end && other.start <= self.end
     }
 
+    /// The lock of the whole file that covers it.
+    pub fn mode(&self) -> LockMode {
+        if self.exclusive { LockMode::Exclusive } else { LockMode::Shared }
+    }
+
     /// What of this lies outside of another.
     fn without(self, other: &Held) -> impl Iterator<Item = Held> {
         let before = (self.start < other.start).then(|| Held { end: self.end.min(other.start - 1), ..self });
@@ -152,11 +157,7 @@ impl FileLocks {
 
     /// The weakest lock of the whole file that covers all these.
     pub fn strongest(&self) -> LockMode {
-        match self.held.iter().map(|held| held.exclusive).max() {
-            None => LockMode::Unlocked,
-            Some(false) => LockMode::Shared,
-            Some(true) => LockMode::Exclusive,
-        }
+        self.held.iter().map(Held::mode).max().unwrap_or(LockMode::Unlocked)
     }
 
     pub fn count(&self) -> usize {

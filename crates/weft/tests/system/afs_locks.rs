@@ -1,7 +1,9 @@
 //! Locks in AFS cells: among processes of one machine, and between machines by the server's lock of the whole file.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation as How, flock};
 use rustix::io::Errno;
@@ -148,6 +150,42 @@ fn a_daemon_that_is_killed_loses_no_lock() {
     flock(&file, How::Unlock).expect("unlocked");
     flock(&there, How::NonBlockingLockExclusive).expect("it was given back by the daemon that took over");
     assert_eq!(flock(&other, How::NonBlockingLockShared), Err(Errno::AGAIN));
+}
+
+/// Goal: nor does it give anybody a lock that is only waited for. Method: what a program reads that has waited is what was
+/// written by the one before it, after the daemon of who waits was killed.
+#[test]
+fn who_waits_when_a_daemon_is_killed_goes_on_waiting() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "waiting-locks") else { return };
+    let Some(python) = python() else { return };
+    let text = "import fcntl, sys; f = open(sys.argv[1], 'r+'); print('waits', flush=True)\n\
+                fcntl.flock(f, fcntl.LOCK_EX); print(f.read())";
+    std::fs::write(machines.at(0, "file"), "before").expect("written");
+    for round in 0..3 {
+        let file = machines.open(0, "file");
+        flock(&file, How::NonBlockingLockExclusive).expect("locked");
+        let path = machines.at(1, "file");
+        let mut command = Command::new(&python);
+        command.args(["-c", text]).arg(&path).stdout(Stdio::piped());
+        let mut waits = command.spawn().expect("python3 runs");
+        let mut out = BufReader::new(waits.stdout.take().expect("piped"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        let status = format!("/proc/{}/status", waits.id());
+        wait_until("it waits", || read(Path::new(&status)).contains("State:\tS"));
+        machines.mounts[1].kill_daemon();
+        // Twice, so that the one who took over has asked for it.
+        for text in ["soon", &format!("round {round}")] {
+            std::fs::write(machines.at(0, "file"), text).expect("written");
+            wait_until("it is seen", || read(&path) == text);
+        }
+        flock(&file, How::Unlock).expect("unlocked");
+        let mut told = String::new();
+        out.read_to_string(&mut told).expect("text");
+        assert!(waits.wait().expect("a child of ours").success());
+        assert_eq!(told, format!("round {round}\n"));
+    }
 }
 
 /// Goal: a file that nobody changes, or that its reader may not lock at the server, can be locked for reading all the same.
