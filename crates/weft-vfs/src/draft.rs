@@ -10,9 +10,10 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use weft_remote::{Audience, Call, Caller, Content, Lease, Version};
+use weft_remote::{Audience, Call, Caller, Lease, Version};
 use weft_store::{Dirty, NewObject, Object, Origin, StoreError};
 
+use crate::attempt::Attempt;
 use crate::data::Data;
 use crate::handle::{Handle, Held};
 use crate::inode::{Current, Inode};
@@ -29,6 +30,8 @@ pub(crate) struct Draft {
     /// It was being sent, and nobody knows how much of that the source has: a former daemon ended, or the source did not
     /// take all of it.
     cut_short: AtomicBool,
+    /// What the source may have of that, where it is kept. Held for one look or one change.
+    attempts: Mutex<Vec<Arc<Attempt>>>,
     /// Of some of what was written the kernel does not know, or may not.
     unseen: AtomicBool,
     /// When it was changed. Held for one look or one change.
@@ -64,6 +67,7 @@ impl Draft {
             generation,
             base: Mutex::new(base),
             cut_short: AtomicBool::new(false),
+            attempts: Mutex::default(),
             unseen: AtomicBool::new(false),
             times,
             failed: Mutex::default(),
@@ -92,12 +96,27 @@ impl Draft {
         self.generation.store(generation, Ordering::Relaxed);
     }
 
-    /// Notes whether the source may have some of what is being sent.
-    pub(crate) fn note_cut_short(&self, cut_short: bool) {
-        self.cut_short.store(cut_short, Ordering::Relaxed);
+    /// The source may have some of what was being sent.
+    pub(crate) fn note_cut_short(&self, attempt: Option<Attempt>) {
+        self.cut_short.store(true, Ordering::Relaxed);
+        let mut attempts = self.attempts.lock();
+        if attempts.len() < ATTEMPTS_MAX {
+            attempts.extend(attempt.map(Arc::new));
+        }
     }
 
-    /// Whether it may.
+    /// The source has all that was being sent.
+    pub(crate) fn note_sent(&self) {
+        self.cut_short.store(false, Ordering::Relaxed);
+        self.attempts.lock().clear();
+    }
+
+    /// What was being sent when that was cut short.
+    pub(crate) fn attempts(&self) -> Vec<Arc<Attempt>> {
+        self.attempts.lock().clone()
+    }
+
+    /// Whether the source may have some of what was being sent.
     pub(crate) fn was_cut_short(&self) -> bool {
         self.cut_short.load(Ordering::Relaxed)
     }
@@ -155,24 +174,6 @@ impl Draft {
         if base.as_ref().is_some_and(|object| !object.is_complete()) {
             *base = None;
         }
-    }
-}
-
-/// The bytes of a draft for whoever sends them.
-pub(crate) struct DraftContent(pub(crate) Arc<Draft>);
-
-impl Content for DraftContent {
-    fn read(&self, offset: u64, length: usize) -> std::io::Result<Bytes> {
-        let dirty = &self.0.dirty;
-        let left = dirty.length().saturating_sub(offset).min(length as u64) as usize;
-        let bytes = dirty.read(offset, left).map_err(std::io::Error::other)?;
-        if bytes.len() == length {
-            return Ok(bytes);
-        }
-        // It was cut meanwhile, which is sent next: to break off would leave the source with nobody knows how much.
-        let mut whole = BytesMut::from(&bytes[..]);
-        whole.resize(length, 0);
-        Ok(whole.freeze())
     }
 }
 
@@ -362,6 +363,8 @@ impl Vfs {
 
 /// Longest file of which all is kept when it cannot be sent, since its source has another version.
 const FILLED_BYTES_MAX: u64 = 16 << 20;
+/// Most attempts that are kept of one file.
+const ATTEMPTS_MAX: usize = 8;
 /// How long is waited for what is on its way of such a file.
 const FILL_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes that are asked for at once when a file is made complete.

@@ -1,6 +1,6 @@
 //! What was being sent when that was cut short, by the end of a daemon or by a failure: the source may have some of it, all
-//! of it, or nothing, and has another version than the one that it was written on. Where every byte there is ours or was
-//! there before, nobody else's is lost when it is sent again.
+//! of it, or nothing, and has another version than the one that it was written on. Where every byte there is ours, of now or
+//! of an attempt before, or was there before, nobody else's is lost when it is sent again.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use weft_remote::{Body, Call, Piece, Sameness, Span, Version};
 use weft_store::{Object, Origin};
 
 use crate::Result;
+use crate::attempt::Attempt;
 use crate::draft::Draft;
 use crate::inode::Inode;
 use crate::vfs::Vfs;
@@ -18,6 +19,7 @@ struct Sides<'a> {
     draft: &'a Draft,
     /// The content that was written over, if all of it is here.
     base: Option<Arc<Object>>,
+    attempts: Vec<Arc<Attempt>>,
 }
 
 impl Vfs {
@@ -31,7 +33,9 @@ impl Vfs {
         let (remote, file) = (self.remote_of(inode)?.clone(), inode.record().file);
         let fetch = || remote.fetch(call, &file, &Version::None, Span::WHOLE);
         let Body { version, start, file_length, mut stream, .. } = self.ask_of(call, inode, fetch).await?.value.body;
-        let longest = draft.dirty.length().max(draft.dirty.source_length());
+        let attempts = draft.attempts();
+        let attempted = attempts.iter().map(|attempt| attempt.length).max().unwrap_or(0);
+        let longest = draft.dirty.length().max(draft.dirty.source_length()).max(attempted);
         if start != 0 || file_length.is_none_or(|length| length > longest) || version == Version::None {
             return Ok(None);
         }
@@ -39,7 +43,7 @@ impl Vfs {
         let is_base = |object: &Arc<Object>| {
             object.is_complete() && object.version().compare(&draft.dirty.version()) == Sameness::Same
         };
-        let sides = Sides { draft, base: held.filter(is_base) };
+        let sides = Sides { draft, base: held.filter(is_base), attempts };
         let mut at = 0;
         while let Some(piece) = stream.next().await {
             let Piece::Bytes(theirs) = piece? else { continue };
@@ -60,7 +64,9 @@ impl Sides<'_> {
         let is_known = |(index, byte): (usize, &u8)| {
             ours.get(index) == Some(&Some(*byte)) || before.as_ref().is_some_and(|before| before[index] == *byte)
         };
-        Ok(theirs.iter().enumerate().all(is_known))
+        let mut known: Vec<bool> = theirs.iter().enumerate().map(is_known).collect();
+        self.attempts.iter().for_each(|attempt| attempt.account_for(at, theirs, &mut known));
+        Ok(known.into_iter().all(|known| known))
     }
 
     /// What was there before: zeros after its end; `None` where it is not known.

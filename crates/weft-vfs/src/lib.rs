@@ -13,6 +13,7 @@ mod agree;
 mod arrival;
 mod ask;
 mod asking;
+mod attempt;
 mod breaks;
 mod changes;
 mod content;

@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 use weft_remote::{Answer, Call, Caller, Change, Figure, Lease, RemoteError, Version};
 use weft_store::{Batch, NodeId, Object, Origin, Record};
 
-use crate::draft::{Draft, DraftContent, Failed};
+use crate::attempt::Sending;
+use crate::draft::{Draft, Failed};
 use crate::figures::count;
 use crate::going_on::{ToItsEnd, go_on};
 use crate::handle::HandleId;
@@ -88,12 +89,7 @@ impl Vfs {
                 Ok(()) => {}
                 Err(error) => match self.sent_before(caller, inode, &draft, &error).await {
                     Some(version) => draft.dirty.rest_on(version)?,
-                    None => {
-                        if !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
-                            draft.note_cut_short(true);
-                        }
-                        return Err(self.keep_unsent(inode, &draft, error).await);
-                    }
+                    None => return Err(self.keep_unsent(inode, &draft, error).await),
                 },
             }
         }
@@ -127,14 +123,19 @@ impl Vfs {
         let (extents, length) = (batch.extents(), batch.length());
         let mut taken = Taken { draft, batch: Some(batch) };
         let bytes: u64 = extents.iter().map(|extent| extent.length).sum();
-        let content = Arc::new(DraftContent(draft.clone()));
+        let content = Arc::new(Sending::of(draft.clone(), length, self.attempts.clone()));
         let begun = SystemTime::now();
-        let change = Change::Write { file: inode.record().file, extents, length, content };
+        let change = Change::Write { file: inode.record().file, extents, length, content: content.clone() };
         let allowed = self.options.deadline + Duration::from_millis(bytes / BYTES_PER_MS_MIN);
         let call = Call::within(caller, allowed);
-        let answer = self.apply(&call, inode, change, draft.written(), &draft.dirty.version()).await?;
+        let applied = self.apply(&call, inode, change, draft.written(), &draft.dirty.version()).await;
+        let answer = applied.inspect_err(|error| {
+            if !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
+                draft.note_cut_short(content.attempt());
+            }
+        })?;
         taken.batch = None;
-        draft.note_cut_short(false);
+        draft.note_sent();
         count(&self.figures.writes_sent);
         let told = Told::of_change(&answer);
         draft.settle_base();

@@ -9,6 +9,7 @@ use weft_remote::{Answer, Call, FileId, Name, Remote, RemoteError};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
 use crate::absences::Absences;
+use crate::attempt::Room;
 use crate::changes::Changes;
 use crate::ending::Ending;
 use crate::figures::{Figures, FiguresSnapshot};
@@ -95,6 +96,7 @@ pub struct Vfs {
     pub(crate) drafts: Mutex<HashMap<NodeId, Arc<Inode>>>,
     /// Told when something could not be sent for a reason that may pass.
     pub(crate) left_over: Arc<tokio::sync::Notify>,
+    pub(crate) attempts: Room,
     pub(crate) absences: Absences,
     /// What was changed from here, for answers that were asked for before.
     pub(crate) overtaken: Overtaken,
@@ -131,6 +133,7 @@ impl Vfs {
             renames: Mutex::default(),
             drafts: Mutex::default(),
             left_over: Arc::default(),
+            attempts: Room::default(),
             absences: Absences::default(),
             overtaken: Overtaken::default(),
             figures: Figures::default(),

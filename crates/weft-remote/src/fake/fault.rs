@@ -20,6 +20,8 @@ pub enum Operation {
     ReadLink,
     /// `apply`.
     Apply,
+    /// The answer of `apply`, on its way: the change is made.
+    ApplyAnswer,
     /// The answer of `lookup`, on its way.
     LookupAnswer,
 }

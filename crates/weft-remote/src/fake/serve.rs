@@ -139,6 +139,7 @@ impl Remote for Fake {
         let path = self.path(self.number_of(mutation.subject())?);
         self.suffer(call, Operation::Apply, &path).await?;
         let entry = self.make_change(mutation, expected)?;
+        self.suffer(call, Operation::ApplyAnswer, &path).await?;
         let version = entry.as_ref().map_or(Version::None, |entry| entry.version.clone());
         Ok(self.answer(Outcome { entry, dirs: Vec::new() }, version, &path))
     }

@@ -101,6 +101,34 @@ async fn another_version_is_written_over_only_by_the_users_word() {
     assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
 }
 
+/// Goal: who writes on after an attempt to send of which nobody heard what came is in conflict with nobody but others. Method:
+/// the source makes the change and its answer is lost, twice; then something else is written in place of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_sent_unheard_is_written_over() {
+    for of_others in [false, true] {
+        let bench = Bench::writable();
+        let lost = RemoteError::TimedOut { detail: "a/b/hello.txt".to_owned() };
+        let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+        for text in [b"first attempt", b"second longer"] {
+            bench.fake.order(Order::of(Fault::Error(lost.clone())).on(Operation::ApplyAnswer).times(1));
+            bench.write(handle, 0, text).await.unwrap();
+            bench.flush(handle).await.unwrap_err();
+            assert_eq!(bench.at_source("a/b/hello.txt"), text);
+        }
+        if of_others {
+            bench.fake.set("a/b/hello.txt", "of somebody else");
+        }
+        bench.write(handle, 0, b"third").await.unwrap();
+        let sent = bench.flush(handle).await;
+        let there = bench.at_source("a/b/hello.txt");
+        match of_others {
+            false => assert!(sent.is_ok() && there == b"thirdd longer", "{sent:?}"),
+            true => assert!(matches!(sent, Err(VfsError::Changed)) && there == b"of somebody else", "{sent:?}"),
+        }
+        bench.vfs.close(handle);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_source_has_no_more_is_made_again_by_the_users_word() {
     let bench = Bench::writable();
