@@ -1,21 +1,19 @@
 //! Histories of a web site that changes while it is read, under daemons that end and networks that go.
-//!
-//! Each version of each file is told apart by its bytes: they are its number, again and again, and as many as only that
-//! version has.
 
 use std::collections::BTreeMap;
 use std::fs::{self, FileTimes};
 use std::io::Result;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, RwLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
 use super::Stop;
 use super::seeds;
+use super::versions::{Versions, runs};
 use crate::support::{Chance, Mount, Server, Setup};
 
 /// A site, and a mount of it.
@@ -28,12 +26,9 @@ struct History<'a> {
     asks: bool,
     /// Held shared by those who read beside: a mount in use is not taken away.
     busy: &'a RwLock<()>,
-    /// Lengths of all versions so far, by their number.
     versions: &'a Versions,
     lately: Vec<String>,
 }
-
-type Versions = Mutex<Vec<usize>>;
 
 /// What a tree shows: of a file its time in seconds, and its content.
 type Shown = BTreeMap<String, Option<(i64, Vec<u8>)>>;
@@ -83,13 +78,9 @@ impl History<'_> {
     /// Writes the next version of a file and puts it in place. No two versions have the same time, and each has a whole minute, for some lists tell no more.
     fn write(&mut self, at: &Path) -> Result<()> {
         let most = *self.chance.pick(&[1, 100, 5000, 80_000, 1_000_000]);
-        let number = {
-            let mut versions = self.versions.lock().expect("no panic");
-            versions.push(self.chance.below(most) as usize);
-            versions.len() - 1
-        };
+        let number = self.versions.add(self.chance.below(most) as usize);
         let new = self.server.root().join(".new");
-        fs::write(&new, content(number, self.versions))?;
+        fs::write(&new, self.versions.content(number))?;
         let modified = UNIX_EPOCH + Duration::from_secs(1_600_000_000 + 80 + 60 * number as u64);
         fs::File::open(&new)?.set_times(FileTimes::new().set_modified(modified))?;
         fs::rename(&new, at).inspect_err(|_| fs::remove_file(&new).expect("removed"))
@@ -178,35 +169,10 @@ impl History<'_> {
     }
 }
 
-fn content(number: usize, versions: &Versions) -> Vec<u8> {
-    let length = versions.lock().expect("no panic")[number];
-    format!("{number} ").into_bytes().into_iter().cycle().take(length).collect()
-}
-
 /// Reads a file to its end: what is read is a version that there was.
 fn read_whole(path: &Path, versions: &Versions) -> Result<Vec<u8>> {
     let bytes = fs::read(path)?;
-    let word = bytes.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let number = std::str::from_utf8(word).ok().and_then(|word| word.parse::<usize>().ok());
-    let is_one =
-        |number: usize| number < versions.lock().expect("no panic").len() && content(number, versions) == bytes;
-    // What is shorter than a number says of itself only that it is short.
-    let short = bytes.len() < 8 && versions.lock().expect("no panic").contains(&bytes.len());
-    if !short && !number.is_some_and(is_one) {
-        let runs: Vec<_> = bytes
-            .split(|byte| *byte == b' ')
-            .collect::<Vec<_>>()
-            .chunk_by(|a, b| a == b)
-            .map(|run| (String::from_utf8_lossy(run[0]).into_owned(), run.len()))
-            .take(6)
-            .collect();
-        panic!(
-            "{}: {} bytes are of no version: {runs:?} (of {:?})",
-            path.display(),
-            bytes.len(),
-            number.and_then(|number| versions.lock().expect("no panic").get(number).copied())
-        );
-    }
+    assert!(versions.has(&bytes), "{}: {} bytes are of no version: {:?}", path.display(), bytes.len(), runs(&bytes));
     Ok(bytes)
 }
 

@@ -1,0 +1,151 @@
+//! Histories of a file that programs on two machines count in, each alone by a lock, while cables are pulled and daemons
+//! crash.
+
+use std::fs::File;
+use std::io::{Error, Read, Seek, Write};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use super::seeds;
+use super::troubled::{is_of_trouble, trouble};
+use crate::afs::mounted_with;
+use crate::support::{AfsCell, Chance, Mount};
+
+/// Programs that count in one file.
+struct Counting {
+    seed: u64,
+    /// How often it was counted; changed by whoever has the lock.
+    counted: AtomicUsize,
+    /// Whether somebody has the lock.
+    is_locked: AtomicBool,
+    begun: Instant,
+    /// Who has done what, and when.
+    lately: Mutex<Vec<String>>,
+}
+
+impl Counting {
+    /// Counts a few times: what is seen under the lock is what was written under it.
+    fn count(&self, nth: u64, mount: &Mount, path: &Path, chance: &mut Chance) {
+        for _ in 0..TIMES {
+            self.note(nth, "opens");
+            let mut file = tried(|| File::options().read(true).write(true).open(path));
+            self.note(nth, "locks");
+            tried(|| file.lock().inspect_err(|error| self.note(nth, &format!("is refused: {error}"))));
+            self.note(nth, "has it");
+            let was_locked = self.is_locked.swap(true, Ordering::SeqCst);
+            assert!(!was_locked, "two have the lock\n{}", self.told());
+            let (mut text, counted) = (String::new(), self.counted.load(Ordering::SeqCst));
+            tried(|| {
+                text.clear();
+                file.rewind()?;
+                file.read_to_string(&mut text)
+            });
+            assert_eq!(text.trim().parse(), Ok(counted), "by {nth}\n{}", self.told());
+            let more = format!("{}{}\n", counted + 1, " ".repeat(chance.below(9000) as usize));
+            file.rewind().expect("a regular file");
+            tried(|| file.set_len(0));
+            file.write_all(more.as_bytes()).expect("kept here");
+            self.send(nth, mount, (path, &file));
+            self.counted.store(counted + 1, Ordering::SeqCst);
+            self.is_locked.store(false, Ordering::SeqCst);
+            self.note(nth, "has counted");
+            if chance.below(2) == 0 {
+                tried(|| file.unlock());
+            }
+        }
+    }
+
+    /// Until it is at the source: what was not sent is tried again.
+    fn send(&self, nth: u64, mount: &Mount, (path, file): (&Path, &File)) {
+        let Err(error) = file.sync_all() else { return };
+        self.note(nth, &format!("is not sent: {error}"));
+        assert!(is_of_trouble(&error), "{error:?}\n{}", self.told());
+        let until = Instant::now() + PATIENCE;
+        loop {
+            assert!(Instant::now() < until, "it is never sent\n{}", self.told());
+            mount.verb("unsent --send", [path]);
+            let told = mount.verb("unsent", [path]);
+            // Otherwise there is no daemon to ask just now.
+            if told.code == Some(0) && told.out.contains("is at its source") {
+                return;
+            }
+        }
+    }
+
+    fn note(&self, nth: u64, what: &str) {
+        let (at, machine) = (self.begun.elapsed().as_millis(), nth % 2);
+        self.lately.lock().expect("no panic").push(format!("{at} ms: {nth} on {machine} {what}"));
+    }
+
+    fn told(&self) -> String {
+        let lately = self.lately.lock().expect("no panic");
+        format!("seed {}, lately:\n{}", self.seed, lately[lately.len().saturating_sub(TOLD)..].join("\n"))
+    }
+}
+
+/// Does something until no trouble is in its way.
+fn tried<T>(mut act: impl FnMut() -> Result<T, Error>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match act() {
+            Ok(done) => return done,
+            Err(error) => assert!(is_of_trouble(&error) && Instant::now() < until, "{error:?}"),
+        }
+    }
+}
+
+/// Goal: who has a lock is alone, and sees what the one before wrote, whatever happens to cables and daemons.
+#[test]
+fn of_a_file_that_is_locked() {
+    let range = seeds(0);
+    if range.is_empty() {
+        return;
+    }
+    let Some(cell) = AfsCell::own() else { return };
+    for seed in range {
+        let mut chance = Chance::of(seed);
+        let options: &[&str] = if chance.below(2) == 0 { &["deadline=2s"] } else { &[] };
+        let mounted = |node| mounted_with(&cell, node, ("afs", "probe = \"1s\"\n"), options);
+        let [Some(here), Some(there)] = ["c1", "c2"].map(mounted) else { return };
+        let name = format!("weft.test/scratch/locked-{seed}");
+        std::fs::write(here.at(&name), "0\n").expect("written");
+        let (counted, is_locked, lately) = Default::default();
+        let counting = Counting { seed, counted, is_locked, begun: Instant::now(), lately };
+        let (over, is_over) = channel::<()>();
+        std::thread::scope(|scope| {
+            let (cell, mounts) = (&cell, [&here, &there]);
+            let tell = |what: &str| {
+                counting
+                    .lately
+                    .lock()
+                    .expect("no panic")
+                    .push(format!("{} ms: {what}", counting.begun.elapsed().as_millis()))
+            };
+            scope.spawn(move || trouble(&mut chance, cell, mounts, false, &is_over, &tell));
+            let over = over;
+            let workers: Vec<_> = (0..WORKERS)
+                .map(|nth| {
+                    let (mount, counting, name) = (mounts[nth as usize % 2], &counting, &name);
+                    let mut chance = Chance::of(!seed - nth);
+                    scope.spawn(move || counting.count(nth, mount, &mount.at(name), &mut chance))
+                })
+                .collect();
+            let ended: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+            drop(over);
+            assert!(ended.iter().all(Result::is_ok), "seed {seed}");
+        });
+        assert_eq!(counting.counted.load(Ordering::SeqCst), WORKERS as usize * TIMES);
+        tried(|| std::fs::remove_file(here.at(&name)));
+    }
+}
+
+/// How many count, on one machine or the other, and how often each.
+const WORKERS: u64 = 4;
+const TIMES: usize = 25;
+/// What is told when something is wrong.
+const TOLD: usize = 60;
+/// Longer than any trouble.
+const PATIENCE: Duration = Duration::from_secs(90);

@@ -1,0 +1,407 @@
+//! Histories of a volume that two machines use, while cables are pulled and servers and daemons crash.
+//!
+//! What a program was told to have been done is so when all is well again; of what failed nobody knows, so any outcome is
+//! right, as long as both machines show the same one. While there is trouble each path is one machine's to change: what two
+//! write who do not hear of each other is a matter of conflicts, which have tests of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{Error, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::versions::{SHORT, Versions, runs};
+use super::{Stop, look_somewhere, seeds};
+use crate::afs::mounted_with;
+use crate::support::{AfsCell, Chance, Mount, Program};
+
+/// A folder on a volume, and what may be in it.
+struct History<'a> {
+    seed: u64,
+    chance: Chance,
+    cell: &'a AfsCell,
+    mounts: [&'a Mount; 2],
+    folder: String,
+    versions: Versions,
+    /// What may be at each path.
+    may: BTreeMap<String, BTreeSet<Thing>>,
+    /// Where something was not sent, or only half of it: until all is well again its bytes may be of no version.
+    unsure: BTreeSet<String>,
+    lately: Vec<String>,
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Thing {
+    Nothing,
+    Empty,
+    Version(usize),
+    /// Bytes of no version.
+    Wrong(Vec<(String, usize)>),
+}
+
+impl History<'_> {
+    fn run(mut self) {
+        let done = AtomicBool::new(false);
+        for path in PATHS {
+            self.may.insert((*path).to_owned(), BTreeSet::from([Thing::Nothing]));
+        }
+        let tops = self.mounts.map(|mount| mount.at(&self.folder));
+        std::thread::scope(|scope| {
+            let _stop = Stop(&done);
+            for (nth, top) in tops.iter().enumerate() {
+                let (mut chance, done) = (Chance::of(!self.seed - nth as u64), &done);
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        look_somewhere(top, &mut chance);
+                    }
+                });
+            }
+            for _ in 0..TURNS {
+                self.turn();
+            }
+        });
+        for mount in self.mounts {
+            mount.remount();
+        }
+        self.check();
+    }
+
+    /// Some trouble, and some time without any.
+    fn turn(&mut self) {
+        let owners: Vec<usize> = PATHS.iter().map(|_| self.chance.below(2) as usize).collect();
+        let (over, is_over) = channel::<()>();
+        let (mut chance, cell, mounts) = (Chance::of(self.chance.below(u64::MAX)), self.cell, self.mounts);
+        std::thread::scope(|scope| {
+            let trouble = scope.spawn(move || {
+                let mut lately = Vec::new();
+                trouble(&mut chance, cell, mounts, true, &is_over, |what| lately.push(what.to_owned()));
+                lately
+            });
+            let over = over;
+            for _ in 0..DEEDS {
+                self.deed(Some(&owners));
+            }
+            drop(over);
+            self.lately.push(format!("trouble was {:?}", trouble.join().expect("no panic")));
+        });
+        self.settle();
+        self.check();
+        for _ in 0..DEEDS / 3 {
+            self.deed(None);
+        }
+        self.check();
+    }
+
+    /// Something is done on one machine.
+    fn deed(&mut self, owners: Option<&[usize]>) {
+        let machine = self.chance.below(2) as usize;
+        let its: Vec<&str> = (PATHS.iter().enumerate())
+            .filter(|(nth, _)| owners.is_none_or(|owners| owners[*nth] == machine))
+            .map(|(_, path)| *path)
+            .collect();
+        let is_trouble = owners.is_some();
+        let what = self.chance.below(10);
+        if its.is_empty() || what >= 7 {
+            let path = *self.chance.pick(PATHS);
+            return self.read(machine, path, is_trouble, its.contains(&path));
+        }
+        let (path, other) = (*self.chance.pick(&its), *self.chance.pick(&its));
+        let begun = Instant::now();
+        let done = match what {
+            0..3 => self.write(machine, path),
+            3 => self.copy(machine, path),
+            4 => self.replace(machine, path),
+            5 => self.remove(machine, path),
+            _ => self.rename(machine, path, other),
+        };
+        let took = begun.elapsed().as_millis();
+        self.lately.push(format!("{machine}: {what} {path} {other}: {done:?} in {took} ms, {:?}", self.may[path]));
+        if let Err(error) = done {
+            let is_expected = is_trouble && is_of_trouble(&error);
+            assert!(is_expected, "{error:?}\n{}", self.told());
+        }
+    }
+
+    fn at(&self, machine: usize, path: &str) -> std::path::PathBuf {
+        self.mounts[machine].at(&self.folder).join(path)
+    }
+
+    /// What an attempt to put something to a path has come to.
+    fn put(&mut self, path: &str, thing: Thing, done: &Result<(), Error>) {
+        let may = self.may.entry(path.to_owned()).or_insert_with(|| BTreeSet::from([Thing::Nothing]));
+        if done.is_ok() {
+            *may = BTreeSet::from([thing]);
+            self.unsure.remove(path);
+        } else {
+            may.extend([thing]);
+            self.unsure.insert(path.to_owned());
+        }
+    }
+
+    fn written(&mut self, path: &str, number: usize, done: &Result<(), Error>) {
+        if done.is_err() {
+            self.put(path, Thing::Empty, done);
+        }
+        self.put(path, Thing::Version(number), done);
+    }
+
+    fn version(&mut self) -> usize {
+        let most = *self.chance.pick(&[1, 5000, 80_000, 2_000_000]);
+        self.versions.add(SHORT + self.chance.below(most) as usize)
+    }
+
+    fn write(&mut self, machine: usize, path: &str) -> Result<(), Error> {
+        let number = self.version();
+        let done = write_synced(&self.at(machine, path), &self.versions.content(number));
+        self.written(path, number, &done);
+        done
+    }
+
+    /// By a program that takes for done what was closed.
+    fn copy(&mut self, machine: usize, path: &str) -> Result<(), Error> {
+        let number = self.version();
+        let plain = tempfile::NamedTempFile::new()?;
+        fs::write(plain.path(), self.versions.content(number))?;
+        let copied = Program::new("cp").arg(plain.path()).arg(self.at(machine, path)).run();
+        let done = if copied.code == Some(0) { Ok(()) } else { Err(Error::new(OF_TROUBLE, copied.err)) };
+        self.written(path, number, &done);
+        done
+    }
+
+    fn replace(&mut self, machine: usize, path: &str) -> Result<(), Error> {
+        let number = self.version();
+        let new = format!("{path}.new");
+        let done = write_synced(&self.at(machine, &new), &self.versions.content(number));
+        self.written(&new, number, &done);
+        done?;
+        self.rename(machine, &new, path)
+    }
+
+    fn remove(&mut self, machine: usize, path: &str) -> Result<(), Error> {
+        let done = fs::remove_file(self.at(machine, path));
+        if self.was_absent(path, &done) {
+            return Ok(());
+        }
+        self.put(path, Thing::Nothing, &done);
+        done
+    }
+
+    fn rename(&mut self, machine: usize, from: &str, to: &str) -> Result<(), Error> {
+        let done = fs::rename(self.at(machine, from), self.at(machine, to));
+        if self.was_absent(from, &done) || from == to {
+            return Ok(());
+        }
+        let mut moved = self.may[from].clone();
+        moved.remove(&Thing::Nothing);
+        let is_unsure = self.unsure.contains(from);
+        self.put(from, Thing::Nothing, &done);
+        if done.is_ok() {
+            self.may.insert(to.to_owned(), moved);
+            self.unsure.remove(to);
+        } else {
+            self.may.get_mut(to).expect("known").extend(moved);
+        }
+        if is_unsure || done.is_err() {
+            self.unsure.insert(to.to_owned());
+        }
+        done
+    }
+
+    fn was_absent(&self, path: &str, done: &Result<(), Error>) -> bool {
+        let is_said = done.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        assert!(!is_said || self.may[path].contains(&Thing::Nothing), "{path} is not there\n{}", self.told());
+        is_said
+    }
+
+    /// Whoever has changed a file sees it as it is; others may, while there is trouble, see what was.
+    fn read(&self, machine: usize, path: &str, is_trouble: bool, is_own: bool) {
+        // What others have done comes in a moment.
+        let until = Instant::now() + if is_trouble { Duration::ZERO } else { HEARD_MAX };
+        let may = &self.may[path];
+        loop {
+            let seen = match self.look(machine, path) {
+                Err(error) if is_trouble && is_of_trouble(&error) => return,
+                seen => seen.unwrap_or_else(|error| panic!("{path} on {machine}: {error:?}\n{}", self.told())),
+            };
+            let was_there = is_trouble && !is_own && !matches!(seen, Thing::Wrong(_));
+            if self.unsure.contains(path) || may.contains(&seen) || was_there {
+                return;
+            }
+            assert!(Instant::now() < until, "{path} on {machine} is {seen:?}, not {may:?}\n{}", self.told());
+        }
+    }
+
+    fn look(&self, machine: usize, path: &str) -> Result<Thing, Error> {
+        let at = self.at(machine, path);
+        match fs::read(&at) {
+            Ok(bytes) if bytes.is_empty() => Ok(Thing::Empty),
+            Ok(bytes) => Ok(self.versions.which(&bytes).map_or_else(|| Thing::Wrong(runs(&bytes)), Thing::Version)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Thing::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until the server serves, for one that has crashed looks its volumes over first, and until everything is there:
+    /// nobody else has changed it.
+    fn settle(&mut self) {
+        for (machine, mount) in self.mounts.into_iter().enumerate() {
+            let until = Instant::now() + SETTLED_MAX;
+            let trial = self.at(machine, "trial");
+            while let Err(error) = fs::create_dir(&trial).and_then(|()| fs::remove_dir(&trial)) {
+                assert!(Instant::now() < until, "{error:?}\n{}", self.told());
+                let _ = fs::remove_dir(&trial);
+            }
+            loop {
+                let told = mount.json("unsent", [mount.dir()]);
+                let rows = told["unsent"].as_array().expect("a list");
+                let Some(row) = rows.first() else { break };
+                let sent = mount.verb("unsent --send", [row["path"].as_str().expect("a path")]);
+                assert!(Instant::now() < until, "{told}\n{sent:?}\n{}", self.told());
+                if sent.code != Some(0) && self.lately.last().is_none_or(|last| !last.starts_with("unsent")) {
+                    self.lately.push(format!("unsent on {machine} was {row}: {sent:?}"));
+                }
+            }
+        }
+        self.unsure.clear();
+    }
+
+    /// What both show is what may be there, if not at once then when what was not told has been heard of.
+    fn check(&mut self) {
+        let paths: Vec<String> = self.may.keys().cloned().collect();
+        let until = Instant::now() + HEARD_MAX;
+        for path in paths {
+            let may = &self.may[&path];
+            let seen = loop {
+                let seen = [self.look(0, &path), self.look(1, &path)];
+                if let [Ok(here), Ok(there)] = &seen
+                    && here == there
+                    && may.contains(here)
+                {
+                    break here.clone();
+                }
+                let why = || self.mounts.map(|mount| mount.verb("why", [mount.at(&self.folder).join(&path)]).out);
+                assert!(Instant::now() < until, "{path}: {seen:?}, not {may:?}\n{:#?}\n{}", why(), self.told());
+            };
+            self.may.insert(path, BTreeSet::from([seen]));
+        }
+        for machine in 0..2 {
+            for dir in ["", "d"] {
+                let listed = fs::read_dir(self.at(machine, dir)).expect("listed");
+                let listed: BTreeSet<String> = listed
+                    .map(|entry| entry.expect("a name").path())
+                    .filter(|path| !path.is_dir())
+                    .map(|path| path.strip_prefix(self.at(machine, "")).expect("below").display().to_string())
+                    .collect();
+                let are = self.may.iter().filter(|(path, may)| {
+                    path.rsplit_once('/').map_or("", |(dir, _)| dir) == dir && !may.contains(&Thing::Nothing)
+                });
+                let are: BTreeSet<String> = are.map(|(path, _)| path.clone()).collect();
+                assert_eq!(listed, are, "on {machine}\n{}", self.told());
+            }
+        }
+    }
+
+    fn told(&self) -> String {
+        let lately = self.lately.iter().rev().take(TOLD).rev().cloned().collect::<Vec<_>>();
+        format!("seed {}, lately:\n{}", self.seed, lately.join("\n"))
+    }
+}
+
+fn write_synced(path: &std::path::Path, content: &[u8]) -> Result<(), Error> {
+    let mut file = File::create(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// Pulls cables and ends daemons, and servers if it may, until it is told that this is over; all is well then. Tells
+/// what it does.
+pub fn trouble(
+    chance: &mut Chance,
+    cell: &AfsCell,
+    mounts: [&Mount; 2],
+    of_servers: bool,
+    over: &Receiver<()>,
+    mut tell: impl FnMut(&str),
+) {
+    let lasts = |most: u64| over.recv_timeout(Duration::from_millis(most)).is_err_and(is_late);
+    while lasts(chance.below(400)) {
+        let long = *chance.pick(&[20, 200, 1000, 5000]);
+        let node = *chance.pick(&["c1", "c2"]);
+        match chance.below(6) {
+            0..3 => {
+                tell(&format!("{node} is cut off"));
+                cell.connect(node, false);
+                lasts(long);
+                cell.connect(node, true);
+                tell(&format!("{node} is connected"));
+            }
+            3 if of_servers => {
+                tell("the server is killed");
+                cell.kill("fs1", "dafileserver");
+                lasts(long);
+                cell.restart("fs1", "dafileserver");
+                tell("the server is started");
+            }
+            4 => {
+                tell(&format!("the daemon of {node} is killed"));
+                mounts[usize::from(node == "c2")].kill_daemon();
+                tell(&format!("{node} has another daemon"));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_late(error: std::sync::mpsc::RecvTimeoutError) -> bool {
+    error == std::sync::mpsc::RecvTimeoutError::Timeout
+}
+
+/// Whether something failed because a server was not reached, or has not looked its volumes over.
+pub fn is_of_trouble(error: &Error) -> bool {
+    let errnos = [Errno::TIMEDOUT, Errno::HOSTUNREACH, Errno::AGAIN];
+    error.kind() == OF_TROUBLE || errnos.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Goal: whatever happens to a network, to servers and to daemons, what was said to be done is done, and all see the same.
+#[test]
+fn of_a_volume_in_trouble() {
+    let range = seeds(0);
+    if range.is_empty() {
+        return;
+    }
+    let Some(cell) = AfsCell::own() else { return };
+    for seed in range {
+        let mut chance = Chance::of(seed);
+        let options: &[&str] = if chance.below(2) == 0 { &["deadline=2s"] } else { &[] };
+        let [Some(here), Some(there)] =
+            ["c1", "c2"].map(|node| mounted_with(&cell, node, ("afs", "probe = \"1s\"\n"), options))
+        else {
+            return;
+        };
+        let folder = format!("weft.test/scratch/trouble-{seed}");
+        let top = here.at(&folder);
+        fs::create_dir_all(top.join("d")).expect("made");
+        let (mounts, versions) = ([&here, &there], Versions::default());
+        let (may, unsure, lately) = Default::default();
+        History { seed, chance, cell: &cell, mounts, folder, versions, may, unsure, lately }.run();
+        fs::remove_dir_all(top).expect("removed");
+    }
+}
+
+/// The kind of an error that only a program's words tell of.
+const OF_TROUBLE: std::io::ErrorKind = std::io::ErrorKind::NetworkDown;
+/// Turns of one history, and what is done in each.
+const TURNS: usize = 10;
+const DEEDS: usize = 12;
+/// How long it takes until all is well: servers that have crashed look their volumes over.
+const SETTLED_MAX: Duration = Duration::from_secs(90);
+/// And until a machine has heard of what another one has done.
+const HEARD_MAX: Duration = Duration::from_secs(10);
+/// What is told when something is wrong.
+const TOLD: usize = 40;
+/// Few, so that they meet.
+const PATHS: &[&str] = &["a", "b", "c", "d/a", "d/b"];
