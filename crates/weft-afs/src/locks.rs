@@ -41,13 +41,17 @@ pub(crate) async fn keep(tree: Weak<Shared>) {
 impl Shared {
     /// See [`Remote::lock`](weft_remote::Remote::lock).
     pub async fn lock(&self, call: &Call, spot: &Spot, from: LockMode, to: LockMode) -> Result<()> {
-        let is_needed = self.files.vldb.by_id(call, &spot.cell, spot.fid.volume).await?;
-        if is_needed.entry.kind_of(spot.fid.volume).is_some_and(|kind| kind != VolumeType::ReadWrite) {
+        if from == to {
+            // Whatever comes of asking: what a former daemon has taken is given back in the end.
+            self.note_lent(call.caller, spot, to);
+        }
+        let volume = self.files.vldb.by_id(call, &spot.cell, spot.fid.volume).await?;
+        if volume.entry.kind_of(spot.fid.volume).is_some_and(|kind| kind != VolumeType::ReadWrite) {
             // Nobody changes a copy.
+            self.forget_lent(spot);
             return Ok(());
         }
         if from == to {
-            self.note_lent(call.caller, spot, to);
             return self.keep(call, spot, to).await;
         }
         let was_lent = from > LockMode::Unlocked && self.forget_lent(spot);

@@ -62,12 +62,6 @@ struct State {
 }
 
 impl State {
-    /// The source has nothing any more.
-    fn lose(&mut self) {
-        self.at_source = None;
-        self.locks.lose();
-    }
-
     /// What an owner has, also at the source.
     fn had_by(&self, owner: Owner) -> Vec<Held> {
         let strongest = self.at_source.map_or(LockMode::Unlocked, |(mode, _)| mode);
@@ -180,14 +174,28 @@ impl<H: Handler> LockTable<H> {
             state.at_source = Some((mode, caller));
             (mode, caller)
         };
-        let table = self.clone();
-        self.runtime.spawn(async move {
-            let _turn = file.turn.lock().await;
-            if let Err(errno) = table.handler.lock(caller, node, mode, mode).await {
-                file.state.lock().lose();
-                tracing::warn!(?errno, ?node, "a lock that a former daemon had is lost at the source");
+        self.runtime.spawn(self.clone().keep(file, mode, caller));
+    }
+
+    /// Has the source keep what a former daemon had. While it is not reached, it has it.
+    async fn keep(self: Arc<Self>, file: Arc<File>, mode: LockMode, caller: Caller) {
+        loop {
+            let turn = file.turn.lock().await;
+            if file.state.lock().at_source != Some((mode, caller)) {
+                return;
             }
-        });
+            match self.handler.lock(caller, file.node, mode, mode).await {
+                Ok(_) => return,
+                Err(Errno(E::TIMEDOUT | E::HOSTUNREACH | E::NETDOWN)) => {}
+                Err(errno) => {
+                    self.lose(&file);
+                    tracing::warn!(?errno, node = ?file.node, "a lock that a former daemon had is lost at the source");
+                    return;
+                }
+            }
+            drop(turn);
+            tokio::time::sleep(SOURCE_PAUSE_MAX).await;
+        }
     }
 
     async fn give_back_where(self: Arc<Self>, caller: Caller, node: NodeId, ends: impl Fn(&Held) -> bool) {
@@ -278,7 +286,7 @@ impl<H: Handler> LockTable<H> {
             let settled = match settled {
                 // Somebody else was quicker, and may have changed it.
                 Err(Errno(E::STALE)) if from > LockMode::Unlocked => {
-                    file.state.lock().lose();
+                    self.lose(&file);
                     Err(Errno(E::AGAIN))
                 }
                 settled => settled,
@@ -290,6 +298,13 @@ impl<H: Handler> LockTable<H> {
             settled.map(|turned| turned.iter().for_each(|(handle, record)| self.roll.renew_file(handle.0, record)))
         });
         settled.await.unwrap_or(Err(Errno(E::IO)))
+    }
+
+    /// The source has nothing any more of what is had here: the next daemon must not have it kept there.
+    fn lose(&self, file: &File) {
+        let mut state = file.state.lock();
+        state.at_source = None;
+        state.locks.lose().iter().for_each(|owner| self.roll.enter_locks(file.node.0, *owner, &[]));
     }
 
     fn file(&self, node: NodeId) -> Arc<File> {

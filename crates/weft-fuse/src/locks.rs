@@ -130,9 +130,10 @@ impl FileLocks {
         self.forget_lost();
     }
 
-    /// The source has nothing any more of what all these have.
-    pub fn lose(&mut self) {
+    /// The source has nothing any more of what all these owners have.
+    pub fn lose(&mut self) -> &[Owner] {
         self.lost = self.held.iter().map(|held| held.owner).collect();
+        &self.lost
     }
 
     /// Whether somebody still has what is lost at the source.

@@ -152,6 +152,28 @@ fn a_daemon_that_is_killed_loses_no_lock() {
     assert_eq!(flock(&other, How::NonBlockingLockShared), Err(Errno::AGAIN));
 }
 
+/// Goal: nor does it take a lock for lost whose server is not reached just then. Method: the cable is out for longer than a
+/// call may take.
+#[test]
+fn a_lock_outlives_its_daemon_while_its_server_is_not_reached() {
+    let Some(cell) = AfsCell::own() else { return };
+    let (here, there) = (mounted_on(&cell, "c1", "afs", &["deadline=2s"]), mounted_on(&cell, "c2", "afs", &[]));
+    let (Some(here), Some(there)) = (here, there) else { return };
+    let open =
+        |mount: &Mount| File::options().write(true).open(mount.at("weft.test/scratch/readme.txt")).expect("opened");
+    let (file, other, of_others) = (open(&here), open(&here), open(&there));
+    flock(&file, How::NonBlockingLockExclusive).expect("locked");
+    cell.connect("c1", false);
+    here.kill_daemon();
+    std::fs::read(here.at("weft.test/pub/large.bin")).expect_err("it was asked for later");
+    cell.connect("c1", true);
+    wait_until("the server is reached", || std::fs::read(here.at("weft.test/pub/d00/a/f000.txt")).is_ok());
+    assert_eq!(flock(&other, How::NonBlockingLockExclusive), Err(Errno::AGAIN), "here");
+    assert_eq!(flock(&of_others, How::NonBlockingLockExclusive), Err(Errno::AGAIN), "there");
+    flock(&file, How::Unlock).expect("unlocked");
+    flock(&of_others, How::NonBlockingLockExclusive).expect("it was given back by the daemon that took over");
+}
+
 /// Goal: nor does it give anybody a lock that is only waited for. Method: what a program reads that has waited is what was
 /// written by the one before it, after the daemon of who waits was killed.
 #[test]

@@ -31,14 +31,14 @@ impl Counting {
     fn count(&self, nth: u64, mount: &Mount, path: &Path, chance: &mut Chance) {
         for _ in 0..TIMES {
             self.note(nth, "opens");
-            let mut file = tried(|| File::options().read(true).write(true).open(path));
+            let mut file = self.tried(|| File::options().read(true).write(true).open(path));
             self.note(nth, "locks");
-            tried(|| file.lock().inspect_err(|error| self.note(nth, &format!("is refused: {error}"))));
+            self.tried(|| file.lock().inspect_err(|error| self.note(nth, &format!("is refused: {error}"))));
             self.note(nth, "has it");
             let was_locked = self.is_locked.swap(true, Ordering::SeqCst);
             assert!(!was_locked, "two have the lock\n{}", self.told());
             let (mut text, counted) = (String::new(), self.counted.load(Ordering::SeqCst));
-            tried(|| {
+            self.tried(|| {
                 text.clear();
                 file.rewind()?;
                 file.read_to_string(&mut text)
@@ -46,14 +46,14 @@ impl Counting {
             assert_eq!(text.trim().parse(), Ok(counted), "by {nth}\n{}", self.told());
             let more = format!("{}{}\n", counted + 1, " ".repeat(chance.below(9000) as usize));
             file.rewind().expect("a regular file");
-            tried(|| file.set_len(0));
+            self.tried(|| file.set_len(0));
             file.write_all(more.as_bytes()).expect("kept here");
             self.send(nth, mount, (path, &file));
             self.counted.store(counted + 1, Ordering::SeqCst);
             self.is_locked.store(false, Ordering::SeqCst);
             self.note(nth, "has counted");
             if chance.below(2) == 0 {
-                tried(|| file.unlock());
+                self.tried(|| file.unlock());
             }
         }
     }
@@ -75,6 +75,19 @@ impl Counting {
         }
     }
 
+    /// Does something until no trouble is in its way.
+    fn tried<T>(&self, mut act: impl FnMut() -> Result<T, Error>) -> T {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match act() {
+                Ok(done) => return done,
+                Err(error) => {
+                    assert!(is_of_trouble(&error) && Instant::now() < until, "{error:?}\n{}", self.told());
+                }
+            }
+        }
+    }
+
     fn note(&self, nth: u64, what: &str) {
         let (at, machine) = (self.begun.elapsed().as_millis(), nth % 2);
         self.lately.lock().expect("no panic").push(format!("{at} ms: {nth} on {machine} {what}"));
@@ -83,17 +96,6 @@ impl Counting {
     fn told(&self) -> String {
         let lately = self.lately.lock().expect("no panic");
         format!("seed {}, lately:\n{}", self.seed, lately[lately.len().saturating_sub(TOLD)..].join("\n"))
-    }
-}
-
-/// Does something until no trouble is in its way.
-fn tried<T>(mut act: impl FnMut() -> Result<T, Error>) -> T {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match act() {
-            Ok(done) => return done,
-            Err(error) => assert!(is_of_trouble(&error) && Instant::now() < until, "{error:?}"),
-        }
     }
 }
 
@@ -111,9 +113,9 @@ fn of_a_file_that_is_locked() {
         let mounted = |node| mounted_with(&cell, node, ("afs", "probe = \"1s\"\n"), options);
         let [Some(here), Some(there)] = ["c1", "c2"].map(mounted) else { return };
         let name = format!("weft.test/scratch/locked-{seed}");
-        std::fs::write(here.at(&name), "0\n").expect("written");
         let (counted, is_locked, lately) = Default::default();
         let counting = Counting { seed, counted, is_locked, begun: Instant::now(), lately };
+        counting.tried(|| std::fs::write(here.at(&name), "0\n"));
         let (over, is_over) = channel::<()>();
         std::thread::scope(|scope| {
             let (cell, mounts) = (&cell, [&here, &there]);
@@ -138,7 +140,7 @@ fn of_a_file_that_is_locked() {
             assert!(ended.iter().all(Result::is_ok), "seed {seed}");
         });
         assert_eq!(counting.counted.load(Ordering::SeqCst), WORKERS as usize * TIMES);
-        tried(|| std::fs::remove_file(here.at(&name)));
+        counting.tried(|| std::fs::remove_file(here.at(&name)));
     }
 }
 

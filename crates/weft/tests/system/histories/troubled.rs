@@ -30,6 +30,8 @@ struct History<'a> {
     may: BTreeMap<String, BTreeSet<Thing>>,
     /// Where something was not sent, or only half of it: until all is well again its bytes may be of no version.
     unsure: BTreeSet<String>,
+    /// Whether a daemon was killed in this turn: the next one does not know what that was sending.
+    was_killed: bool,
     lately: Vec<String>,
 }
 
@@ -86,7 +88,9 @@ impl History<'_> {
                 self.deed(Some(&owners));
             }
             drop(over);
-            self.lately.push(format!("trouble was {:?}", trouble.join().expect("no panic")));
+            let told = trouble.join().expect("no panic");
+            self.was_killed = told.iter().any(|what| what.contains("daemon"));
+            self.lately.push(format!("trouble was {told:?}"));
         });
         self.settle();
         self.check();
@@ -259,7 +263,8 @@ impl History<'_> {
                 let told = mount.json("unsent", [mount.dir()]);
                 let rows = told["unsent"].as_array().expect("a list");
                 let Some(row) = rows.first() else { break };
-                let sent = mount.verb("unsent --send", [row["path"].as_str().expect("a path")]);
+                let how = if self.was_killed { "unsent --send --over" } else { "unsent --send" };
+                let sent = mount.verb(how, [row["path"].as_str().expect("a path")]);
                 assert!(Instant::now() < until, "{told}\n{sent:?}\n{}", self.told());
                 if sent.code != Some(0) && self.lately.last().is_none_or(|last| !last.starts_with("unsent")) {
                     self.lately.push(format!("unsent on {machine} was {row}: {sent:?}"));
@@ -331,7 +336,7 @@ pub fn trouble(
     while lasts(chance.below(400)) {
         let long = *chance.pick(&[20, 200, 1000, 5000]);
         let node = *chance.pick(&["c1", "c2"]);
-        match chance.below(6) {
+        match chance.below(7) {
             0..3 => {
                 tell(&format!("{node} is cut off"));
                 cell.connect(node, false);
@@ -350,6 +355,13 @@ pub fn trouble(
                 tell(&format!("the daemon of {node} is killed"));
                 mounts[usize::from(node == "c2")].kill_daemon();
                 tell(&format!("{node} has another daemon"));
+            }
+            5 => {
+                tell("the server stands still");
+                cell.freeze("fs1", "dafileserver", true);
+                lasts(long);
+                cell.freeze("fs1", "dafileserver", false);
+                tell("the server goes on");
             }
             _ => {}
         }
@@ -386,8 +398,8 @@ fn of_a_volume_in_trouble() {
         let top = here.at(&folder);
         fs::create_dir_all(top.join("d")).expect("made");
         let (mounts, versions) = ([&here, &there], Versions::default());
-        let (may, unsure, lately) = Default::default();
-        History { seed, chance, cell: &cell, mounts, folder, versions, may, unsure, lately }.run();
+        let (may, unsure, was_killed, lately) = Default::default();
+        History { seed, chance, cell: &cell, mounts, folder, versions, may, unsure, was_killed, lately }.run();
         fs::remove_dir_all(top).expect("removed");
     }
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::process::{Program, without};
@@ -92,6 +93,14 @@ impl AfsCell {
     #[track_caller]
     pub fn restart(&self, node: &str, server: &str) {
         self.script("start").args([node, server]).good();
+    }
+
+    /// Stops a server of a node where it is, or has it go on: what it was asked meanwhile it does then.
+    #[track_caller]
+    pub fn freeze(&self, node: &str, server: &str, is_frozen: bool) {
+        let pid = std::fs::read_to_string(self.dir.join("pids").join(format!("{node}.{server}"))).expect("it runs");
+        let pid = pid.trim().parse().ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, if is_frozen { Signal::STOP } else { Signal::CONT }).expect("root may");
     }
 
     /// Pulls the cable of a node, or puts it in again.
