@@ -32,6 +32,8 @@ pub(crate) struct Draft {
     cut_short: AtomicBool,
     /// What the source may have of that, where it is kept. Held for one look or one change.
     attempts: Mutex<Vec<Arc<Attempt>>>,
+    /// What the source had before all that, and the version that it has by that. Held for one look or one change.
+    before: Mutex<Option<(Before, Version)>>,
     /// Of some of what was written the kernel does not know, or may not.
     unseen: AtomicBool,
     /// When it was changed. Held for one look or one change.
@@ -46,6 +48,14 @@ struct Times {
     written: SystemTime,
     /// Since when the source does not have all of it.
     since: SystemTime,
+}
+
+/// What the source had before anything was sent.
+#[derive(Clone)]
+pub(crate) struct Before {
+    /// Its content, if all of it is here.
+    pub(crate) content: Option<Arc<Object>>,
+    pub(crate) length: u64,
 }
 
 /// Why a draft could not be sent.
@@ -68,6 +78,7 @@ impl Draft {
             base: Mutex::new(base),
             cut_short: AtomicBool::new(false),
             attempts: Mutex::default(),
+            before: Mutex::default(),
             unseen: AtomicBool::new(false),
             times,
             failed: Mutex::default(),
@@ -109,6 +120,18 @@ impl Draft {
     pub(crate) fn note_sent(&self) {
         self.cut_short.store(false, Ordering::Relaxed);
         self.attempts.lock().clear();
+        self.before.lock().take();
+    }
+
+    /// The source has this version by what was being sent, over what it had before.
+    pub(crate) fn note_half_sent(&self, before: Before, version: Version) {
+        *self.before.lock() = Some((before, version));
+    }
+
+    /// What the source had before, if it has the version that came of that.
+    pub(crate) fn before(&self) -> Option<Before> {
+        let (before, version) = self.before.lock().clone()?;
+        (version == self.dirty.version()).then_some(before)
     }
 
     /// What was being sent when that was cut short.

@@ -10,15 +10,14 @@ use weft_store::{Object, Origin};
 
 use crate::Result;
 use crate::attempt::Attempt;
-use crate::draft::Draft;
+use crate::draft::{Before, Draft};
 use crate::inode::Inode;
 use crate::vfs::Vfs;
 
 /// What the source's bytes are held against.
 struct Sides<'a> {
     draft: &'a Draft,
-    /// The content that was written over, if all of it is here.
-    base: Option<Arc<Object>>,
+    before: Before,
     attempts: Vec<Arc<Attempt>>,
 }
 
@@ -35,15 +34,18 @@ impl Vfs {
         let Body { version, start, file_length, mut stream, .. } = self.ask_of(call, inode, fetch).await?.value.body;
         let attempts = draft.attempts();
         let attempted = attempts.iter().map(|attempt| attempt.length).max().unwrap_or(0);
-        let longest = draft.dirty.length().max(draft.dirty.source_length()).max(attempted);
-        if start != 0 || file_length.is_none_or(|length| length > longest) || version == Version::None {
-            return Ok(None);
-        }
         let held = draft.base().or(self.held_content(inode)?.map(|current| current.object));
         let is_base = |object: &Arc<Object>| {
             object.is_complete() && object.version().compare(&draft.dirty.version()) == Sameness::Same
         };
-        let sides = Sides { draft, base: held.filter(is_base), attempts };
+        let before = draft
+            .before()
+            .unwrap_or_else(|| Before { content: held.filter(is_base), length: draft.dirty.source_length() });
+        let longest = draft.dirty.length().max(before.length).max(attempted);
+        if start != 0 || file_length.is_none_or(|length| length > longest) || version == Version::None {
+            return Ok(None);
+        }
+        let sides = Sides { draft, before, attempts };
         let mut at = 0;
         while let Some(piece) = stream.next().await {
             let Piece::Bytes(theirs) = piece? else { continue };
@@ -52,6 +54,7 @@ impl Vfs {
             }
             at += theirs.len() as u64;
         }
+        draft.note_half_sent(sides.before, version.clone());
         Ok(Some(version))
     }
 }
@@ -71,11 +74,10 @@ impl Sides<'_> {
 
     /// What was there before: zeros after its end; `None` where it is not known.
     fn before(&self, at: u64, length: usize) -> Result<Option<Vec<u8>>> {
-        let had =
-            usize::try_from(self.draft.dirty.source_length().saturating_sub(at)).unwrap_or(usize::MAX).min(length);
-        let mut bytes = match &self.base {
+        let had = usize::try_from(self.before.length.saturating_sub(at)).unwrap_or(usize::MAX).min(length);
+        let mut bytes = match &self.before.content {
             _ if had == 0 => Vec::new(),
-            Some(base) => base.read(at, had)?.to_vec(),
+            Some(content) => content.read(at, had)?.to_vec(),
             None => return Ok(None),
         };
         bytes.resize(length, 0);

@@ -101,29 +101,35 @@ async fn another_version_is_written_over_only_by_the_users_word() {
     assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
 }
 
-/// Goal: who writes on after an attempt to send of which nobody heard what came is in conflict with nobody but others. Method:
-/// the source makes the change and its answer is lost, twice; then something else is written in place of it.
+/// Goal: who writes on after attempts to send of which nobody heard what came is in conflict with nobody but others. Method:
+/// the source makes the change and its answer is lost, twice; then something else is written in place of that, or in place of
+/// what was there before.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_sent_unheard_is_written_over() {
-    for of_others in [false, true] {
+    let over_all = ([(0, &b"first attempt"[..]), (0, b"second longer")], b"third", &b"thirdd longer"[..]);
+    let beside = ([(10, &b"x"[..]), (7, b"y")], b"THIRD", &b"THIRD\0\0y\0\0x"[..]);
+    for ((attempts, last, result), of_others) in [(over_all, false), (over_all, true), (beside, false), (beside, true)]
+    {
         let bench = Bench::writable();
+        bench.cat(HELLO).await.unwrap();
         let lost = RemoteError::TimedOut { detail: "a/b/hello.txt".to_owned() };
         let handle = bench.open_for(HELLO, WRITING).await.unwrap();
-        for text in [b"first attempt", b"second longer"] {
+        for (at, text) in attempts {
             bench.fake.order(Order::of(Fault::Error(lost.clone())).on(Operation::ApplyAnswer).times(1));
-            bench.write(handle, 0, text).await.unwrap();
+            bench.write(handle, at, text).await.unwrap();
             bench.flush(handle).await.unwrap_err();
-            assert_eq!(bench.at_source("a/b/hello.txt"), text);
+            let there = bench.at_source("a/b/hello.txt");
+            assert_eq!(there[at as usize..][..text.len()], *text);
         }
         if of_others {
-            bench.fake.set("a/b/hello.txt", "of somebody else");
+            bench.fake.set("a/b/hello.txt", "of others");
         }
-        bench.write(handle, 0, b"third").await.unwrap();
+        bench.write(handle, 0, last).await.unwrap();
         let sent = bench.flush(handle).await;
         let there = bench.at_source("a/b/hello.txt");
         match of_others {
-            false => assert!(sent.is_ok() && there == b"thirdd longer", "{sent:?}"),
-            true => assert!(matches!(sent, Err(VfsError::Changed)) && there == b"of somebody else", "{sent:?}"),
+            false => assert!(sent.is_ok() && there == result, "{sent:?} {there:?}"),
+            true => assert!(matches!(sent, Err(VfsError::Changed)) && there == b"of others", "{sent:?}"),
         }
         bench.vfs.close(handle);
     }

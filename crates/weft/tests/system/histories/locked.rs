@@ -150,4 +150,4 @@ const TIMES: usize = 25;
 /// What is told when something is wrong.
 const TOLD: usize = 60;
 /// Longer than any trouble.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
