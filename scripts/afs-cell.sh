@@ -385,6 +385,10 @@ start() {
         fail "$server runs on $node already"
     fi
     background "$node.$server" "$here/afs-cell.sh" on "$dir" "$node" "${command[@]}"
+    # Until it is on its node, or has ended: who stops it before would take it for somebody else's process.
+    until ours "$(cat "$file")" "$node" || ! readlink -q "/proc/$(cat "$file")/ns/net" >/dev/null; do
+        sleep 0.01
+    done
 }
 
 # stop NODE SERVER : kills a server that `start` or `up` has started.
