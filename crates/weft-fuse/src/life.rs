@@ -61,8 +61,11 @@ pub(crate) fn restore<H: Handler>(door: &Door<H>, session: &Session, roll: &Arc<
         }),
         _ => true,
     };
-    let (used, idle): (Vec<&Entry>, Vec<&Entry>) = entries.iter().partition(|entry| in_use(entry));
-    for entry in idle.into_iter().chain(used) {
+    let (locks, others): (Vec<&Entry>, Vec<&Entry>) =
+        entries.iter().partition(|entry| matches!(entry, Entry::Locks { .. }));
+    let (used, idle): (Vec<&Entry>, Vec<&Entry>) = others.into_iter().partition(|entry| in_use(entry));
+    // Whose files are open again by then.
+    for entry in idle.into_iter().chain(used).chain(locks) {
         match entry {
             Entry::Backing { id, node, generation } => {
                 let backing = Backed::new(session.backings().adopt(*id), roll.clone());

@@ -9,11 +9,11 @@
 //! had anew would show a file of another version to who relies on the first.
 //!
 //! A lock is entered before its source is asked, so that nobody here gets in between, and taken back when the source refuses
-//! or nobody waits any more. What owners have is on the [roll](crate::roll) before they are told, so that locks outlive the
-//! daemon; what they only wait for is not, for a source that knows no owners would give it to the next daemon, though it is
-//! somebody else's.
+//! or nobody waits any more. What owners have is on the [roll](crate::roll), so that locks outlive the daemon: from when the
+//! source has it until right before that is asked to give it back, and nothing that they only wait for. For a source that
+//! knows no owners would let the next daemon keep what is somebody else's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -59,6 +59,8 @@ struct State {
     locks: FileLocks,
     /// What the source has, and in whose name.
     at_source: Option<(LockMode, Caller)>,
+    /// Whose locks are on the roll.
+    on_roll: HashSet<Owner>,
 }
 
 impl State {
@@ -123,10 +125,7 @@ impl<H: Handler> LockTable<H> {
                 Ok(()) => break,
             }
         }
-        {
-            let state = file.state.lock();
-            self.roll.enter_locks(node.0, wanted.owner, &state.had_by(wanted.owner));
-        }
+        self.enter_on_roll(&file, &[wanted.owner]);
         entered.stays();
         Ok(())
     }
@@ -135,14 +134,9 @@ impl<H: Handler> LockTable<H> {
     /// takes it.
     pub async fn give_back(self: Arc<Self>, caller: Caller, node: NodeId, bytes: Held) {
         let Some(file) = self.files.lock().get(&node).cloned() else { return };
-        {
-            let mut state = file.state.lock();
-            if !state.locks.give_back(&bytes) {
-                return;
-            }
-            self.roll.enter_locks(node.0, bytes.owner, &state.had_by(bytes.owner));
+        if file.state.lock().locks.give_back(&bytes) {
+            self.gave_back(file, caller, &[bytes.owner]).await;
         }
-        self.gave_back(file, caller).await;
     }
 
     /// A process closes a descriptor of a file: it loses what it has of it by fcntl(2).
@@ -168,6 +162,7 @@ impl<H: Handler> LockTable<H> {
         let (mode, caller) = {
             let mut state = file.state.lock();
             held.iter().for_each(|held| state.locks.take(*held));
+            state.on_roll.extend(held.iter().map(|held| held.owner));
             let mode = state.locks.strongest();
             let caller =
                 state.at_source.map_or(Caller { uid: first.uid, gid: first.gid, pid: first.pid }, |(_, by)| by);
@@ -184,8 +179,8 @@ impl<H: Handler> LockTable<H> {
             if file.state.lock().at_source != Some((mode, caller)) {
                 return;
             }
-            match self.handler.lock(caller, file.node, mode, mode).await {
-                Ok(_) => return,
+            match self.handler.lock(caller, file.node, mode, mode, || {}).await {
+                Ok(turned) => return self.renew(&turned),
                 Err(Errno(E::TIMEDOUT | E::HOSTUNREACH | E::NETDOWN)) => {}
                 Err(errno) => {
                     self.lose(&file);
@@ -200,22 +195,18 @@ impl<H: Handler> LockTable<H> {
 
     async fn give_back_where(self: Arc<Self>, caller: Caller, node: NodeId, ends: impl Fn(&Held) -> bool) {
         let Some(file) = self.files.lock().get(&node).cloned() else { return };
-        {
-            let mut state = file.state.lock();
-            let owners = state.locks.give_back_all(ends);
-            if owners.is_empty() {
-                return;
-            }
-            owners.iter().for_each(|owner| self.roll.enter_locks(node.0, *owner, &state.had_by(*owner)));
+        let owners = file.state.lock().locks.give_back_all(ends);
+        if !owners.is_empty() {
+            self.gave_back(file, caller, &owners).await;
         }
-        self.gave_back(file, caller).await;
     }
 
-    async fn gave_back(self: Arc<Self>, file: Arc<File>, caller: Caller) {
+    async fn gave_back(self: Arc<Self>, file: Arc<File>, caller: Caller, owners: &[Owner]) {
         file.given_back.notify_waiters();
-        if let Err(errno) = self.settle(file, caller).await {
+        if let Err(errno) = self.clone().settle(file.clone(), caller).await {
             tracing::debug!(?errno, "a lock is not given back at the source");
         }
+        self.enter_on_roll(&file, owners);
     }
 
     /// Enters a lock as soon as nothing here is in its way.
@@ -244,7 +235,8 @@ impl<H: Handler> LockTable<H> {
                     && wanted.owner.family == Family::Flock
                     && state.locks.give_back(&wanted)
                 {
-                    self.roll.enter_locks(file.node.0, wanted.owner, &state.had_by(wanted.owner));
+                    drop(state);
+                    self.enter_on_roll(file, &[wanted.owner]);
                     file.given_back.notify_waiters();
                 }
                 blocking
@@ -266,15 +258,11 @@ impl<H: Handler> LockTable<H> {
         let settled = runtime.spawn(async move {
             let _turn = file.turn.lock().await;
             let (has, needed) = {
-                let mut state = file.state.lock();
+                let state = file.state.lock();
                 if state.locks.has_lost() {
                     return Err(Errno(E::AGAIN));
                 }
-                let (has, needed) = (state.at_source, state.locks.strongest());
-                if needed == LockMode::Unlocked {
-                    state.at_source = None;
-                }
-                (has, needed)
+                (state.at_source, state.locks.strongest())
             };
             let from = has.map_or(LockMode::Unlocked, |(mode, _)| mode);
             if needed <= from && (needed > LockMode::Unlocked || from == LockMode::Unlocked) {
@@ -282,29 +270,63 @@ impl<H: Handler> LockTable<H> {
                 return Ok(());
             }
             let caller = has.map_or(caller, |(_, caller)| caller);
-            let settled = self.handler.lock(caller, file.node, from, needed).await;
-            let settled = match settled {
+            let changes = {
+                let (table, file) = (self.clone(), file.clone());
+                move || table.has_at_source(&file, (needed > LockMode::Unlocked).then_some((needed, caller)))
+            };
+            let settled = match self.handler.lock(caller, file.node, from, needed, changes).await {
                 // Somebody else was quicker, and may have changed it.
                 Err(Errno(E::STALE)) if from > LockMode::Unlocked => {
                     self.lose(&file);
                     Err(Errno(E::AGAIN))
                 }
+                Err(errno) if from == LockMode::Unlocked || needed == LockMode::Unlocked => {
+                    self.has_at_source(&file, None);
+                    Err(errno)
+                }
                 settled => settled,
             };
-            if settled.is_ok() && needed > LockMode::Unlocked {
-                file.state.lock().at_source = Some((needed, caller));
-            }
             self.forget(&file);
-            settled.map(|turned| turned.iter().for_each(|(handle, record)| self.roll.renew_file(handle.0, record)))
+            settled.map(|turned| self.renew(&turned))
         });
         settled.await.unwrap_or(Err(Errno(E::IO)))
     }
 
     /// The source has nothing any more of what is had here: the next daemon must not have it kept there.
     fn lose(&self, file: &File) {
+        file.state.lock().locks.lose();
+        self.has_at_source(file, None);
+    }
+
+    /// The source has this from now on.
+    fn has_at_source(&self, file: &File, has: Option<(LockMode, Caller)>) {
+        let owners: Vec<Owner> = {
+            let mut state = file.state.lock();
+            state.at_source = has;
+            let mut owners = state.on_roll.clone();
+            owners.extend(state.locks.owners());
+            owners.into_iter().collect()
+        };
+        self.enter_on_roll(file, &owners);
+    }
+
+    /// Enters on the roll what these owners have at the source.
+    fn enter_on_roll(&self, file: &File, owners: &[Owner]) {
         let mut state = file.state.lock();
-        state.at_source = None;
-        state.locks.lose().iter().for_each(|owner| self.roll.enter_locks(file.node.0, *owner, &[]));
+        for owner in owners {
+            let had = state.had_by(*owner);
+            let was_there = match had.is_empty() {
+                true => state.on_roll.remove(owner),
+                false => !state.on_roll.insert(*owner),
+            };
+            if was_there || !had.is_empty() {
+                self.roll.enter_locks(file.node.0, *owner, &had);
+            }
+        }
+    }
+
+    fn renew(&self, turned: &[(weft_vfs::HandleId, weft_vfs::OpenRecord)]) {
+        turned.iter().for_each(|(handle, record)| self.roll.renew_file(handle.0, record));
     }
 
     fn file(&self, node: NodeId) -> Arc<File> {
@@ -362,13 +384,9 @@ impl<H: Handler> Entered<H> {
 impl<H: Handler> Drop for Entered<H> {
     fn drop(&mut self) {
         let Some(had) = self.had.take() else { return };
-        {
-            let mut state = self.file.state.lock();
-            state.locks.restore(self.owner, &had);
-            self.table.roll.enter_locks(self.file.node.0, self.owner, &state.had_by(self.owner));
-        }
-        let (table, file) = (self.table.clone(), self.file.clone());
-        self.table.runtime.spawn(table.gave_back(file, DAEMON));
+        self.file.state.lock().locks.restore(self.owner, &had);
+        let (table, file, owner) = (self.table.clone(), self.file.clone(), self.owner);
+        self.table.runtime.spawn(async move { table.gave_back(file, DAEMON, &[owner]).await });
     }
 }
 

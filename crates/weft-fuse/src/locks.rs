@@ -130,10 +130,14 @@ impl FileLocks {
         self.forget_lost();
     }
 
-    /// The source has nothing any more of what all these owners have.
-    pub fn lose(&mut self) -> &[Owner] {
-        self.lost = self.held.iter().map(|held| held.owner).collect();
-        &self.lost
+    /// The source has nothing any more of what all these have.
+    pub fn lose(&mut self) {
+        self.lost = self.owners();
+    }
+
+    /// Who has anything.
+    pub fn owners(&self) -> Vec<Owner> {
+        self.held.iter().map(|held| held.owner).collect()
     }
 
     /// Whether somebody still has what is lost at the source.

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use weft_remote::{Call, Checked, LockMode, RemoteError, Version};
 use weft_store::{NodeId, Object};
@@ -28,7 +29,10 @@ impl Vfs {
     /// Changes the lock that this mount has on a file at its source, where that has locks. Twice the same: a former daemon
     /// has taken it. Who gives it back has sent before what was written. Who gets it goes on in the version that the source
     /// has: told is which open files are in another version than before. Who gets a stronger one goes on in the version that
-    /// was read under the weaker one, or does not get it.
+    /// was read under the weaker one, or does not get it. `changes` is called before the source is asked to give it back, and
+    /// as soon as it is had there: what counts as had was never another's.
+    ///
+    /// To ask the source may take longer than other questions: who gives up before the answer does not know who has it.
     ///
     /// # Errors
     /// `Offline`; what the remote says, `Busy` above all; `Stale` when there is no lock any more, for somebody else may have
@@ -39,8 +43,10 @@ impl Vfs {
         node: NodeId,
         from: LockMode,
         to: LockMode,
+        changes: impl FnOnce() + Send,
     ) -> Result<Vec<(HandleId, OpenRecord)>> {
         if self.namespace.is_own(node) {
+            changes();
             return Ok(Vec::new());
         }
         let inode = self.inode(node)?;
@@ -49,17 +55,23 @@ impl Vfs {
             remote => remote?,
         };
         if !remote.capabilities().locks {
+            changes();
             return Ok(Vec::new());
         }
+        let asking = Call { deadline: call.deadline.max(Instant::now() + PATIENCE), ..call };
         let (remote, file) = (remote.clone(), inode.record().file);
-        if to == LockMode::Unlocked
-            && let Err(error) = self.send(&call, &inode).await
-        {
-            tracing::warn!(%error, node = node.0, "a file is unlocked, and what was written is not at its source");
+        if to == LockMode::Unlocked {
+            if let Err(error) = self.send(&call, &inode).await {
+                tracing::warn!(%error, node = node.0, "a file is unlocked, and what was written is not at its source");
+            }
+            changes();
+            self.ask_for(&asking, remote.lock(&asking, &file, from, to)).await?;
+            return Ok(Vec::new());
         }
         let becomes_stronger = from > LockMode::Unlocked && to > from;
         let relied_on = becomes_stronger.then(|| self.relied_on(&inode)).transpose()?;
-        let outcome = self.ask_for(&call, remote.lock(&call, &file, from, to)).await;
+        let outcome = self.ask_for(&asking, remote.lock(&asking, &file, from, to)).await;
+        let call = self.call(call.caller);
         if let Err(VfsError::Remote(RemoteError::VersionChanged { .. })) = &outcome {
             return Err(VfsError::Stale);
         }
@@ -77,16 +89,24 @@ impl Vfs {
             return Err(VfsError::Stale);
         }
         outcome?;
-        if from > LockMode::Unlocked {
+        changes();
+        if becomes_stronger {
             return Ok(Vec::new());
         }
-        let turned = self.turn_to_newest(&call, &inode).await;
-        if turned.is_err()
-            && let Err(error) = self.ask_for(&call, remote.lock(&call, &file, to, from)).await
-        {
-            tracing::warn!(%error, node = node.0, "a lock that is of no use is not given back");
+        // Also after a former daemon took it: that may have ended before this was done.
+        match self.turn_to_newest(&call, &inode).await {
+            Err(error) if from == LockMode::Unlocked => {
+                if let Err(error) = self.ask_for(&asking, remote.lock(&asking, &file, to, from)).await {
+                    tracing::warn!(%error, node = node.0, "a lock that is of no use is not given back");
+                }
+                Err(error)
+            }
+            Err(error) if !error.may_pass() => {
+                tracing::warn!(%error, node = node.0, "what is open of a locked file stays what it was");
+                Ok(Vec::new())
+            }
+            turned => turned,
         }
-        turned
     }
 
     /// Has what is open of a file be what its source has now, unless something is written here that it does not have.
@@ -210,3 +230,6 @@ impl Vfs {
         Ok(version.still_holds(&inode.record().version))
     }
 }
+
+/// How long a source may take to say who has a lock.
+const PATIENCE: Duration = Duration::from_secs(40);

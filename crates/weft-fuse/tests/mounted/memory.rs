@@ -466,6 +466,7 @@ impl Handler for Memory {
         node: NodeId,
         from: LockMode,
         to: LockMode,
+        changes: impl FnOnce() + Send + 'static,
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
         let mut files = self.files();
         if let Some(errno) = files.locks_fail.filter(|_| to > from) {
@@ -477,6 +478,8 @@ impl Handler for Memory {
             return ready(Err(Errno(if is_lost { E::STALE } else { E::AGAIN })));
         }
         files.locked.push((node, from, to));
+        drop(files);
+        changes();
         ready(Ok(Vec::new()))
     }
 

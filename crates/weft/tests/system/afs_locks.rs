@@ -174,6 +174,37 @@ fn a_lock_outlives_its_daemon_while_its_server_is_not_reached() {
     flock(&of_others, How::NonBlockingLockExclusive).expect("it was given back by the daemon that took over");
 }
 
+/// Goal: a lock that comes after whoever asked for it has given up is given back, not left at its server for five minutes.
+/// Method: the server is asked while it stands still, and its answer is lost with the cable.
+#[test]
+fn a_lock_that_comes_too_late_is_given_back() {
+    let Some(cell) = AfsCell::own() else { return };
+    let (here, there) = (mounted_on(&cell, "c1", "afs", &["deadline=2s"]), mounted_on(&cell, "c2", "afs", &[]));
+    let (Some(here), Some(there)) = (here, there) else { return };
+    let open =
+        |mount: &Mount| File::options().write(true).open(mount.at("weft.test/scratch/readme.txt")).expect("opened");
+    let (file, of_others) = (open(&here), open(&there));
+    // What its socket holds (proc_net(5): the fifth column is what waits to be sent, and to be read).
+    let is_asked = || {
+        let table = std::fs::read_to_string("/proc/thread-self/net/udp").expect("Linux has it");
+        let mut rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+        rows.any(|row| row[1].ends_with(":1B58") && !row[4].ends_with(":00000000"))
+    };
+    cell.freeze("fs1", "dafileserver", true);
+    std::thread::scope(|scope| {
+        let refused = scope.spawn(|| flock(&file, How::NonBlockingLockExclusive));
+        wait_until("the server is asked", || cell.inside("fs1", is_asked));
+        cell.connect("c1", false);
+        assert_eq!(refused.join().expect("no panic"), Err(Errno::TIMEDOUT));
+    });
+    cell.freeze("fs1", "dafileserver", false);
+    wait_until("the server has taken it", || !cell.inside("fs1", is_asked));
+    cell.connect("c1", true);
+    wait_until("it is given back", || flock(&of_others, How::NonBlockingLockExclusive).is_ok());
+    flock(&of_others, How::Unlock).expect("unlocked");
+    flock(&file, How::NonBlockingLockExclusive).expect("it works as before");
+}
+
 /// Goal: nor does it give anybody a lock that is only waited for. Method: what a program reads that has waited is what was
 /// written by the one before it, after the daemon of who waits was killed.
 #[test]

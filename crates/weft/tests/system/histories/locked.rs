@@ -139,6 +139,7 @@ fn of_a_file_that_is_locked() {
             drop(over);
             assert!(ended.iter().all(Result::is_ok), "seed {seed}");
         });
+        println!("seed {seed}: {:?}", counting.begun.elapsed());
         assert_eq!(counting.counted.load(Ordering::SeqCst), WORKERS as usize * TIMES);
         counting.tried(|| std::fs::remove_file(here.at(&name)));
     }
@@ -146,7 +147,7 @@ fn of_a_file_that_is_locked() {
 
 /// How many count, on one machine or the other, and how often each.
 const WORKERS: u64 = 4;
-const TIMES: usize = 25;
+const TIMES: usize = 60;
 /// What is told when something is wrong.
 const TOLD: usize = 60;
 /// Longer than any trouble.
