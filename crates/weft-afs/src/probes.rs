@@ -2,8 +2,8 @@
 //!
 //! A server that was started anew has forgotten its promises, and one that could not reach us keeps to itself what it could not
 //! tell. Either says so only when it hears of us: before it answers whatever call, even one for the time (OpenAFS
-//! `src/viced/afsfileprocs.c`, `CallPreamble`, and `host.c`; observed with 1.8). So servers are asked for that when nothing else
-//! was asked for a while, as OpenAFS's own client does every ten minutes.
+//! `src/viced/afsfileprocs.c`, `CallPreamble`; observed with 1.8). So servers are asked for that when nothing else was answered
+//! for a while.
 
 use std::collections::HashSet;
 use std::sync::Weak;

@@ -302,7 +302,7 @@ impl Handler for Bridge {
         node: NodeId,
         from: LockMode,
         to: LockMode,
-        changes: impl FnOnce() + Send + 'static,
+        changes: impl FnMut(LockMode) + Send + 'static,
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
         let locked = self.vfs.clone().lock(self.vfs.call(caller), node, from, to, changes);
         async move { locked.await.map_err(Errno::from) }

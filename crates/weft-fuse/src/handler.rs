@@ -261,14 +261,15 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Changes the lock that the mount has on a file at its source. Twice the same: a former daemon has taken it. `EAGAIN`
     /// when somebody else's is in the way, `ESTALE` when there is none any more. Tells which open files are in another
-    /// version now. `changes` is called before the source is asked to give it back, and as soon as it is had there.
+    /// version now. `changes` is told what the source has from then on: before it is asked to take something back, and as
+    /// soon as more is had there.
     fn lock(
         &self,
         caller: Caller,
         node: NodeId,
         from: LockMode,
         to: LockMode,
-        changes: impl FnOnce() + Send + 'static,
+        changes: impl FnMut(LockMode) + Send + 'static,
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static;
 
     /// Figures for `df` of what holds a file.

@@ -179,7 +179,7 @@ impl<H: Handler> LockTable<H> {
             if file.state.lock().at_source != Some((mode, caller)) {
                 return;
             }
-            match self.handler.lock(caller, file.node, mode, mode, || {}).await {
+            match self.handler.lock(caller, file.node, mode, mode, |_| {}).await {
                 Ok(turned) => return self.renew(&turned),
                 Err(Errno(E::TIMEDOUT | E::HOSTUNREACH | E::NETDOWN)) => {}
                 Err(errno) => {
@@ -207,6 +207,7 @@ impl<H: Handler> LockTable<H> {
             tracing::debug!(?errno, "a lock is not given back at the source");
         }
         self.enter_on_roll(&file, owners);
+        self.forget(&file);
     }
 
     /// Enters a lock as soon as nothing here is in its way.
@@ -272,7 +273,7 @@ impl<H: Handler> LockTable<H> {
             let caller = has.map_or(caller, |(_, caller)| caller);
             let changes = {
                 let (table, file) = (self.clone(), file.clone());
-                move || table.has_at_source(&file, (needed > LockMode::Unlocked).then_some((needed, caller)))
+                move |has: LockMode| table.has_at_source(&file, (has > LockMode::Unlocked).then_some((has, caller)))
             };
             let settled = match self.handler.lock(caller, file.node, from, needed, changes).await {
                 // Somebody else was quicker, and may have changed it.

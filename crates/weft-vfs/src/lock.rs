@@ -29,8 +29,8 @@ impl Vfs {
     /// Changes the lock that this mount has on a file at its source, where that has locks. Twice the same: a former daemon
     /// has taken it. Who gives it back has sent before what was written. Who gets it goes on in the version that the source
     /// has: told is which open files are in another version than before. Who gets a stronger one goes on in the version that
-    /// was read under the weaker one, or does not get it. `changes` is called before the source is asked to give it back, and
-    /// as soon as it is had there: what counts as had was never another's.
+    /// was read under the weaker one, or does not get it. `changes` is told what the source has from then on: before it is
+    /// asked to take something back, and as soon as more is had there. What counts as had was never another's.
     ///
     /// To ask the source may take longer than other questions: who gives up before the answer does not know who has it.
     ///
@@ -43,10 +43,10 @@ impl Vfs {
         node: NodeId,
         from: LockMode,
         to: LockMode,
-        changes: impl FnOnce() + Send,
+        mut changes: impl FnMut(LockMode) + Send,
     ) -> Result<Vec<(HandleId, OpenRecord)>> {
         if self.namespace.is_own(node) {
-            changes();
+            changes(to);
             return Ok(Vec::new());
         }
         let inode = self.inode(node)?;
@@ -55,22 +55,24 @@ impl Vfs {
             remote => remote?,
         };
         if !remote.capabilities().locks {
-            changes();
+            changes(to);
             return Ok(Vec::new());
         }
-        let asking = Call { deadline: call.deadline.max(Instant::now() + PATIENCE), ..call };
+        let asking = || Call { deadline: call.deadline.max(Instant::now() + PATIENCE), ..call };
         let (remote, file) = (remote.clone(), inode.record().file);
         if to == LockMode::Unlocked {
-            if let Err(error) = self.send(&call, &inode).await {
-                tracing::warn!(%error, node = node.0, "a file is unlocked, and what was written is not at its source");
-            }
-            changes();
-            self.ask_for(&asking, remote.lock(&asking, &file, from, to)).await?;
-            return Ok(Vec::new());
+            self.send_before_unlock(&call, &inode).await;
+            changes(to);
+            let asking = asking();
+            return self.ask_for(&asking, remote.lock(&asking, &file, from, to)).await.map(|()| Vec::new());
         }
         let becomes_stronger = from > LockMode::Unlocked && to > from;
         let relied_on = becomes_stronger.then(|| self.relied_on(&inode)).transpose()?;
-        let outcome = self.ask_for(&asking, remote.lock(&asking, &file, from, to)).await;
+        let outcome = {
+            let asking = asking();
+            self.ask_for(&asking, remote.lock(&asking, &file, from, to)).await
+        };
+        // Those who waited for that have their time before them.
         let call = self.call(call.caller);
         if let Err(VfsError::Remote(RemoteError::VersionChanged { .. })) = &outcome {
             return Err(VfsError::Stale);
@@ -83,19 +85,22 @@ impl Vfs {
             })
         {
             let has = if outcome.is_ok() { to } else { from };
+            changes(LockMode::Unlocked);
             if let Err(error) = self.ask_for(&call, remote.lock(&call, &file, has, LockMode::Unlocked)).await {
                 tracing::warn!(%error, node = node.0, "a lock that came too late is not given back");
             }
             return Err(VfsError::Stale);
         }
         outcome?;
-        changes();
+        changes(to);
         if becomes_stronger {
             return Ok(Vec::new());
         }
         // Also after a former daemon took it: that may have ended before this was done.
         match self.turn_to_newest(&call, &inode).await {
             Err(error) if from == LockMode::Unlocked => {
+                changes(from);
+                let asking = asking();
                 if let Err(error) = self.ask_for(&asking, remote.lock(&asking, &file, to, from)).await {
                     tracing::warn!(%error, node = node.0, "a lock that is of no use is not given back");
                 }
@@ -106,6 +111,12 @@ impl Vfs {
                 Ok(Vec::new())
             }
             turned => turned,
+        }
+    }
+
+    async fn send_before_unlock(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) {
+        if let Err(error) = self.send(call, inode).await {
+            tracing::warn!(%error, node = inode.id.0, "a file is unlocked, and what was written is not at its source");
         }
     }
 

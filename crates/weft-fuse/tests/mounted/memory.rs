@@ -466,7 +466,7 @@ impl Handler for Memory {
         node: NodeId,
         from: LockMode,
         to: LockMode,
-        changes: impl FnOnce() + Send + 'static,
+        mut changes: impl FnMut(LockMode) + Send + 'static,
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
         let mut files = self.files();
         if let Some(errno) = files.locks_fail.filter(|_| to > from) {
@@ -479,7 +479,7 @@ impl Handler for Memory {
         }
         files.locked.push((node, from, to));
         drop(files);
-        changes();
+        changes(to);
         ready(Ok(Vec::new()))
     }
 

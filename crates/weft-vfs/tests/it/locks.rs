@@ -83,7 +83,7 @@ async fn what_is_written_in_the_gap_ends_the_lock() {
         let bench = Bench::over(fake, lending.clone());
         let handle = bench.open("fake/a/b/hello.txt").await.unwrap().handle;
         let node = bench.walk("fake/a/b/hello.txt").await.unwrap().node;
-        let lock = |from, to| bench.vfs.clone().lock(bench.call(), node, from, to, || {});
+        let lock = |from, to| bench.vfs.clone().lock(bench.call(), node, from, to, |_| {});
         use LockMode::{Exclusive, Shared, Unlocked};
 
         lock(Unlocked, Shared).await.unwrap();
