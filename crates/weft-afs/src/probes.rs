@@ -48,7 +48,7 @@ impl Shared {
     }
 }
 
-/// So many times in that while it is looked for servers to probe: one that does not answer is asked as often.
+/// So many times in that while it is looked for servers to probe. As long after one did not answer it is asked again.
 const ROUNDS: u32 = 3;
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

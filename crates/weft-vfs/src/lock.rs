@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weft_remote::{Call, Checked, LockMode, RemoteError, Version};
+use weft_remote::{Call, Checked, FileId, LockMode, Remote, RemoteError, Version};
 use weft_store::{NodeId, Object};
 
 use crate::draft::Draft;
@@ -31,8 +31,6 @@ impl Vfs {
     /// has: told is which open files are in another version than before. Who gets a stronger one goes on in the version that
     /// was read under the weaker one, or does not get it. `changes` is told what the source has from then on: before it is
     /// asked to take something back, and as soon as more is had there. What counts as had was never another's.
-    ///
-    /// To ask the source may take longer than other questions: who gives up before the answer does not know who has it.
     ///
     /// # Errors
     /// `Offline`; what the remote says, `Busy` above all; `Stale` when there is no lock any more, for somebody else may have
@@ -58,20 +56,15 @@ impl Vfs {
             changes(to);
             return Ok(Vec::new());
         }
-        let asking = || Call { deadline: call.deadline.max(Instant::now() + PATIENCE), ..call };
         let (remote, file) = (remote.clone(), inode.record().file);
         if to == LockMode::Unlocked {
             self.send_before_unlock(&call, &inode).await;
             changes(to);
-            let asking = asking();
-            return self.ask_for(&asking, remote.lock(&asking, &file, from, to)).await.map(|()| Vec::new());
+            return self.lock_at(&call, &*remote, &file, (from, to)).await.map(|()| Vec::new());
         }
         let becomes_stronger = from > LockMode::Unlocked && to > from;
         let relied_on = becomes_stronger.then(|| self.relied_on(&inode)).transpose()?;
-        let outcome = {
-            let asking = asking();
-            self.ask_for(&asking, remote.lock(&asking, &file, from, to)).await
-        };
+        let outcome = self.lock_at(&call, &*remote, &file, (from, to)).await;
         // Those who waited for that have their time before them.
         let call = self.call(call.caller);
         if let Err(VfsError::Remote(RemoteError::VersionChanged { .. })) = &outcome {
@@ -86,7 +79,7 @@ impl Vfs {
         {
             let has = if outcome.is_ok() { to } else { from };
             changes(LockMode::Unlocked);
-            if let Err(error) = self.ask_for(&call, remote.lock(&call, &file, has, LockMode::Unlocked)).await {
+            if let Err(error) = self.lock_at(&call, &*remote, &file, (has, LockMode::Unlocked)).await {
                 tracing::warn!(%error, node = node.0, "a lock that came too late is not given back");
             }
             return Err(VfsError::Stale);
@@ -100,8 +93,7 @@ impl Vfs {
         match self.turn_to_newest(&call, &inode).await {
             Err(error) if from == LockMode::Unlocked => {
                 changes(from);
-                let asking = asking();
-                if let Err(error) = self.ask_for(&asking, remote.lock(&asking, &file, to, from)).await {
+                if let Err(error) = self.lock_at(&call, &*remote, &file, (to, from)).await {
                     tracing::warn!(%error, node = node.0, "a lock that is of no use is not given back");
                 }
                 Err(error)
@@ -112,6 +104,18 @@ impl Vfs {
             }
             turned => turned,
         }
+    }
+
+    /// Asks the source. That may take longer than other questions: who gives up before the answer does not know who has it.
+    async fn lock_at(
+        &self,
+        call: &Call,
+        remote: &dyn Remote,
+        file: &FileId,
+        (from, to): (LockMode, LockMode),
+    ) -> Result<()> {
+        let asking = Call { deadline: call.deadline.max(Instant::now() + PATIENCE), ..*call };
+        self.ask_for(&asking, remote.lock(&asking, file, from, to)).await
     }
 
     async fn send_before_unlock(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) {

@@ -159,6 +159,10 @@ impl Vfs {
         // Names that were looked for one by one are in no list. Not on a thread that a request needs.
         let (vfs, dir) = (self.clone(), dir.clone());
         let forgotten = tokio::task::spawn_blocking(move || vfs.forget_absences(&dir)).await;
-        forgotten.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
+        forgotten.unwrap_or_else(|ended| match ended.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The file system ends.
+            Err(_) => Ok(()),
+        })
     }
 }

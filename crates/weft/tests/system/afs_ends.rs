@@ -61,11 +61,11 @@ fn what_could_not_be_told_is_heard_of() {
     for trouble in ["the server", "the cable"] {
         assert!(!read(&mount.at(name)).is_empty());
         match trouble {
-            "the server" => cell.kill("fs1", "dafileserver"),
+            "the server" => {
+                cell.kill("fs1", "dafileserver");
+                cell.restart("fs1", "dafileserver");
+            }
             _ => cell.connect("c1", false),
-        }
-        if trouble == "the server" {
-            cell.restart("fs1", "dafileserver");
         }
         // Soon after its start the server has not yet looked its volumes over.
         wait_until("it is written", || {

@@ -152,16 +152,22 @@ fn a_daemon_that_is_killed_loses_no_lock() {
     assert_eq!(flock(&other, How::NonBlockingLockShared), Err(Errno::AGAIN));
 }
 
+/// Two machines, of which the first waits no longer than 2 s for a call.
+fn impatient(cell: &AfsCell) -> Option<(Mount, Mount)> {
+    Some((mounted_on(cell, "c1", "afs", &["deadline=2s"])?, mounted_on(cell, "c2", "afs", &[])?))
+}
+
+fn opened(mount: &Mount) -> File {
+    File::options().write(true).open(mount.at("weft.test/scratch/readme.txt")).expect("opened")
+}
+
 /// Goal: nor does it take a lock for lost whose server is not reached just then. Method: the cable is out for longer than a
 /// call may take.
 #[test]
 fn a_lock_outlives_its_daemon_while_its_server_is_not_reached() {
     let Some(cell) = AfsCell::own() else { return };
-    let (here, there) = (mounted_on(&cell, "c1", "afs", &["deadline=2s"]), mounted_on(&cell, "c2", "afs", &[]));
-    let (Some(here), Some(there)) = (here, there) else { return };
-    let open =
-        |mount: &Mount| File::options().write(true).open(mount.at("weft.test/scratch/readme.txt")).expect("opened");
-    let (file, other, of_others) = (open(&here), open(&here), open(&there));
+    let Some((here, there)) = impatient(&cell) else { return };
+    let (file, other, of_others) = (opened(&here), opened(&here), opened(&there));
     flock(&file, How::NonBlockingLockExclusive).expect("locked");
     cell.connect("c1", false);
     here.kill_daemon();
@@ -179,11 +185,8 @@ fn a_lock_outlives_its_daemon_while_its_server_is_not_reached() {
 #[test]
 fn a_lock_that_comes_too_late_is_given_back() {
     let Some(cell) = AfsCell::own() else { return };
-    let (here, there) = (mounted_on(&cell, "c1", "afs", &["deadline=2s"]), mounted_on(&cell, "c2", "afs", &[]));
-    let (Some(here), Some(there)) = (here, there) else { return };
-    let open =
-        |mount: &Mount| File::options().write(true).open(mount.at("weft.test/scratch/readme.txt")).expect("opened");
-    let (file, of_others) = (open(&here), open(&there));
+    let Some((here, there)) = impatient(&cell) else { return };
+    let (file, of_others) = (opened(&here), opened(&there));
     // What its socket holds (proc_net(5): the fifth column is what waits to be sent, and to be read).
     let is_asked = || {
         let table = std::fs::read_to_string("/proc/thread-self/net/udp").expect("Linux has it");

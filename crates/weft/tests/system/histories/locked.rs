@@ -10,8 +10,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::seeds;
-use super::troubled::{is_of_trouble, trouble};
-use crate::afs::mounted_with;
+use super::troubled::{is_of_trouble, mounted_twice, trouble};
 use crate::support::{AfsCell, Chance, Mount};
 
 /// Programs that count in one file.
@@ -109,9 +108,7 @@ fn of_a_file_that_is_locked() {
     let Some(cell) = AfsCell::own() else { return };
     for seed in range {
         let mut chance = Chance::of(seed);
-        let options: &[&str] = if chance.below(2) == 0 { &["deadline=2s"] } else { &[] };
-        let mounted = |node| mounted_with(&cell, node, ("afs", "probe = \"1s\"\n"), options);
-        let [Some(here), Some(there)] = ["c1", "c2"].map(mounted) else { return };
+        let Some([here, there]) = mounted_twice(&cell, &mut chance) else { return };
         let name = format!("weft.test/scratch/locked-{seed}");
         let (counted, is_locked, lately) = Default::default();
         let counting = Counting { seed, counted, is_locked, begun: Instant::now(), lately };

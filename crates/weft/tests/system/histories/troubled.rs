@@ -405,6 +405,13 @@ pub fn is_of_trouble(error: &Error) -> bool {
     error.kind() == OF_TROUBLE || errnos.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
+/// Two machines that hear of what they were not told within two seconds.
+pub fn mounted_twice(cell: &AfsCell, chance: &mut Chance) -> Option<[Mount; 2]> {
+    let options: &[&str] = if chance.below(2) == 0 { &["deadline=2s"] } else { &[] };
+    let mounted = |node| mounted_with(cell, node, ("afs", "probe = \"1s\"\n"), options);
+    Some([mounted("c1")?, mounted("c2")?])
+}
+
 /// Goal: whatever happens to a network, to servers and to daemons, what was said to be done is done, and all see the same.
 #[test]
 fn of_a_volume_in_trouble() {
@@ -415,12 +422,7 @@ fn of_a_volume_in_trouble() {
     let Some(cell) = AfsCell::own() else { return };
     for seed in range {
         let mut chance = Chance::of(seed);
-        let options: &[&str] = if chance.below(2) == 0 { &["deadline=2s"] } else { &[] };
-        let [Some(here), Some(there)] =
-            ["c1", "c2"].map(|node| mounted_with(&cell, node, ("afs", "probe = \"1s\"\n"), options))
-        else {
-            return;
-        };
+        let Some([here, there]) = mounted_twice(&cell, &mut chance) else { return };
         let folder = format!("weft.test/scratch/trouble-{seed}");
         let top = here.at(&folder);
         fs::create_dir_all(top.join("d")).expect("made");
