@@ -85,32 +85,43 @@ impl Vfs {
                 return Ok(());
             }
             let Some(batch) = draft.dirty.take() else { return Ok(()) };
-            match self.send_batch(caller, inode, &draft, batch).await {
-                Ok(()) => {}
-                Err(error) => match self.sent_before(caller, inode, &draft, &error).await {
-                    Some(version) => draft.dirty.rest_on(version)?,
-                    None => return Err(self.keep_unsent(inode, &draft, error).await),
-                },
-            }
+            let Err(error) = self.send_batch(caller, inode, &draft, batch).await else { continue };
+            let why = match self.sent_before(caller, inode, &draft, &error).await {
+                Ok(Some(version)) => {
+                    draft.dirty.rest_on(version)?;
+                    continue;
+                }
+                Ok(None) => error,
+                Err(error) => error,
+            };
+            return Err(self.keep_unsent(inode, &draft, why).await);
         }
         // Whoever goes on writing while it is sent has it sent again.
         Ok(())
     }
 
     /// The version that the source has by what was being sent when that was cut short, if that is why it refuses.
+    ///
+    /// # Errors
+    /// What keeps the source from telling, where that may pass: until then nobody knows whether it is so.
     async fn sent_before(
         self: &Arc<Self>,
         caller: Caller,
         inode: &Arc<Inode>,
         draft: &Draft,
         error: &VfsError,
-    ) -> Option<Version> {
+    ) -> Result<Option<Version>> {
         if !draft.was_cut_short() || !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
-            return None;
+            return Ok(None);
         }
         let allowed = self.options.deadline + Duration::from_millis(draft.dirty.length() / BYTES_PER_MS_MIN);
-        let compared = self.half_sent(&Call::within(caller, allowed), inode, draft).await;
-        compared.inspect_err(|error| tracing::debug!(%error, "what was being sent cannot be compared")).ok().flatten()
+        match self.half_sent(&Call::within(caller, allowed), inode, draft).await {
+            Err(error) if !error.may_pass() => {
+                tracing::debug!(%error, "what was being sent cannot be compared");
+                Ok(None)
+            }
+            compared => compared,
+        }
     }
 
     async fn send_batch(

@@ -135,6 +135,27 @@ async fn what_was_sent_unheard_is_written_over() {
     }
 }
 
+/// Goal: where the source cannot be asked just then what it has of an attempt that nobody heard of, that may pass, and is no
+/// conflict.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_compared_just_then_is_no_conflict() {
+    let bench = Bench::writable();
+    bench.cat(HELLO).await.unwrap();
+    let lost = RemoteError::TimedOut { detail: "a/b/hello.txt".to_owned() };
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.fake.order(Order::of(Fault::Error(lost.clone())).on(Operation::ApplyAnswer).times(1));
+    bench.write(handle, 0, b"first attempt").await.unwrap();
+    bench.flush(handle).await.unwrap_err();
+    bench.fake.order(Order::of(Fault::Error(lost)).on(Operation::Fetch).times(1));
+    bench.write(handle, 0, b"second").await.unwrap();
+    let refused = bench.flush(handle).await;
+    assert!(matches!(refused, Err(VfsError::Remote(RemoteError::TimedOut { .. }))), "{refused:?}");
+    assert!(bench.one().why.is_some_and(|why| !why.contains("changed at its source")));
+    bench.flush(handle).await.unwrap();
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"secondattempt");
+    bench.vfs.close(handle);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_source_has_no_more_is_made_again_by_the_users_word() {
     let bench = Bench::writable();
