@@ -5,6 +5,7 @@
 
 mod deed;
 mod locked;
+mod notes;
 mod seen;
 mod site;
 mod step;

@@ -4,25 +4,22 @@
 use std::fs::File;
 use std::io::{Error, Read, Seek, Write};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use super::notes::Notes;
 use super::seeds;
 use super::troubled::{is_of_trouble, mounted_twice, trouble};
 use crate::support::{AfsCell, Chance, Mount};
 
 /// Programs that count in one file.
 struct Counting {
-    seed: u64,
     /// How often it was counted; changed by whoever has the lock.
     counted: AtomicUsize,
     /// Whether somebody has the lock.
     is_locked: AtomicBool,
-    begun: Instant,
-    /// Who has done what, and when.
-    lately: Mutex<Vec<String>>,
+    notes: Notes,
 }
 
 impl Counting {
@@ -35,14 +32,14 @@ impl Counting {
             self.tried(|| file.lock().inspect_err(|error| self.note(nth, &format!("is refused: {error}"))));
             self.note(nth, "has it");
             let was_locked = self.is_locked.swap(true, Ordering::SeqCst);
-            assert!(!was_locked, "two have the lock\n{}", self.told());
+            assert!(!was_locked, "two have the lock\n{}", self.notes.told());
             let (mut text, counted) = (String::new(), self.counted.load(Ordering::SeqCst));
             self.tried(|| {
                 text.clear();
                 file.rewind()?;
                 file.read_to_string(&mut text)
             });
-            assert_eq!(text.trim().parse(), Ok(counted), "by {nth}\n{}", self.told());
+            assert_eq!(text.trim().parse(), Ok(counted), "by {nth}\n{}", self.notes.told());
             let more = format!("{}{}\n", counted + 1, " ".repeat(chance.below(9000) as usize));
             file.rewind().expect("a regular file");
             self.tried(|| file.set_len(0));
@@ -61,10 +58,10 @@ impl Counting {
     fn send(&self, nth: u64, mount: &Mount, (path, file): (&Path, &File)) {
         let Err(error) = file.sync_all() else { return };
         self.note(nth, &format!("is not sent: {error}"));
-        assert!(is_of_trouble(&error), "{error:?}\n{}", self.told());
+        assert!(is_of_trouble(&error), "{error:?}\n{}", self.notes.told());
         let until = Instant::now() + PATIENCE;
         loop {
-            assert!(Instant::now() < until, "it is never sent\n{}", self.told());
+            assert!(Instant::now() < until, "it is never sent\n{}", self.notes.told());
             mount.verb("unsent --send", [path]);
             let told = mount.verb("unsent", [path]);
             // Otherwise there is no daemon to ask just now.
@@ -81,20 +78,14 @@ impl Counting {
             match act() {
                 Ok(done) => return done,
                 Err(error) => {
-                    assert!(is_of_trouble(&error) && Instant::now() < until, "{error:?}\n{}", self.told());
+                    assert!(is_of_trouble(&error) && Instant::now() < until, "{error:?}\n{}", self.notes.told());
                 }
             }
         }
     }
 
     fn note(&self, nth: u64, what: &str) {
-        let (at, machine) = (self.begun.elapsed().as_millis(), nth % 2);
-        self.lately.lock().expect("no panic").push(format!("{at} ms: {nth} on {machine} {what}"));
-    }
-
-    fn told(&self) -> String {
-        let lately = self.lately.lock().expect("no panic");
-        format!("seed {}, lately:\n{}", self.seed, lately[lately.len().saturating_sub(TOLD)..].join("\n"))
+        self.notes.add(&format!("{nth} on {} {what}", nth % 2));
     }
 }
 
@@ -110,20 +101,14 @@ fn of_a_file_that_is_locked() {
         let mut chance = Chance::of(seed);
         let Some([here, there]) = mounted_twice(&cell, &mut chance) else { return };
         let name = format!("weft.test/scratch/locked-{seed}");
-        let (counted, is_locked, lately) = Default::default();
-        let counting = Counting { seed, counted, is_locked, begun: Instant::now(), lately };
+        let (counted, is_locked) = Default::default();
+        let counting = Counting { counted, is_locked, notes: Notes::of(seed) };
         counting.tried(|| std::fs::write(here.at(&name), "0\n"));
         let (over, is_over) = channel::<()>();
         std::thread::scope(|scope| {
             let (cell, mounts) = (&cell, [&here, &there]);
-            let tell = |what: &str| {
-                counting
-                    .lately
-                    .lock()
-                    .expect("no panic")
-                    .push(format!("{} ms: {what}", counting.begun.elapsed().as_millis()))
-            };
-            scope.spawn(move || trouble(&mut chance, cell, mounts, false, &is_over, &tell));
+            let tell = |what: &str| counting.notes.add(what);
+            scope.spawn(move || trouble(&mut chance, cell, mounts, false, &is_over, tell));
             let over = over;
             let workers: Vec<_> = (0..WORKERS)
                 .map(|nth| {
@@ -136,7 +121,7 @@ fn of_a_file_that_is_locked() {
             drop(over);
             assert!(ended.iter().all(Result::is_ok), "seed {seed}");
         });
-        println!("seed {seed}: {:?}", counting.begun.elapsed());
+        println!("seed {seed}: {:?}", counting.notes.took());
         assert_eq!(counting.counted.load(Ordering::SeqCst), WORKERS as usize * TIMES);
         counting.tried(|| std::fs::remove_file(here.at(&name)));
     }
@@ -145,7 +130,5 @@ fn of_a_file_that_is_locked() {
 /// How many count, on one machine or the other, and how often each.
 const WORKERS: u64 = 4;
 const TIMES: usize = 60;
-/// What is told when something is wrong.
-const TOLD: usize = 60;
 /// Longer than any trouble.
 const PATIENCE: Duration = Duration::from_secs(180);
