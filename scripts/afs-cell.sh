@@ -106,8 +106,8 @@ up() {
     step "Kerberos"
     await 20 "the KDC" grep -q 'commencing operation' "$dir/log/kdc"
     # A file server that finds no database with a quorum sleeps for half a minute before it asks again.
-    await 60 "the protection database's quorum" is_sync_site 7002
-    await 60 "the volume location database's quorum" is_sync_site 7003
+    await 60 "the protection database" takes_changes 7002
+    await 60 "the volume location database" takes_changes 7003
     await 60 "the protection server's answers" on 5 c1 pts examine system:anyuser -noauth
     step "databases"
     # A demand-attach file server waits for its salvage server; a volume server asks for the file server's socket, ever
@@ -331,8 +331,10 @@ await() {
     done
 }
 
-is_sync_site() {
-    on 5 c1 udebug "${address[fs1]}" "$1" | grep -q 'I am sync site'
+# takes_changes PORT : whether a database has found its newest version. A lone server is "sync site" from its first moment, and
+# refuses changes, or loses one (observed), until then.
+takes_changes() {
+    on 5 c1 udebug "${address[fs1]}" "$1" | grep -Eq '^Recovery state [0-9a-f]*[7f]$'
 }
 
 file_servers_known() {
