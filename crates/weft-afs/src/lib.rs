@@ -38,6 +38,7 @@ mod learnt;
 mod locks;
 mod login;
 mod logins;
+mod logouts;
 mod look;
 mod names;
 mod options;

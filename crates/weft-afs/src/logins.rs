@@ -7,6 +7,8 @@
 //!   read holds until then, so `kinit` and `kdestroy` are taken up without another mount.
 //! * A user who has a ticket of Kerberos and no token for a cell gets one, if the options say so (`gains.rs`). Whoever asks
 //!   meanwhile waits a short while, and is then anybody.
+//! * A user whose cache goes, or is somebody else's from then on, may not be shown what it brought: the caches of those who
+//!   have tokens are looked at every now and then for that ([`Logins::turned`]).
 //! * A token that has ended is not shown to anybody; one that a server refuses is dropped until there is another. Either
 //!   is said once, with what to do, and its user is anybody until then.
 
@@ -22,7 +24,7 @@ use weft_remote::{Call, Caller};
 use weft_rx::Level;
 
 use crate::cache_file::{CacheName, Looked, Stamp, USUAL, look};
-use crate::ccache::Ccache;
+use crate::ccache::{Ccache, Principal};
 use crate::cell::CellName;
 use crate::gains::{Gain, Getter, Got};
 use crate::options::level_worth;
@@ -43,6 +45,8 @@ pub(crate) struct Logins {
     /// How long a call waits for that.
     get_patience: Duration,
     last_id: AtomicU64,
+    /// Where somebody had a token, and is somebody else now. Held for one look or one change.
+    turned: Arc<Mutex<HashSet<CellName>>>,
     /// Held for one look or one change.
     users: Mutex<HashMap<u32, Arc<User>>>,
 }
@@ -51,6 +55,8 @@ pub(crate) struct Logins {
 struct User {
     uid: u32,
     cache: Result<CacheName, String>,
+    /// Of all users.
+    turned: Arc<Mutex<HashSet<CellName>>>,
     /// Only one at a time looks at the cache.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Held for one look or one change.
@@ -67,6 +73,8 @@ struct State {
     former: HashMap<CellName, Arc<Token>>,
     /// What was got for this user, or is being got.
     gains: HashMap<CellName, Gain>,
+    /// Cells that were asked with a token of the cache's principal.
+    asked: HashSet<CellName>,
     /// What was said since the cache has changed.
     told: HashSet<String>,
 }
@@ -74,8 +82,9 @@ struct State {
 impl Logins {
     /// `own_cache` as `$KRB5CCNAME` has it.
     pub fn new(own_uid: u32, own_cache: Option<String>, level: Level, getter: Option<Arc<Getter>>) -> Logins {
-        let (others, last_id, users) = (USUAL.to_owned(), AtomicU64::default(), Mutex::default());
-        Logins { own_uid, own_cache, others, level, getter, get_patience: GET_PATIENCE, last_id, users }
+        let (others, get_patience) = (USUAL.to_owned(), GET_PATIENCE);
+        let (last_id, turned, users) = Default::default();
+        Logins { own_uid, own_cache, others, level, getter, get_patience, last_id, turned, users }
     }
 
     /// The token with which a cell is asked for whoever makes this call; `None` for anybody.
@@ -118,6 +127,18 @@ impl Logins {
         }
     }
 
+    /// The cells in which somebody who had a token is somebody else since this was asked last, or nobody.
+    pub async fn turned(&self) -> HashSet<CellName> {
+        let users: Vec<_> = self.users.lock().values().cloned().collect();
+        for user in users {
+            let has_asked = !user.state.lock().asked.is_empty();
+            if has_asked && !user.looked_lately() {
+                user.look(Instant::now() + LOOK_PATIENCE).await;
+            }
+        }
+        std::mem::take(&mut *self.turned.lock())
+    }
+
     /// As whom the daemon's own user asks a cell, for people: by what was read last.
     pub fn shown(&self, cell: &CellName) -> String {
         let user = self.users.lock().get(&self.own_uid).cloned();
@@ -148,12 +169,21 @@ impl Logins {
             return Some(user.clone());
         }
         if users.len() >= USERS_MAX {
-            users.retain(|_, user| Arc::strong_count(user) > 1 || user.looked_lately());
+            users.retain(|_, user| {
+                let stays = Arc::strong_count(user) > 1 || user.looked_lately();
+                if !stays {
+                    // Nobody would notice when this one logs out.
+                    let asked = std::mem::take(&mut user.state.lock().asked);
+                    self.turned.lock().extend(asked);
+                }
+                stays
+            });
         }
         let of_own = self.own_cache.as_deref().filter(|_| uid == self.own_uid);
         let usual = || Ok(CacheName::File(PathBuf::from(format!("{}{uid}", self.others))));
         let cache = of_own.map_or_else(usual, |text| CacheName::parse(text).map_err(|error| error.to_string()));
-        let user = Arc::new(User { uid, cache, turn: Arc::default(), state: Mutex::default() });
+        let (turned, turn, state) = (self.turned.clone(), Arc::default(), Mutex::default());
+        let user = Arc::new(User { uid, cache, turned, turn, state });
         // More than that at once are not remembered.
         if users.len() < USERS_MAX {
             users.insert(uid, user.clone());
@@ -185,6 +215,9 @@ impl Logins {
                 Some(former) => *token = former,
                 None => tracing::info!(uid = user.uid, %cell, client = %token.client, "a token"),
             }
+        }
+        if chosen.is_ok() {
+            state.asked.insert(cell.clone());
         }
         state.tokens.insert(cell.clone(), chosen.clone());
         chosen
@@ -234,6 +267,10 @@ impl Logins {
 }
 
 impl State {
+    fn principal(&self) -> Option<&Principal> {
+        self.cache.as_ref().map(|cache| &cache.principal)
+    }
+
     /// Why nothing was got for a cell.
     fn not_got(&self, cell: &CellName) -> String {
         let why = self.gains.get(cell).and_then(Gain::why_not);
@@ -294,7 +331,7 @@ impl User {
         };
         let mut state = self.state.lock();
         state.looked = Some(Instant::now());
-        let fresh = match looked {
+        let mut fresh = match looked {
             Looked::Same | Looked::Unfinished => return,
             Looked::Absent => State::default(),
             Looked::Cache(stamp, cache) => {
@@ -312,6 +349,11 @@ impl User {
                 State { stamp, told: HashSet::from([why]), ..State::default() }
             }
         };
+        let asked = std::mem::take(&mut state.asked);
+        match fresh.principal() == state.principal() {
+            true => fresh.asked = asked,
+            false => self.turned.lock().extend(asked),
+        }
         let mut gains = std::mem::take(&mut state.gains);
         gains.retain(|_, gain| gain.outlives(fresh.cache.as_ref()));
         *state = State { looked: state.looked, gains, ..fresh };

@@ -29,8 +29,12 @@ fn login(logins: &Logins, ticket: &str) {
 
 /// The same with these tickets.
 fn login_with(logins: &Logins, credentials: &[Credential]) {
+    login_as(logins, &alice(), credentials);
+}
+
+fn login_as(logins: &Logins, who: &Principal, credentials: &[Credential]) {
     let path = format!("{}{}", logins.others, logins.own_uid);
-    let bytes = credentials.iter().fold(Writer::new(4, &alice()), Writer::credential).bytes;
+    let bytes = credentials.iter().fold(Writer::new(4, who), Writer::credential).bytes;
     let fresh = format!("{path}.new");
     std::fs::write(&fresh, bytes).expect("written");
     std::fs::set_permissions(&fresh, PermissionsExt::from_mode(0o600)).expect("set");
@@ -63,6 +67,36 @@ async fn a_token_is_kept_while_its_ticket_is_there() {
     std::fs::remove_file(format!("{}{}", logins.others, logins.own_uid)).expect("removed");
     look_again(&logins);
     assert!(logins.token(&own(), &cell()).await.is_none(), "logged out");
+}
+
+#[tokio::test]
+async fn who_is_somebody_else_is_noticed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let logins = logins(folder.path());
+    let is_turned = async || {
+        look_again(&logins);
+        let turned = logins.turned().await;
+        assert!(turned.iter().all(|turned| *turned == cell()), "{turned:?}");
+        !turned.is_empty()
+    };
+    let log_out = || std::fs::remove_file(format!("{}{}", logins.others, logins.own_uid)).expect("removed");
+    login(&logins, "one");
+    assert!(!is_turned().await, "nobody has asked anything");
+    log_out();
+    assert!(!is_turned().await, "and nothing was brought");
+    login(&logins, "one");
+    logins.token(&own(), &cell()).await.expect("a token");
+    for ticket in ["one", "another", "a third"] {
+        login(&logins, ticket);
+        assert!(!is_turned().await, "the same principal, whether it asks meanwhile or not");
+    }
+    log_out();
+    assert!(is_turned().await && !is_turned().await, "once");
+    login(&logins, "one");
+    logins.token(&own(), &cell()).await.expect("a token");
+    let bob = Principal::service(&["bob"], b"EXAMPLE.ORG");
+    login_as(&logins, &bob, &[afs("one", u32::MAX)]);
+    assert!(is_turned().await);
 }
 
 #[tokio::test]

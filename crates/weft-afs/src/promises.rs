@@ -66,6 +66,7 @@ enum Broken {
     One(CellName, Fid),
     Volume(CellName, VolumeId),
     Server(ServerId),
+    Cell(CellName),
     All,
 }
 
@@ -233,6 +234,15 @@ impl Promises {
         self.news.tell(events)
     }
 
+    /// Somebody may not be shown any more what was read in a cell: all of it has to be asked for again.
+    pub fn end_in(&self, cell: &CellName) -> ToldUpTo {
+        let mut table = self.table.lock();
+        let mut events = Vec::new();
+        table.remember(Broken::Cell(cell.clone()));
+        table.end(|key, _| key.0 == *cell, &mut events);
+        self.news.tell(events)
+    }
+
     /// We have changed something, and the server calls nobody who changes: what is so on the other ways to it is told, and
     /// on all ways that these names in a directory are to be looked up again. `None` when there is nothing to tell.
     pub fn changed_here(&self, spot: &Spot, names: &[Name]) -> Option<ToldUpTo> {
@@ -288,6 +298,7 @@ impl Table {
             Broken::One(of, one) => (of, *one) == (cell, fid),
             Broken::Volume(of, volume) => (of, *volume) == (cell, fid.volume),
             Broken::Server(of) => *of == server,
+            Broken::Cell(of) => of == cell,
             Broken::All => true,
         })
     }
@@ -373,179 +384,5 @@ const WAYS_MAX: usize = 65_536;
 const WAYS_OF_ONE_MAX: usize = 1024;
 
 #[cfg(test)]
-mod tests {
-    use futures_util::{FutureExt, StreamExt};
-
-    use super::*;
-    use crate::uuid::Uuid;
-
-    const SERVER: ServerId = ServerId::Uuid(Uuid([1; 16]));
-    const PROMISE: Promise = Promise { version: 1, expires_s: 3600, kind: 2 };
-
-    fn cell() -> CellName {
-        CellName::new(b"example.org").expect("a name")
-    }
-
-    fn door() -> Identity {
-        Identity::Cell { cell: cell(), writable: false }
-    }
-
-    fn spot(vnode: u32) -> Spot {
-        Spot { cell: cell(), fid: Fid { volume: VolumeId(7), vnode, unique: 1 }, way: door().way_in() }
-    }
-
-    /// Promises, and what is told.
-    fn promises(max: usize) -> (Promises, impl FnMut() -> Vec<Event>) {
-        let news = Arc::new(News::new(10_000));
-        let mut stream = news.stream();
-        assert_eq!(stream.next().now_or_never(), Some(Some(Event::AllBroken)));
-        let told = move || std::iter::from_fn(|| stream.next().now_or_never().flatten()).collect();
-        (Promises::new(max, news), told)
-    }
-
-    fn holds(lease: Lease) -> bool {
-        matches!(lease, Lease::UntilBroken(_))
-    }
-
-    #[test]
-    fn what_is_changed_here_is_told_on_the_other_ways() {
-        let (promises, mut told) = promises(100);
-        promises.note_door(&door(), &cell(), spot(1).fid);
-        promises.enter(promises.ticket(), SERVER, &spot(2), PROMISE);
-        let name = Name::new("lib@sys").expect("a name");
-        assert!(promises.changed_here(&spot(2), &[]).is_none(), "there is one way");
-        assert!(promises.changed_here(&spot(1), std::slice::from_ref(&name)).is_some());
-        assert_eq!(told(), [Event::NameBroken { dir: door().file_id(), name: name.clone() }]);
-        let other = Spot { way: Identity::Mount(spot(8)).way_in(), ..spot(3) };
-        promises.enter(promises.ticket(), SERVER, &other, PROMISE);
-        assert!(promises.changed_here(&spot(2), &[]).is_some());
-        assert_eq!(told(), [Event::Broken(Identity::File(Spot { way: other.way, ..spot(2) }).file_id())]);
-        assert!(promises.changed_here(&other, std::slice::from_ref(&name)).is_some());
-        let here = Identity::File(other.clone()).file_id();
-        let there = Identity::File(Spot { way: spot(3).way, ..other }).file_id();
-        assert_eq!(told(), [Event::NamesBroken(there), Event::NameBroken { dir: here, name }]);
-    }
-
-    #[test]
-    fn a_break_is_told_of_under_every_identity() {
-        let (promises, mut told) = promises(100);
-        promises.note_door(&door(), &cell(), spot(1).fid);
-        for vnode in [1, 2, 3] {
-            let lease = promises.enter(promises.ticket(), SERVER, &spot(vnode), PROMISE);
-            assert!(holds(lease) && promises.lease(&cell(), spot(vnode).fid) == Some(lease));
-        }
-        let other = Spot { way: Identity::Mount(spot(8)).way_in(), ..spot(3) };
-        assert!(holds(promises.enter(promises.ticket(), SERVER, &other, PROMISE)));
-        promises.broken(SERVER, &cell(), &[spot(1).fid, spot(2).fid, spot(3).fid, spot(9).fid]);
-        let (file, mount) = (Identity::File, Identity::Mount);
-        let on_other = Spot { way: other.way, ..spot(1) };
-        let wanted = [
-            Event::NamesBroken(door().file_id()),
-            Event::NamesBroken(file(on_other).file_id()),
-            Event::Broken(mount(spot(2)).file_id()),
-            Event::Broken(file(spot(2)).file_id()),
-            Event::Broken(mount(Spot { way: other.way, ..spot(2) }).file_id()),
-            Event::Broken(file(Spot { way: other.way, ..spot(2) }).file_id()),
-            Event::NamesBroken(file(spot(3)).file_id()),
-            Event::NamesBroken(file(other).file_id()),
-        ];
-        assert_eq!(told(), wanted, "and nothing of what was not promised");
-        assert_eq!(promises.lease(&cell(), spot(2).fid), None);
-        assert_eq!(promises.count(), 0);
-    }
-
-    #[test]
-    fn a_break_that_overtakes_the_answer_wins() {
-        let (promises, mut told) = promises(100);
-        let ticket = promises.ticket();
-        promises.broken(SERVER, &cell(), &[spot(2).fid]);
-        assert_eq!(promises.enter(ticket, SERVER, &spot(2), PROMISE), Lease::Spent);
-        assert!(holds(promises.enter(ticket, SERVER, &spot(4), PROMISE)), "another file");
-        promises.broken(SERVER, &cell(), &[Fid { volume: VolumeId(7), vnode: 0, unique: 0 }]);
-        assert_eq!(promises.enter(ticket, SERVER, &spot(6), PROMISE), Lease::Spent, "the whole volume");
-        promises.forgotten(SERVER);
-        let elsewhere = Spot { fid: Fid { volume: VolumeId(8), ..spot(2).fid }, ..spot(2) };
-        assert_eq!(promises.enter(ticket, SERVER, &elsewhere, PROMISE), Lease::Spent, "all of the server");
-        told();
-        for _ in 0..=RECENT_MAX {
-            promises.broken(SERVER, &cell(), &[spot(2).fid]);
-        }
-        let now = promises.ticket();
-        let late = Ticket { breaks: now.breaks - RECENT_MAX as u64 - 1, ..now };
-        assert_eq!(promises.enter(late, SERVER, &spot(8), PROMISE), Lease::Spent, "not remembered any more");
-        assert!(holds(promises.enter(promises.ticket(), SERVER, &spot(8), PROMISE)));
-    }
-
-    #[test]
-    fn a_change_of_ours_that_overtakes_the_answer_wins() {
-        let (promises, mut told) = promises(100);
-        let (ticket, dir) = (promises.ticket(), spot(1));
-        promises.made(&cell(), dir.fid, 5);
-        assert_eq!(promises.enter_of(ticket, SERVER, &dir, PROMISE, 4), Lease::Spent, "of before it");
-        assert!(promises.lease(&cell(), dir.fid).is_none());
-        assert!(holds(promises.enter_of(ticket, SERVER, &dir, PROMISE, 5)), "of after it");
-        assert!(holds(promises.enter_of(ticket, SERVER, &spot(3), PROMISE, 4)), "another directory");
-        assert!(holds(promises.enter_of(promises.ticket(), SERVER, &dir, PROMISE, 4)), "an older volume was restored");
-        (0..=RECENT_MAX as u64).for_each(|version| promises.made(&cell(), spot(3).fid, version));
-        assert_eq!(promises.enter_of(ticket, SERVER, &dir, PROMISE, 5), Lease::Spent, "not remembered any more");
-        assert!(told().is_empty());
-    }
-
-    #[test]
-    fn what_may_have_changed_is_told_of() {
-        let (promises, mut told) = promises(100);
-        promises.note_door(&door(), &cell(), spot(1).fid);
-        let ticket = promises.ticket();
-        assert!(holds(promises.enter(ticket, SERVER, &spot(2), PROMISE)));
-        promises.doubt(&cell(), spot(2).fid);
-        assert!(promises.lease(&cell(), spot(2).fid).is_none());
-        assert!(told().contains(&Event::Broken(Identity::File(spot(2)).file_id())));
-        assert_eq!(promises.enter(ticket, SERVER, &spot(2), PROMISE), Lease::Spent, "asked before");
-        promises.doubt(&cell(), spot(1).fid);
-        assert_eq!(told(), [Event::NamesBroken(door().file_id())]);
-    }
-
-    #[test]
-    fn only_the_server_that_promised_breaks() {
-        let (promises, mut told) = promises(100);
-        promises.enter(promises.ticket(), SERVER, &spot(2), PROMISE);
-        let other = ServerId::Uuid(Uuid([2; 16]));
-        promises.broken(other, &cell(), &[spot(2).fid]);
-        promises.forgotten(other);
-        assert!(promises.lease(&cell(), spot(2).fid).is_some() && told().is_empty());
-        promises.forgotten(SERVER);
-        assert!(promises.lease(&cell(), spot(2).fid).is_none() && told().len() == 2);
-    }
-
-    #[test]
-    fn ways_that_are_too_many_end_all_promises() {
-        let (promises, mut told) = promises(10_000);
-        let by = |mount: u32| Spot { way: Identity::Mount(spot(mount)).way_in(), ..spot(2) };
-        let enter = |spot: &Spot| assert!(holds(promises.enter(promises.ticket(), SERVER, spot, PROMISE)));
-        enter(&spot(4));
-        // The way of that one is one of them.
-        (1..WAYS_OF_ONE_MAX as u32).for_each(|mount| enter(&by(2 * mount)));
-        assert!(told().is_empty() && promises.count() == 2);
-        let before = promises.ticket();
-        let last = by(2 * WAYS_OF_ONE_MAX as u32);
-        enter(&last);
-        assert_eq!(told(), [Event::AllBroken]);
-        assert_eq!((promises.count(), promises.lease(&cell(), spot(4).fid)), (1, None));
-        assert_eq!(promises.enter(before, SERVER, &spot(4), PROMISE), Lease::Spent, "asked before");
-        promises.broken(SERVER, &cell(), &[last.fid]);
-        let file = Event::Broken(Identity::File(last.clone()).file_id());
-        assert_eq!(told(), [Event::Broken(Identity::Mount(last).file_id()), file]);
-    }
-
-    #[test]
-    fn there_are_no_more_than_the_maximum() {
-        let (promises, mut told) = promises(3);
-        let enter = |vnode| holds(promises.enter(promises.ticket(), SERVER, &spot(vnode), PROMISE));
-        assert!(enter(2) && enter(4) && enter(6) && !enter(8));
-        let none = Promise { expires_s: 0, ..PROMISE };
-        assert_eq!(promises.enter(promises.ticket(), SERVER, &spot(2), none), Lease::Spent);
-        promises.broken(SERVER, &cell(), &[Fid { volume: VolumeId(7), vnode: 0, unique: 0 }]);
-        assert_eq!((promises.count(), told().len()), (0, 6));
-        assert!(enter(8));
-    }
-}
+#[path = "promises_tests.rs"]
+mod tests;

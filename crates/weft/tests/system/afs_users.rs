@@ -260,6 +260,56 @@ fn a_bad_cache_makes_its_user_anybody_until_it_is_renewed() {
     }
 }
 
+/// Goal: what a ticket brought is not shown any more to who has given it up, or is somebody else by now, whatever the cache
+/// and the kernel hold; what everybody may have is. Method: alice logs out, and as bob in, between reading and reading.
+#[test]
+fn who_has_logged_out_is_nobody() {
+    let Some(cell) = cell() else { return };
+    let alice = User::new(64_161);
+    let Some(mount) = mounted(cell, "") else { return };
+    let (diary, home) = (mount.at(DIARY), mount.at("weft.test/user/alice"));
+    let (log_out, become_bob) = (|| alice.logout(), || alice.login(cell, "bob", &[]));
+    let ways: [(&str, &dyn Fn()); 2] = [("logs out", &log_out), ("becomes bob", &become_bob)];
+    for (way, turn) in ways {
+        alice.login(cell, "alice", &[]);
+        wait_until("she is somebody", || alice.reads(&diary).out == SECRET);
+        assert_eq!(alice.run("ls", [home.join("private")]).out, "diary.txt\n", "{way}");
+        turn();
+        wait_until("it is noticed", || alice.reads(&diary).err.contains(DENIED));
+        for _ in 0..3 {
+            alice.is_denied("cat", &diary);
+            alice.is_denied("stat", &diary);
+            assert!(!alice.run("ls", [home.join("private")]).out.contains("diary"), "{way}");
+            assert_eq!(alice.reads(&home.join("notes.txt")).out, "notes of alice\n", "{way}");
+        }
+    }
+}
+
+/// Goal: the same of the one user of a mount, for whom the kernel holds everything.
+#[test]
+fn who_has_logged_out_of_an_own_mount_is_nobody() {
+    let Some(cell) = cell() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let alice = User { uid: 0, cache: folder.path().join("cc") };
+    let (dir, cache) = (cell.client_config(), &alice.cache);
+    let config = format!("[afs]\nconfig_dir = \"{}\"\ndns = false\nccache = \"{}\"\n", dir.display(), cache.display());
+    alice.login(cell, "alice", &[]);
+    let Some(mut mount) = Mount::prepare(Setup { source: "afs", config, ..Setup::default() }) else { return };
+    mount.move_to(cell.words("c1"));
+    mount.mount();
+    let diary = mount.at(DIARY);
+    for _ in 0..3 {
+        assert_eq!(std::fs::read_to_string(&diary).expect("hers"), SECRET);
+    }
+    alice.logout();
+    let is_denied =
+        |outcome: std::io::Result<()>| outcome.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+    wait_until("it is noticed", || is_denied(std::fs::read(&diary).map(drop)));
+    assert!(is_denied(std::fs::metadata(&diary).map(drop)));
+    assert!(is_denied(std::fs::read_dir(diary.parent().expect("a folder")).map(drop)));
+    std::fs::read(mount.at("weft.test/user/alice/notes.txt")).expect("everybody's");
+}
+
 /// Goal: the user who mounts is asked for with the cache that is said to be this user's, and `weft why` says so.
 #[test]
 fn the_cache_of_the_daemons_own_user_has_a_name() {
