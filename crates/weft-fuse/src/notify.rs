@@ -25,8 +25,11 @@ pub(crate) fn start(
                 forget(*node);
             }
             match notice {
-                // Whoever waited may have gone.
-                Notice::Fence(passed) => drop(passed.send(())),
+                Notice::Fence(passed) => {
+                    of_names.fence();
+                    // Whoever waited may have gone.
+                    let _ = passed.send(());
+                }
                 notice => pass_on(&of_names, &notice),
             }
         }

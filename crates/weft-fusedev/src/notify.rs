@@ -3,15 +3,15 @@
 //! A notice may wait for locks that requests in flight hold: it must never be sent by a thread that answers requests,
 //! nor under a lock that a handler may want. It waits even when its process is killed, which then cannot end before those
 //! requests are answered; so a server that is to be followed by another has its notices sent by a process that stays
-//! ([`Notifier::sent_by`], [`send_for`]).
+//! ([`Notifier::sent_by`], [`send_for`]). Those are on their way when the call returns; [`Notifier::fence`] waits for them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{self, notice};
 use crate::device::Device;
@@ -25,7 +25,15 @@ pub struct Notifier {
     device: Arc<Device>,
     negotiated: Negotiated,
     /// To whoever sends in place of this process.
-    other: Option<Arc<OwnedFd>>,
+    other: Option<Arc<Other>>,
+}
+
+/// A process that sends in place of this one.
+#[derive(Debug)]
+struct Other {
+    socket: OwnedFd,
+    /// Fences so far. Held while one is waited for.
+    fences: Mutex<u64>,
 }
 
 /// What became of a notice.
@@ -43,9 +51,18 @@ impl Notifier {
     }
 
     /// The same, with notices sent by another process, which hears of them over this socket (`SOCK_SEQPACKET`). What
-    /// became of them is not known here: each counts as [`Told::Done`]. When that process is gone, this one sends.
+    /// became of them is not known here: each counts as [`Told::Done`], and the kernel has it when a [`Notifier::fence`]
+    /// after it has passed. When that process is gone, this one sends.
     pub fn sent_by(self, other: OwnedFd) -> Notifier {
-        Notifier { other: Some(Arc::new(other)), ..self }
+        Notifier { other: Some(Arc::new(Other { socket: other, fences: Mutex::default() })), ..self }
+    }
+
+    /// Returns when the kernel has been told all that was sent before by this notifier and its clones: at once, unless
+    /// another process sends. That process may wait for requests, and this for it.
+    pub fn fence(&self) {
+        if let Some(other) = &self.other {
+            other.fence();
+        }
     }
 
     /// A name in a directory no longer leads where it led.
@@ -147,7 +164,7 @@ impl Notifier {
             let len = length_of(&body)?.saturating_add(size_of::<abi::OutHeader>() as u32);
             let header = abi::OutHeader { len, error: code, unique: 0 };
             // When nobody is there any more, this process sends.
-            if send(&**other, &[header.as_bytes(), &body].concat(), SendFlags::NOSIGNAL).is_ok() {
+            if send(&other.socket, &[header.as_bytes(), &body].concat(), SendFlags::NOSIGNAL).is_ok() {
                 return Ok(Told::Done);
             }
         }
@@ -159,18 +176,54 @@ impl Notifier {
     }
 }
 
-/// Sends the notices of another process on its connection, until that closes its end of the socket. What the kernel does
-/// not take is nothing that it has to forget.
+impl Other {
+    /// Returns when the process has sent all that it was given before, or is gone.
+    fn fence(&self) {
+        let mut fences = self.fences.lock().unwrap_or_else(PoisonError::into_inner);
+        *fences += 1;
+        let fence = fence_of(*fences);
+        if send(&self.socket, fence.as_bytes(), SendFlags::NOSIGNAL).is_err() {
+            return;
+        }
+        let mut answer = [0; size_of::<abi::OutHeader>()];
+        loop {
+            match recv(&self.socket, &mut answer[..], RecvFlags::empty()) {
+                // The answer to one of before comes first.
+                Ok((_, length)) if length == answer.len() && answer != *fence.as_bytes() => {}
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Sends the notices of another process on its connection, until that closes its end of the socket, and tells it when it
+/// has sent them. What the kernel does not take is nothing that it has to forget.
 pub fn send_for(other: impl AsFd, device: impl AsFd) {
     let mut notice = vec![0; NOTICE_BYTES_MAX];
     loop {
-        match recv(&other, &mut notice[..], RecvFlags::empty()) {
+        let notice = match recv(&other, &mut notice[..], RecvFlags::empty()) {
             Ok((_, 0)) => return,
-            Ok((_, length)) => drop(rustix::io::write(&device, &notice[..length.min(NOTICE_BYTES_MAX)])),
-            Err(Errno::INTR) => {}
+            Ok((_, length)) => &notice[..length.min(NOTICE_BYTES_MAX)],
+            Err(Errno::INTR) => continue,
             Err(_) => return,
+        };
+        if is_fence(notice) {
+            // Whoever does not hear it is gone.
+            let _ = send(&other, notice, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        } else {
+            let _ = rustix::io::write(&device, notice);
         }
     }
+}
+
+/// Stands between notices on their way to the process that sends them, which sends it back.
+fn fence_of(number: u64) -> abi::OutHeader {
+    abi::OutHeader { len: size_of::<abi::OutHeader>() as u32, error: FENCE, unique: number }
+}
+
+fn is_fence(notice: &[u8]) -> bool {
+    abi::OutHeader::read_from_bytes(notice).is_ok_and(|header| header.error == FENCE)
 }
 
 fn unsupported(what: &'static str) -> io::Error {
@@ -183,5 +236,7 @@ fn length_of(bytes: &[u8]) -> io::Result<u32> {
 
 /// Longest notice that another process sends: a name, and what stands before it.
 const NOTICE_BYTES_MAX: usize = 8192;
+/// No notice of the kernel's: those count up from 1 (`enum fuse_notify_code` in fuse.h).
+const FENCE: i32 = i32::MIN;
 /// The minor version that has `FUSE_NOTIFY_INC_EPOCH`.
 const EPOCH_MINOR: u32 = 44;

@@ -125,7 +125,7 @@ impl Vfs {
                     }
                     // A source may wait for that, before it lets others see the change; not for long, for what the
                     // kernel is told may wait for a request, and that for the source.
-                    if tokio::time::timeout(TOLD_PATIENCE, vfs.notices.all_told()).await.is_err() {
+                    if !vfs.kernel_is_told(TOLD_PATIENCE).await {
                         tracing::debug!("the kernel is not told in time of the end of a lease");
                     }
                 }

@@ -15,6 +15,7 @@ use weft_remote::Name;
 use weft_store::NodeId;
 
 use crate::going_on::go_on;
+use crate::vfs::Vfs;
 
 /// Something that the kernel may have cached and must not use any more.
 #[derive(Debug)]
@@ -194,6 +195,14 @@ impl Senders {
         if !passed {
             tracing::debug!("a notice to the kernel was dropped");
         }
+    }
+}
+
+impl Vfs {
+    /// Waits until the kernel has been told of everything so far, and says whether it was within that time: what it is told
+    /// of names may wait for a request. Not for what a request waits for.
+    pub async fn kernel_is_told(&self, patience: Duration) -> bool {
+        tokio::time::timeout(patience, self.notices.all_told()).await.is_ok()
     }
 }
 

@@ -78,6 +78,13 @@ impl MountDaemon {
         let _ = tokio::time::timeout(SETTLE_PATIENCE, flush).await;
     }
 
+    /// Has the kernel told of what a verb changed, before its answer: whoever looks after that sees it.
+    async fn tell_kernel(&self) {
+        if !self.vfs.kernel_is_told(TOLD_PATIENCE).await {
+            tracing::debug!("the kernel is not told in time of what a verb changed");
+        }
+    }
+
     /// Whether a user sees here only what everyone may see: neither root, who may read the cache, nor its owner.
     fn is_stranger(&self, uid: u32) -> bool {
         uid != 0 && uid != rustix::process::geteuid().as_raw()
@@ -216,12 +223,14 @@ impl Daemon for MountDaemon {
             ),
             error => refusal(path, &error),
         })?;
+        self.tell_kernel().await;
         Ok(Removed { files, bytes })
     }
 
     async fn reload(&self, path: &[u8], depth: Depth, uid: u32) -> Result<Reloaded, Refusal> {
         let caller = Caller { uid, gid: uid, pid: 0 };
         let reloaded = self.vfs.reload(&names_of(path)?, depth == Depth::Below, caller).await;
+        self.tell_kernel().await;
         let done = reloaded.map_err(|error| refusal(path, &error))?;
         Ok(Reloaded { checked: done.checked, changed: done.changed + done.gone, failed: done.failed })
     }
@@ -242,11 +251,15 @@ impl Daemon for MountDaemon {
 
     async fn take_offline(&self, path: &[u8], fetch_only: bool, _uid: u32) -> Result<(), Refusal> {
         let mode = if fetch_only { Mode::FetchOnly } else { Mode::Offline };
-        self.vfs.take_offline(&names_of(path)?, mode).map_err(|error| refusal(path, &error))
+        self.vfs.take_offline(&names_of(path)?, mode).map_err(|error| refusal(path, &error))?;
+        self.tell_kernel().await;
+        Ok(())
     }
 
     async fn bring_online(&self, path: &[u8], _uid: u32) -> Result<(), Refusal> {
-        match self.vfs.bring_online(&names_of(path)?) {
+        let brought = self.vfs.bring_online(&names_of(path)?);
+        self.tell_kernel().await;
+        match brought {
             Ok(_) => Ok(()),
             Err(VfsError::NotFound) => {
                 let hint = "`weft status` lists what is offline";
@@ -347,7 +360,10 @@ impl Daemon for MountDaemon {
     }
 
     async fn decide(&self, path: &[u8], decision: Decision, uid: u32) -> Result<u64, Refusal> {
-        unsent::decide(&self.vfs, &names_of(path)?, decision, Caller { uid, gid: uid, pid: 0 }).await
+        let caller = Caller { uid, gid: uid, pid: 0 };
+        let decided = unsent::decide(&self.vfs, &names_of(path)?, decision, caller).await;
+        self.tell_kernel().await;
+        decided
     }
 
     async fn copy_unsent(&self, path: &[u8], uid: u32) -> Result<Lines<Copied>, Refusal> {
@@ -361,6 +377,9 @@ impl Daemon for MountDaemon {
 
 /// How long an answer waits for the disk.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long an answer waits for the kernel, which may wait for a request.
+const TOLD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a tree of many hosts is, in a few words.
 fn binding_state(sources: &[Source]) -> String {

@@ -38,6 +38,9 @@ pub enum Word {
         /// Whether a socket for notices comes last; a supervisor of before sends none.
         #[serde(default)]
         notices: bool,
+        /// Whether the supervisor tells when it has sent them; one of before does not.
+        #[serde(default)]
+        fences: bool,
     },
     /// From a daemon: here is the connection of the mount that it made.
     Mounted,
@@ -94,7 +97,7 @@ impl Handover {
         let line = Line(Arc::new(io::stdin().as_fd().try_clone_to_owned()?));
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let (word, files) = line.hear(RecvFlags::empty())?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let Word::Start { protocol: PROTOCOL, mounted, notices } = word else {
+        let Word::Start { protocol: PROTOCOL, mounted, notices, fences } = word else {
             return Err(io::Error::other("the supervisor is of another version of weft: unmount, and mount again"));
         };
         let mut files = files.into_iter();
@@ -106,6 +109,8 @@ impl Handover {
             return Err(io::Error::other("the supervisor sent no connection"));
         }
         let notices = if notices { files.next() } else { None };
+        // Better a daemon that may not end when it is killed than one that does not know what the kernel has forgotten.
+        let notices = notices.filter(|_| fences);
         Ok(Handover { line, kept: Kept { roll: roll.into(), journal: [first.into(), second.into()] }, device, notices })
     }
 }
@@ -130,7 +135,7 @@ impl Line {
         let mut files = vec![kept.roll.as_fd(), first.as_fd(), second.as_fd()];
         files.extend(device);
         files.push(notices);
-        self.say(Word::Start { protocol: PROTOCOL, mounted: device.is_some(), notices: true }, &files)
+        self.say(Word::Start { protocol: PROTOCOL, mounted: device.is_some(), notices: true, fences: true }, &files)
     }
 
     /// Says a word.
@@ -220,11 +225,11 @@ mod tests {
             let (word, files) = ours.hear_now().expect("heard").expect("a word");
             (word, files.len())
         };
-        assert_eq!(heard(), (Word::Start { protocol: PROTOCOL, mounted: false, notices: true }, 4));
+        assert_eq!(heard(), (Word::Start { protocol: PROTOCOL, mounted: false, notices: true, fences: true }, 4));
         assert_eq!(heard(), (Word::Mounted, 1));
         assert_eq!(heard(), (Word::Unknown, 0));
         let before: Word = serde_json::from_str(r#"{"word":"start","protocol":1,"mounted":true}"#).expect("understood");
-        assert_eq!(before, Word::Start { protocol: 1, mounted: true, notices: false });
+        assert_eq!(before, Word::Start { protocol: 1, mounted: true, notices: false, fences: false });
         drop(theirs);
         assert!(ours.hear(RecvFlags::empty()).expect("the end").is_none());
     }
