@@ -13,6 +13,7 @@ async fn names_tell_what_is_cached() {
     bench.fake.file("d/two", "22");
     bench.list("fake/d").await.expect("a listing");
     bench.cat("fake/d/two").await.expect("content");
+    bench.settled("fake/d/two").await;
     bench.vfs.store().flush().expect("a flush");
     let infos = bench.vfs.names(&names("fake/d")).expect("names");
     let seen: Vec<_> = infos.iter().map(|i| (i.name.to_string(), i.cached, i.size)).collect();
@@ -60,6 +61,7 @@ async fn manual_means_until_reload() {
 async fn why_tells_source_version_and_what_happens_next() {
     let bench = Bench::new();
     bench.cat("fake/a/b/hello.txt").await.expect("content");
+    bench.settled("fake/a/b/hello.txt").await;
     bench.vfs.store().flush().expect("a flush");
     let why = bench.vfs.why(&names("fake/a/b/hello.txt")).expect("an explanation");
     let fact = |key: &str| why.facts.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
