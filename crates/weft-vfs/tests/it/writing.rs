@@ -70,6 +70,7 @@ pub const HELLO: &str = "fake/a/b/hello.txt";
 async fn what_is_written_is_seen_at_once_here_and_at_close_at_the_source() {
     let bench = Bench::writable();
     let reader = bench.open(HELLO).await.unwrap().handle;
+    bench.settled(HELLO).await;
     let handle = bench.open_for(HELLO, WRITING).await.unwrap();
     assert_eq!(bench.write(handle, 5, b", world").await.unwrap(), 7);
     assert_eq!(bench.walk(HELLO).await.unwrap().size, 12);
