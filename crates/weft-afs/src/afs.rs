@@ -139,6 +139,7 @@ impl Afs {
         });
         let _ = answering.set(Arc::downgrade(&shared));
         tokio::spawn(crate::locks::keep(Arc::downgrade(&shared)));
+        tokio::spawn(crate::silences::keep(Arc::downgrade(&shared)));
         tokio::spawn(crate::logouts::keep(Arc::downgrade(&shared)));
         tokio::spawn(crate::probes::keep(Arc::downgrade(&shared), shared.options.probe_after));
         Ok(Arc::new(Afs { shared }))

@@ -52,6 +52,7 @@ mod rotate;
 mod routes;
 mod rpc;
 mod servers;
+mod silences;
 mod socket;
 mod space;
 mod tokens;

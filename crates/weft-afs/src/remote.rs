@@ -17,6 +17,7 @@ use crate::doors::mount_of_cell;
 use crate::facts::{self, Told};
 use crate::identity::{Identity, Spot};
 use crate::look::{Worth, shown};
+use crate::rotate::FileServers;
 
 #[async_trait]
 impl Remote for Afs {
@@ -171,11 +172,19 @@ impl Remote for Afs {
     }
 
     fn sources(&self) -> Vec<Source> {
-        self.shared.files.servers.sources()
+        let FileServers { servers, vldb, .. } = &self.shared.files;
+        let mut sources = servers.sources();
+        for known in vldb.cells.all_at_hand() {
+            if sources.iter().all(|source| source.name != known.name.to_string()) {
+                sources.extend(vldb.silent(&known.name));
+            }
+        }
+        sources
     }
 
     fn source(&self, file: &FileId) -> Option<Source> {
-        self.shared.files.servers.source(&cell_of(&Identity::of(file)?)?)
+        let (cell, files) = (cell_of(&Identity::of(file)?)?, &self.shared.files);
+        files.servers.source(&cell).or_else(|| files.vldb.silent(&cell))
     }
 
     fn try_again(&self, file: &FileId) -> bool {
@@ -183,7 +192,8 @@ impl Remote for Afs {
         // Also where volumes are is found out again.
         self.shared.files.vldb.forget(cell.as_ref());
         self.shared.forget_all_doors();
-        self.shared.files.servers.try_again(cell.as_ref())
+        let was_given_up = self.shared.files.rpc.silences.forget();
+        self.shared.files.servers.try_again(cell.as_ref()) | was_given_up
     }
 }
 

@@ -144,7 +144,9 @@ impl FileServers {
         let was_away = self.is_away(cell, volume);
         let (mut hops, mut waits) = (HOPS_MAX, if was_away { 0 } else { WAITS_MAX });
         loop {
-            let sites = self.servers.in_order(&servers_of(&known, volume));
+            let mut sites = self.servers.in_order(&servers_of(&known, volume));
+            // A change does not go on from one that is silent to another.
+            sites.sort_by_key(|(_, at)| self.rpc.silences.is_given_up(*at));
             let Missed { after, last } = match self.round(sites, asked).await {
                 Ok(answer) => {
                     if was_away {

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -10,14 +12,17 @@ use weft_remote::{Call, RemoteError};
 use weft_rx::CallError;
 
 use crate::abort::{AbortCode, Next};
+use crate::silences::Silences;
 use crate::tokens::Token;
 use crate::transport::Transport;
-use crate::wire::Call as WireCall;
-use crate::wire::fileserver::GiveUpAllCallBacks;
+use crate::wire::fileserver::{GetTime, GiveUpAllCallBacks};
+use crate::wire::{Call as WireCall, vl};
 
 /// Makes calls.
 pub(crate) struct Rpc {
     transport: Transport,
+    /// Whom to ask is of no use just now.
+    pub silences: Silences,
 }
 
 /// Why a call has no reply.
@@ -74,7 +79,7 @@ impl fmt::Display for Failure {
 
 impl Rpc {
     pub fn new(transport: Transport) -> Rpc {
-        Rpc { transport }
+        Rpc { transport, silences: Silences::default() }
     }
 
     /// Asks one server, as nobody.
@@ -92,7 +97,7 @@ impl Rpc {
         join_all(telling).await;
     }
 
-    /// The same, as nobody or with a token, with bytes that follow the request.
+    /// The same, as nobody or with a token, with bytes that follow the request. One that was given up is not asked.
     pub async fn send<C: WireCall>(
         &self,
         call: &Call,
@@ -100,13 +105,50 @@ impl Rpc {
         question: &C,
         more: &mut (dyn Iterator<Item = Bytes> + Send),
     ) -> Result<C::Reply, Failure> {
-        let request = question.request().map_err(|error| Failure::Unaskable(error.to_string()))?;
-        let asked = self.transport.call((to, C::SERVICE), token, &request, more, C::REPLY_BYTES_MAX);
-        let reply = match tokio::time::timeout_at(call.deadline.into(), asked).await {
-            Ok(reply) => reply.map_err(|error| failure(to, &error))?,
-            Err(_) => return Err(Failure::TimedOut),
+        match self.silences.given_up(to) {
+            Some(why) => Err(Failure::Silent(why)),
+            None => self.send_anyway(call, (to, token), question, more).await,
+        }
+    }
+
+    /// Asks a file server or a server of the VLDB for something small, also one that was given up.
+    pub async fn probe(&self, call: &Call, to: SocketAddr) -> Result<(), Failure> {
+        let nothing = &mut std::iter::empty();
+        let outcome = match to.port() {
+            vl::PORT => self.send_anyway(call, (to, None), &vl::ProbeServer {}, nothing).await.map(drop),
+            _ => self.send_anyway(call, (to, None), &GetTime {}, nothing).await.map(drop),
         };
-        C::reply(&reply).map_err(|error| Failure::Damaged(format!("the reply of {to}: {error}")))
+        match outcome {
+            Err(failure @ (Failure::Silent(_) | Failure::TimedOut)) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    async fn send_anyway<C: WireCall>(
+        &self,
+        call: &Call,
+        (to, token): (SocketAddr, Option<&Arc<Token>>),
+        question: &C,
+        more: &mut (dyn Iterator<Item = Bytes> + Send),
+    ) -> Result<C::Reply, Failure> {
+        let request = question.request().map_err(|error| Failure::Unaskable(error.to_string()))?;
+        let mut asked = pin!(self.transport.call((to, C::SERVICE), token, &request, more, C::REPLY_BYTES_MAX));
+        let soon = call.deadline.min(Instant::now() + SUSPECT_AFTER);
+        let mut answer = tokio::time::timeout_at(soon.into(), &mut asked).await;
+        if answer.is_err() {
+            self.silences.suspect(to, &format!("{to}: {}", Failure::TimedOut));
+            answer = tokio::time::timeout_at(call.deadline.into(), asked).await;
+        }
+        let reply = match answer {
+            Ok(reply) => reply.map_err(|error| failure(to, &error)),
+            Err(_) => Err(Failure::TimedOut),
+        };
+        match &reply {
+            Err(Failure::Silent(why)) => self.silences.suspect(to, why),
+            Err(Failure::TimedOut) => {}
+            _ => self.silences.answered(to),
+        }
+        C::reply(&reply?).map_err(|error| Failure::Damaged(format!("the reply of {to}: {error}")))
     }
 }
 
@@ -117,3 +159,6 @@ fn failure(server: SocketAddr, error: &CallError) -> Failure {
         error => Failure::Silent(format!("{server}: {error}")),
     }
 }
+
+/// How long a call may take before it is found out whether its server answers anything.
+const SUSPECT_AFTER: Duration = Duration::from_secs(4);

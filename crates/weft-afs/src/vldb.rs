@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_remote::{Call, Result};
+use weft_remote::{Call, Result, Source, SourceState};
 
 use crate::abort::{AbortCode, Next};
 use crate::cell::CellName;
@@ -98,6 +98,23 @@ impl Vldb {
         }
         volumes.insert(asked.to_owned(), volume.clone());
         Ok(volume)
+    }
+
+    /// A cell none of whose databases answers, as the contract tells of sources; `None` for one that has one that does, or of
+    /// which nothing was asked.
+    pub fn silent(&self, cell: &CellName) -> Option<Source> {
+        let known = self.cells.at_hand(cell)?;
+        let silent: Option<Vec<_>> = known.servers().into_iter().map(|at| self.rpc.silences.shown(at)).collect();
+        let last_error = silent?.into_iter().max_by_key(|(since, _)| *since)?;
+        Some(Source {
+            name: cell.to_string(),
+            state: SourceState::Disconnected,
+            since: last_error.0,
+            last_contact: None,
+            last_error: Some(last_error),
+            requests: 0,
+            received_bytes: 0,
+        })
     }
 
     /// What is known of a volume did not help: the next question about it goes to the database, unless it was asked lately.

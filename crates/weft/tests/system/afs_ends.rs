@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Pid;
 
@@ -74,6 +75,34 @@ fn what_could_not_be_told_is_heard_of() {
         cell.connect("c1", true);
         wait_until("it is seen", || read(&mount.at(name)) == trouble);
     }
+}
+
+/// Goal: where nobody answers, what is held is shown at once, and what is not fails at once: only the first who asks waits. When
+/// they answer again that is found out. Method: the cable is pulled while nothing is mounted; each of the reads would wait for
+/// the databases and the file servers in turn.
+#[test]
+fn who_does_not_answer_is_waited_for_once() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(mount) = mounted_on(&cell, "c1", "afs", &["deadline=10s"]) else { return };
+    let folder = mount.at("weft.test/pub/d00/a");
+    let [held, missing] = ["f000.txt", "f006.txt"].map(|name| folder.join(name));
+    let text = read(&held);
+    assert!(std::fs::metadata(&missing).is_ok(), "its name is known");
+    cell.connect("c1", false);
+    mount.remount();
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (held, missing) = (held, missing);
+        let seen: Vec<_> = (0..100).map(|_| (std::fs::read_to_string(&held), std::fs::read(&missing))).collect();
+        let _ = done.send((seen, missing));
+    });
+    let (seen, missing) = is_done.recv_timeout(Duration::from_secs(90)).expect("only the first reads wait");
+    for (held, missing) in seen {
+        assert_eq!(held.expect("held"), text);
+        assert_ne!(missing.expect_err("nobody answers").kind(), ErrorKind::NotFound);
+    }
+    cell.connect("c1", true);
+    wait_until("they answer", || std::fs::read(&missing).is_ok());
 }
 
 /// Goal: after an unmount file servers do not call the mount that was; one that was killed is called. Method: somebody takes
