@@ -111,17 +111,17 @@ impl Rpc {
         }
     }
 
-    /// Asks a file server or a server of the VLDB for something small, also one that was given up.
-    pub async fn probe(&self, call: &Call, to: SocketAddr) -> Result<(), Failure> {
+    /// Asks a file server or a server of the VLDB for something small, also one that was given up; what comes of it is noted.
+    pub async fn probe(&self, call: &Call, to: SocketAddr) {
         let nothing = &mut std::iter::empty();
         let outcome = match to.port() {
             vl::PORT => self.send_anyway(call, (to, None), &vl::ProbeServer {}, nothing).await.map(drop),
             _ => self.send_anyway(call, (to, None), &GetTime {}, nothing).await.map(drop),
         };
-        match outcome {
-            Err(failure @ (Failure::Silent(_) | Failure::TimedOut)) => Err(failure),
-            _ => Ok(()),
+        if let Err(failure) = outcome {
+            tracing::debug!(%to, %failure, "a server does not answer a probe");
         }
+        self.silences.probed(to);
     }
 
     async fn send_anyway<C: WireCall>(
@@ -140,15 +140,17 @@ impl Rpc {
             answer = tokio::time::timeout_at(call.deadline.into(), asked).await;
         }
         let reply = match answer {
-            Ok(reply) => reply.map_err(|error| failure(to, &error)),
-            Err(_) => Err(Failure::TimedOut),
+            Ok(reply) => reply.map_err(|error| (failure(to, &error), error)),
+            Err(_) => return Err(Failure::TimedOut),
         };
         match &reply {
-            Err(Failure::Silent(why)) => self.silences.suspect(to, why),
-            Err(Failure::TimedOut) => {}
-            _ => self.silences.answered(to),
+            Err((why, CallError::Dead)) => self.silences.silent(to, &why.to_string()),
+            // That is of this side.
+            Err((_, CallError::Closed | CallError::TooMany)) => {}
+            Ok(_) | Err((_, CallError::Aborted(_) | CallError::Security(_))) => self.silences.answered(to),
         }
-        C::reply(&reply?).map_err(|error| Failure::Damaged(format!("the reply of {to}: {error}")))
+        let reply = reply.map_err(|(failure, _)| failure)?;
+        C::reply(&reply).map_err(|error| Failure::Damaged(format!("the reply of {to}: {error}")))
     }
 }
 

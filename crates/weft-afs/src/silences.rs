@@ -1,7 +1,9 @@
 //! Servers that do not answer: who asks one that has not answered anybody for a while is told so at once, and does not wait
 //! for it as long as everybody before. Such a server is asked for something small every few seconds until it answers.
 //!
-//! One that is slow with one call is not silent: it is given up only when it does not answer that either.
+//! One that is slow is not silent, nor is one that has no hands left: that is heard from all the same (Rx answers pings by
+//! itself). It is given up when nothing at all was heard of it for as long as makes a call dead ([`weft_rx::Config`]), be it
+//! a call of somebody's, or that small one, which does not end when somebody has no more time.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,7 +24,7 @@ pub(crate) struct Silences(Mutex<HashMap<SocketAddr, Silence>>);
 struct Silence {
     since: SystemTime,
     why: String,
-    /// It has not answered a probe either.
+    /// Nothing was heard of it for so long that nobody waits for it.
     is_given_up: bool,
     /// When it is probed next; `None` while it is.
     next_probe: Option<Instant>,
@@ -51,8 +53,20 @@ impl Silences {
         Some((silence.since, silence.why.clone()))
     }
 
-    /// A call is not answered, or not yet.
+    /// A call is not answered for a while: it is found out by a probe what that means.
     pub fn suspect(&self, at: SocketAddr, why: &str) {
+        self.note(at, why, |_| {});
+    }
+
+    /// Nothing was heard of it for as long as makes a call dead.
+    pub fn silent(&self, at: SocketAddr, why: &str) {
+        self.note(at, why, |silence| {
+            silence.is_given_up = true;
+            silence.next_probe = silence.next_probe.map(|_| Instant::now() + PAUSE);
+        });
+    }
+
+    fn note(&self, at: SocketAddr, why: &str, change: impl FnOnce(&mut Silence)) {
         // What else there is has nothing small to be asked for.
         if ![fileserver::PORT, vl::PORT].contains(&at.port()) {
             return;
@@ -62,7 +76,8 @@ impl Silences {
             return;
         }
         let (since, why) = (SystemTime::now(), why.to_owned());
-        known.entry(at).or_insert(Silence { since, why, is_given_up: false, next_probe: Some(now), wanted: now });
+        let new = Silence { since, why, is_given_up: false, next_probe: Some(now), wanted: now };
+        change(known.entry(at).or_insert(new));
     }
 
     /// It has said something.
@@ -90,10 +105,9 @@ impl Silences {
         .collect()
     }
 
-    /// A probe was not answered.
-    fn stays(&self, at: SocketAddr) {
+    /// A probe has ended. If the server did not answer it, the next one comes in a while.
+    pub fn probed(&self, at: SocketAddr) {
         if let Some(silence) = self.0.lock().get_mut(&at) {
-            silence.is_given_up = true;
             silence.next_probe = Some(Instant::now() + PAUSE);
         }
     }
@@ -107,11 +121,8 @@ pub(crate) async fn keep(tree: Weak<Shared>) {
         for at in shared.files.rpc.silences.due() {
             let shared = shared.clone();
             tokio::spawn(async move {
-                let rpc = &shared.files.rpc;
-                if let Err(failure) = rpc.probe(&Call::within(Caller::DAEMON, PATIENCE), at).await {
-                    tracing::debug!(%at, %failure, "a server is silent");
-                    rpc.silences.stays(at);
-                }
+                let patience = shared.options.dead_after + PATIENCE;
+                shared.files.rpc.probe(&Call::within(Caller::DAEMON, patience), at).await;
             });
         }
     }
@@ -119,8 +130,8 @@ pub(crate) async fn keep(tree: Weak<Shared>) {
 
 /// How often it is looked for servers to probe.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long a probe may take.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// How much longer a probe may take than makes it dead.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a server is left alone after one.
 const PAUSE: Duration = Duration::from_secs(3);
 /// How long a server is probed of which nobody wants anything.
@@ -133,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_answer_a_probe_is_given_up_until_it_says_something() {
+    fn who_is_silent_is_given_up_until_it_says_something() {
         let (silences, at) = (Silences::default(), SocketAddr::from(([192, 0, 2, 1], fileserver::PORT)));
         let other = SocketAddr::from(([192, 0, 2, 1], 9));
         silences.suspect(at, "silent");
@@ -141,27 +152,27 @@ mod tests {
         assert!(silences.given_up(at).is_none(), "it may be slow with that one call");
         assert_eq!(silences.due(), [at]);
         assert!(silences.due().is_empty(), "the probe is under way");
-        silences.stays(at);
+        silences.probed(at);
         assert!(silences.due().is_empty(), "it is left alone for a while");
-        silences.suspect(at, "silent again");
+        assert!(silences.given_up(at).is_none(), "it may have no hands left");
+        silences.silent(at, "silent again");
         assert_eq!(silences.given_up(at).as_deref(), Some("silent"));
         assert!(silences.is_given_up(at) && !silences.is_given_up(other));
         assert!(silences.shown(at).is_some_and(|(_, why)| why == "silent"));
         assert!(silences.given_up(other).is_none());
         silences.answered(at);
         assert!(silences.given_up(at).is_none() && !silences.forget());
-        silences.suspect(at, "silent");
-        silences.stays(at);
+        silences.silent(at, "silent");
+        assert!(silences.due().is_empty(), "what was heard of it is known without a probe");
         assert!(silences.forget() && silences.given_up(at).is_none());
-        silences.stays(at);
+        silences.probed(at);
         assert!(silences.given_up(at).is_none(), "a probe of before");
     }
 
     #[test]
     fn a_server_that_nobody_wants_is_forgotten() {
         let (silences, at) = (Silences::default(), SocketAddr::from(([192, 0, 2, 1], vl::PORT)));
-        silences.suspect(at, "silent");
-        silences.stays(at);
+        silences.silent(at, "silent");
         silences.0.lock().values_mut().for_each(|silence| silence.wanted -= WANTED_TIME);
         assert!(silences.due().is_empty() && silences.given_up(at).is_none());
     }
