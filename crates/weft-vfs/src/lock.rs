@@ -157,12 +157,10 @@ impl Vfs {
             faces.extend(self.handles.of(inode).iter().filter_map(|handle| handle.face()));
             faces.sort_unstable();
             faces.dedup();
-            for node in faces {
-                self.notices.send(Notice::Attributes { node });
-                self.notices.send(Notice::Content { node });
-            }
+            let of_face = |node| [Notice::Attributes { node }, Notice::Content { node }];
+            let notices = faces.into_iter().flat_map(of_face).collect();
             // The pages that it has are of another version.
-            let _ = tokio::time::timeout_at(call.deadline.into(), self.notices.all_told()).await;
+            let _ = tokio::time::timeout_at(call.deadline.into(), self.notices.tell(notices)).await;
         }
         Ok(turned)
     }

@@ -124,12 +124,9 @@ impl Notices {
 
     /// Passes a notice on, and waits where others wait before it. Not for a thread that a request needs.
     pub(crate) fn send_surely(&self, notice: Notice) {
-        let Some(senders) = &self.0 else { return };
-        let is_of_attributes = matches!(notice, Notice::Attributes { .. });
-        let channel = if is_of_attributes { &senders.attributes } else { &senders.others };
-        // An error means that the kernel side is gone: nobody has cached anything.
-        let passed = channel.send(notice).is_ok();
-        senders.sent.fetch_add(u64::from(passed && is_of_attributes), Ordering::SeqCst);
+        if let Some(senders) = &self.0 {
+            senders.send_surely(notice);
+        }
     }
 
     /// Passes a notice about names or content on: now, or on a thread of its own when others wait before it.
@@ -154,13 +151,25 @@ impl Notices {
         });
     }
 
-    /// Returns when the kernel has been told of everything so far, or when too much waits for that to be told soon. What is
-    /// told of names may wait for requests: not for what a request waits for.
+    /// Returns when the kernel has been told of everything so far. What it is told of names may wait for requests: not for
+    /// what a request waits for.
     pub(crate) async fn all_told(&self) {
+        self.tell(Vec::new()).await;
+    }
+
+    /// Has the kernel told of these, also where others wait before them, and returns when it has been told of them and of
+    /// everything so far. As [`Notices::all_told`].
+    pub(crate) async fn tell(&self, notices: Vec<Notice>) {
+        let Some(senders) = self.0.clone() else { return };
         let (fence, passed) = oneshot::channel();
-        self.send(Notice::Fence(fence));
+        let mut notices = notices.into_iter().chain([Notice::Fence(fence)]);
+        if let Some(first) = notices.by_ref().find_map(|notice| senders.try_send(notice).err()) {
+            let others = move || std::iter::once(first).chain(notices).for_each(|notice| senders.send_surely(notice));
+            // It fails when the file system ends.
+            let _ = tokio::task::spawn_blocking(others).await;
+        }
         self.settled().await;
-        // An error means that the kernel side is gone, or that the fence did not find room.
+        // An error means that the kernel side is gone.
         let _ = passed.await;
     }
 
@@ -180,21 +189,45 @@ impl Notices {
 impl Senders {
     /// See [`Notices::send`].
     fn send(&self, notice: Notice) {
-        let passed = match notice {
-            Notice::Attributes { .. } => {
-                let passed = self.attributes.try_send(notice).is_ok();
-                self.sent.fetch_add(u64::from(passed), Ordering::SeqCst);
-                passed
-            }
+        if self.try_send(notice).is_err() {
+            tracing::debug!("a notice to the kernel was dropped");
+        }
+    }
+
+    /// Passes a notice on, or gives it back when more wait than its channel holds.
+    fn try_send(&self, notice: Notice) -> Result<(), Notice> {
+        let is_of_attributes = matches!(notice, Notice::Attributes { .. });
+        match self.channel_of(&notice).try_send(notice) {
+            Ok(()) => self.count(is_of_attributes),
+            Err(mpsc::TrySendError::Full(notice)) => return Err(notice),
+            // The kernel side is gone: nobody has cached anything.
+            Err(mpsc::TrySendError::Disconnected(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// See [`Notices::send_surely`].
+    fn send_surely(&self, notice: Notice) {
+        let is_of_attributes = matches!(notice, Notice::Attributes { .. });
+        // An error means that the kernel side is gone.
+        if self.channel_of(&notice).send(notice).is_ok() {
+            self.count(is_of_attributes);
+        }
+    }
+
+    fn channel_of(&self, notice: &Notice) -> &mpsc::SyncSender<Notice> {
+        match notice {
+            Notice::Attributes { .. } => &self.attributes,
             Notice::Entry { .. }
             | Notice::Expired { .. }
             | Notice::Content { .. }
             | Notice::Everything
-            | Notice::Fence(_) => self.others.try_send(notice).is_ok(),
-        };
-        if !passed {
-            tracing::debug!("a notice to the kernel was dropped");
+            | Notice::Fence(_) => &self.others,
         }
+    }
+
+    fn count(&self, is_of_attributes: bool) {
+        self.sent.fetch_add(u64::from(is_of_attributes), Ordering::SeqCst);
     }
 }
 
@@ -213,6 +246,8 @@ const NOTICES_WAITING_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     /// Goal: notices that can wait go together, and none is left behind.
@@ -234,6 +269,37 @@ mod tests {
             tokio::time::sleep(SOON).await;
             assert_eq!(heard(), [1, 2, 3, 4], "round {round}");
         }
+    }
+
+    /// Goal: who waits for the kernel is not told that it has been told because too much waits before.
+    #[tokio::test]
+    async fn what_is_waited_for_is_told_after_all_before_it() {
+        let (notices, receivers) = Notices::channel();
+        (0..NOTICES_WAITING_MAX).for_each(|_| notices.send(Notice::Everything));
+        let told = notices.tell(vec![Notice::Content { node: NodeId(1) }]);
+        tokio::pin!(told);
+        assert!(told.as_mut().now_or_never().is_none());
+        let kernel = tokio::task::spawn_blocking(move || {
+            let mut before = Vec::new();
+            for notice in receivers.others.iter() {
+                match notice {
+                    Notice::Fence(passed) => return (before, passed),
+                    notice => before.push(notice),
+                }
+            }
+            panic!("no fence came");
+        });
+        tokio::select! {
+            () = &mut told => panic!("the fence has not passed"),
+            heard = kernel => {
+                let (before, passed) = heard.expect("no panic");
+                assert_eq!(before.len(), NOTICES_WAITING_MAX + 1);
+                assert!(matches!(before.last(), Some(Notice::Content { node: NodeId(1) })));
+                assert!(told.as_mut().now_or_never().is_none());
+                passed.send(()).expect("it is waited for");
+            }
+        }
+        told.await;
     }
 
     #[tokio::test]
