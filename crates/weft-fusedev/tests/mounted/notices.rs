@@ -110,9 +110,8 @@ fn a_deleted_name_is_gone_for_those_who_watch() {
     });
 }
 
-/// Goal: a notice that another process sends has the same effect, at the latest when a fence after it has
-/// passed, and whoever sends ends with those who tell it; when
-/// nobody sends any more, notices go by themselves.
+/// Goal: a notice that another process sends has the same effect, at the latest when a fence after it has passed, and whoever
+/// sends ends with those who tell it; when nobody sends any more, notices go by themselves.
 #[test]
 fn notices_are_sent_by_another() {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
