@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use weft_fusedev::{InitFlags, Session};
+use weft_fusedev::{InitFlags, Notifier, Session};
 use weft_remote::Caller;
 use weft_vfs::{HandleId, NodeId, ReadBy};
 
@@ -49,6 +49,32 @@ pub(crate) fn entrust(session: &Session, roll: File, entrust: Entrust) -> Result
     let roll = Roll::begin(roll, *session.negotiated())?;
     entrust(std::os::fd::AsFd::as_fd(session))?;
     Ok(roll)
+}
+
+/// What is open, files and directories, each once.
+pub(crate) fn nodes(entries: &[Entry]) -> Vec<NodeId> {
+    let open = |entry: &Entry| match entry {
+        Entry::File { node, .. } | Entry::Directory { node, .. } => Some(NodeId(*node)),
+        Entry::Backing { .. } | Entry::Change { .. } | Entry::Locks { .. } => None,
+    };
+    let mut nodes: Vec<NodeId> = entries.iter().filter_map(open).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// Has the kernel ask again for what may have changed while nobody served: names, and the attributes of what is open, for
+/// that is not looked up.
+pub(crate) fn ask_anew(notifier: &Notifier, open: &[NodeId]) {
+    if let Err(error) = notifier.next_epoch() {
+        // Names that changed when the former daemon ended are looked up when their time is over.
+        tracing::debug!(%error, "names are not looked up anew");
+    }
+    for node in open {
+        if let Err(error) = notifier.invalidate_attributes(node.0) {
+            tracing::debug!(%error, ?node, "attributes are not asked for anew");
+        }
+    }
 }
 
 /// Opens again what the kernel holds.

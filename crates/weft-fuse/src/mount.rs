@@ -38,6 +38,9 @@ pub struct MountOptions {
     /// Whether files are read without being opened: the kernel then asks nothing to open or close one, and keeps its
     /// pages until it is told that they are old. Only of a mount that is read-only.
     pub unopened: bool,
+    /// Whether files may be mapped to be shared of which the kernel is told to keep no pages. Where others read the same file
+    /// from its pages those may be of another version then.
+    pub maps_unkept: bool,
     /// Whether the kernel lets nobody change anything.
     pub read_only: bool,
 }
@@ -151,7 +154,8 @@ pub fn mount<H: Handler>(
                 (Transport::Auto, Some(_)) => Transport::Classic,
                 (transport, _) => transport,
             };
-            let session = Session::begin_over(device, &wanted(privileged, locks), transport, RingLimits::default());
+            let wanted = wanted(privileged, locks, options.maps_unkept);
+            let session = Session::begin_over(device, &wanted, transport, RingLimits::default());
             let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
             let (roll, notices) = match life {
                 Some(Life { roll, entrust, notices, .. }) => (life::entrust(&session, roll, entrust), notices),
@@ -184,6 +188,7 @@ pub fn mount<H: Handler>(
     let threads = |source| MountError::Threads { mountpoint: place(), source };
     let notifier = session.notifier();
     let is_new = entries.is_none();
+    let held = entries.as_ref().map_or_else(Vec::new, |entries| life::nodes(entries));
     if let Some(entries) = entries {
         life::restore(&door, &session, &roll, &entries);
         // Before anything is read: what is read after this must not come twice.
@@ -203,9 +208,8 @@ pub fn mount<H: Handler>(
     if is_new && privileged {
         raise_read_ahead(&options.mountpoint);
     }
-    if !is_new && let Err(error) = notifier.next_epoch() {
-        // Names that changed when the former daemon ended are looked up when their time is over.
-        tracing::debug!(%error, "names are not looked up anew");
+    if !is_new {
+        life::ask_anew(&notifier, &held);
     }
     Ok(Mounted { serving, meter, mountpoint: place() })
 }
@@ -255,10 +259,13 @@ fn options_of(options: &MountOptions) -> weft_fusedev::MountOptions {
 }
 
 /// What is asked of the kernel.
-fn wanted(privileged: bool, locks: bool) -> Wanted {
+fn wanted(privileged: bool, locks: bool, maps_unkept: bool) -> Wanted {
     let mut flags = WANTED_FLAGS.into_iter().fold(InitFlags::default(), |all, flag| all | flag);
     if privileged {
         flags = flags | InitFlags::PASSTHROUGH;
+    }
+    if maps_unkept {
+        flags = flags | InitFlags::DIRECT_IO_ALLOW_MMAP;
     }
     if locks {
         flags = flags | InitFlags::POSIX_LOCKS | InitFlags::FLOCK_LOCKS;

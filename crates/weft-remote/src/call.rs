@@ -1,6 +1,6 @@
 //! On whose behalf a remote is asked, and until when an answer is of use.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The local user behind a request, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +37,8 @@ pub enum Purpose {
 pub struct Call {
     /// Who asks.
     pub caller: Caller,
+    /// When it began: no answer to it is of before then.
+    pub begun: SystemTime,
     /// When the answer is no longer of use.
     pub deadline: Instant,
     /// What for.
@@ -46,7 +48,7 @@ pub struct Call {
 impl Call {
     /// A call that may take `limit` from now.
     pub fn within(caller: Caller, limit: Duration) -> Call {
-        Call { caller, deadline: Instant::now() + limit, purpose: Purpose::Use }
+        Call { caller, begun: SystemTime::now(), deadline: Instant::now() + limit, purpose: Purpose::Use }
     }
 
     /// The same call, made ahead of any use.

@@ -183,7 +183,7 @@ impl Vfs {
             return Ok(());
         }
         self.learn_attributes(inode, found.entry.attributes, &told)?;
-        self.take_along(call, inode.id, record.binding, found, self.learnt(record.binding, &told))
+        self.take_along(call, inode.id, record.binding, found, &told)
     }
 
     fn open_to_everyone(&self, inode: &Inode) -> Result<()> {

@@ -66,6 +66,8 @@ pub(crate) struct Delivery {
     pub(crate) owner_uid: u32,
     /// The directory that the body lists, and its node.
     pub(crate) lists: Option<(FileId, NodeId)>,
+    /// When it was asked for.
+    pub(crate) asked: SystemTime,
     /// From when on the body's version counts as known.
     pub(crate) checked: SystemTime,
 }

@@ -36,7 +36,7 @@ impl Vfs {
         Box::pin(self.content_asking(call, inode)).await
     }
 
-    async fn content_asking(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Object>> {
+    pub(crate) async fn content_asking(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Arc<Object>> {
         let _gate = inode.gate.lock().await;
         if let Some(object) = self.trusted_content(call, inode)? {
             count(&self.figures.opens_local);
@@ -163,7 +163,7 @@ impl Vfs {
                 let mut entry = found.entry.clone();
                 entry.name = record.name.clone();
                 let (id, _) = self.learn_entry(record.parent, record.binding, &entry, &told)?;
-                self.take_along(call, id, record.binding, *found, self.learnt(record.binding, &told))?;
+                self.take_along(call, id, record.binding, *found, &told)?;
                 Ok(Check::Elsewhere(id))
             }
             Checked::Is(found) => {
@@ -179,7 +179,7 @@ impl Vfs {
                     count(&self.figures.checks_changed);
                 }
                 self.give_up_content(inode.id)?;
-                self.take_along(call, inode.id, record.binding, *found, self.learnt(record.binding, &told))?;
+                self.take_along(call, inode.id, record.binding, *found, &told)?;
                 inode.came_for(call);
                 Ok(Check::Changed)
             }
@@ -205,16 +205,17 @@ impl Vfs {
         }
     }
 
-    /// Takes up a body that came along with an answer about `node`, which counts as known from `checked` on.
+    /// Takes up a body that came along with an answer about `node`, of which that was told.
     pub(crate) fn take_along(
         self: &Arc<Self>,
         call: &Call,
         node: NodeId,
         binding: weft_store::BindingId,
         found: Found,
-        checked: SystemTime,
+        told: &Told,
     ) -> Result<()> {
         let Some(along) = found.along else { return Ok(()) };
+        let (asked, checked) = (told.asked, self.learnt(binding, told));
         let Along { body, lists, lease, audience } = along;
         let body_node = self.identify(binding, &body.file)?;
         let lists = match lists {
@@ -233,7 +234,7 @@ impl Vfs {
         };
         let is_page = lists.is_some();
         let owner_uid = call.caller.uid;
-        let delivery = Delivery { node: body_node, binding, body, lease, audience, owner_uid, lists, checked };
+        let delivery = Delivery { node: body_node, binding, body, lease, audience, owner_uid, lists, asked, checked };
         let register = |arrival: &Arc<Arrival>| match &target {
             Some(dir) if is_page => dir.content.lock().arrivals.push(arrival.clone()),
             Some(inode) => adopt(inode, arrival, lease, checked),
@@ -292,6 +293,7 @@ impl Vfs {
             audience,
             owner_uid: call.caller.uid,
             lists: None,
+            asked: told.asked,
             checked: self.learnt(record.binding, &told),
         };
         let checked = delivery.checked;

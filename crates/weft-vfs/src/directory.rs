@@ -128,34 +128,44 @@ impl Vfs {
 
     async fn list_asking(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
         let _gate = dir.gate.lock().await;
-        if let Some(arrival) = dir.arrival(|_| true)
-            && let State::Failed(error) = arrival.end(call).await?
-        {
-            return self.stale_listing(dir, error);
-        }
-        if self.listing_holds(dir, &call.caller)? {
-            count(&self.figures.listings_local);
-            return Ok(());
-        }
-        count(&self.figures.listings_remote);
-        match self.list_remote(call, dir).await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                dir.note_error(&error);
-                self.stale_listing(dir, error)
+        for _ in 0..ASKED_MAX {
+            if let Some(arrival) = dir.arrival(|_| true)
+                && let State::Failed(error) = arrival.end(call).await?
+            {
+                return self.stale_listing(dir, error);
+            }
+            if self.listing_holds(dir, &call.caller)? {
+                count(&self.figures.listings_local);
+                return Ok(());
+            }
+            count(&self.figures.listings_remote);
+            match self.list_remote(call, dir).await {
+                Ok(true) => return Ok(()),
+                // One that was asked for later is coming.
+                Ok(false) => {}
+                Err(error) => {
+                    dir.note_error(&error);
+                    return self.stale_listing(dir, error);
+                }
             }
         }
+        Ok(())
     }
 
     /// Asks for a directory's listing whatever is known of it; what is known stays when there is no answer.
     pub(crate) async fn relist(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
         let _gate = dir.gate.lock().await;
-        // A listing that is on its way may be of before what its user wants to see.
-        if let Some(arrival) = dir.arrival(|_| true) {
-            arrival.end(call).await?;
+        for _ in 0..ASKED_MAX {
+            // A listing that is on its way may be of before what its user wants to see.
+            if let Some(arrival) = dir.arrival(|_| true) {
+                arrival.end(call).await?;
+            }
+            count(&self.figures.listings_remote);
+            if self.list_remote(call, dir).await? {
+                break;
+            }
         }
-        count(&self.figures.listings_remote);
-        self.list_remote(call, dir).await
+        Ok(())
     }
 
     pub(crate) fn listing_holds(&self, dir: &Inode, caller: &Caller) -> Result<bool> {
@@ -165,7 +175,8 @@ impl Vfs {
         Ok(listing.is_some_and(|listing| holds(&listing) && self.shows_listing(dir, &listing, caller)))
     }
 
-    async fn list_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
+    /// Asks for a directory's listing; returns whether what came is the newest word on it.
+    async fn list_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<bool> {
         let record = dir.record();
         let remote = self.remote_of(dir)?.clone();
         let known = self.store.listing(dir.id)?.map_or(Version::None, |listing| listing.version);
@@ -182,12 +193,11 @@ impl Vfs {
                 let entry = page.entries.iter().find(|entry| entry.id == along.body.file)?.clone();
                 Some(weft_remote::Found { entry, along: Some(along) })
             });
-            let learnt = self.learnt(record.binding, &told);
-            let merging = merge.get_or_insert_with(|| self.begin_listing(dir.id, record.binding, told));
+            let merging = merge.get_or_insert_with(|| self.begin_listing(dir.id, record.binding, told.clone()));
             cursor = page.next.clone();
             self.learn_page(merging, page)?;
             if let Some(found) = along {
-                self.take_along(call, dir.id, record.binding, found, learnt)?;
+                self.take_along(call, dir.id, record.binding, found, &told)?;
             }
             if cursor.is_none() {
                 break;
@@ -195,7 +205,7 @@ impl Vfs {
         }
         match merge {
             Some(merge) => self.finish_listing(merge),
-            None => Ok(()),
+            None => Ok(true),
         }
     }
 
@@ -259,5 +269,7 @@ impl Vfs {
     }
 }
 
+/// How often a list is asked for while newer ones keep coming from elsewhere.
+const ASKED_MAX: usize = 3;
 /// Names read from the store at once.
 const NAMES_AT_ONCE: usize = 1000;

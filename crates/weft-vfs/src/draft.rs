@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use parking_lot::Mutex;
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLockReadGuard};
 use weft_remote::{Audience, Call, Caller, Lease, Version};
 use weft_store::{Dirty, NewObject, Object, Origin, StoreError};
 
@@ -236,6 +236,18 @@ impl Vfs {
         *slot = Some(draft.clone());
         self.drafts.lock().insert(inode.id, inode.clone());
         Ok(draft)
+    }
+
+    /// The same, held so that it does not end before it is changed.
+    pub(crate) fn draft_held<'a>(&self, handle: &'a Handle) -> Result<MappedRwLockReadGuard<'a, Arc<Draft>>> {
+        loop {
+            let draft = self.draft_of(handle)?;
+            let is_it = |slot: &Option<Arc<Draft>>| slot.as_ref().is_some_and(|there| Arc::ptr_eq(there, &draft));
+            let slot = handle.inode.draft.read();
+            if let Ok(held) = RwLockReadGuard::try_map(slot, |slot| slot.as_ref().filter(|_| is_it(slot))) {
+                return Ok(held);
+            }
+        }
     }
 
     /// Reads a draft.

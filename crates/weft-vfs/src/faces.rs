@@ -5,8 +5,9 @@
 //! one would cut the other off or fill it up with zeros. So a file has two numbers towards the kernel, its *faces*. When
 //! it turns out to be of another length than a version of it that is being read, it is shown by the other face from then
 //! on: its names have to be looked up again, and who comes by the former face is sent to look the name up (`Stale`), but
-//! for those who have it open. The inode number that programs see is the same. (Of versions that are as long, the pages
-//! are of one, and the others are read past them: [`crate::inode::Content::pages_for`].)
+//! for those who have it open. The inode number that programs see is the same. The same is done when one that is as long is
+//! opened, unless three would be open, or one is of no version: then the pages are of one, and the others are read past
+//! them ([`crate::inode::Content::pages_for`]) and cannot be mapped to be shared.
 //!
 //! Where both faces are in use when a third version comes, the former one is used anew with another generation, by which
 //! the kernel tells it from what it had: who reads the oldest version gets an error (EIO), and never another's bytes.
@@ -20,8 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_remote::{Attributes, Figure, FileKind, Name, Sameness};
-use weft_store::{NodeId, NodeRecord};
+use weft_remote::{Attributes, Figure, FileKind, Name, Sameness, Version};
+use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::absences::ON_ITS_WAY_MAX;
 use crate::handle::{Handle, HandleId, Held};
@@ -105,7 +106,8 @@ impl Vfs {
     /// # Errors
     /// What the store says.
     pub(crate) fn replace_record(&self, inode: &Inode, new: &NodeRecord, changed_here: bool) -> Result<()> {
-        let may_turn = !changed_here && new.attributes.kind == FileKind::File && inode.draft().is_none();
+        let is_source_file = !changed_here && new.attributes.kind == FileKind::File;
+        let may_turn = is_source_file && !inode.shows_newest() && inode.draft().is_none();
         let is_read = may_turn && !inode.content.lock().is_closed();
         let handles = if is_read { self.handles.of(inode) } else { Vec::new() };
         // Held until the record is there: who opens the file finds both or neither.
@@ -137,7 +139,7 @@ impl Vfs {
     /// The same for what a former daemon had open: what is known of it may be of another version.
     pub(crate) fn compare_reopened(&self, inode: &Inode) {
         let record = inode.record();
-        if record.attributes.kind != FileKind::File || inode.draft().is_some() {
+        if record.attributes.kind != FileKind::File || inode.shows_newest() || inode.draft().is_some() {
             return;
         }
         let handles = self.handles.of(inode);
@@ -160,14 +162,49 @@ impl Vfs {
         if former.attributes.size == new.attributes.size {
             return false;
         }
+        let is_other = |handle: &Handle| handle.is_of_another_length(new.attributes.size);
+        self.turn_from(inode, content, handles, former, (is_other, true))
+    }
+
+    /// Has an object that is about to be opened opened by the other face, where another version as long is open by this one:
+    /// each has pages of its own then, and may be mapped.
+    pub(crate) fn part_from_readers(&self, inode: &Inode, object: &Object) {
+        // What has no version may be the same, fetched again.
+        if inode.shows_newest() || inode.is_gone() || *object.version() == Version::None {
+            return;
+        }
+        let handles = self.handles.of(inode);
+        let mut content = inode.content.lock();
+        if !content.is_open_beside(object.generation()) {
+            return;
+        }
+        let record = inode.record();
+        let is_other = |handle: &Handle| handle.is_of_another_version(object);
+        let turned = self.turn_from(inode, &mut content, &handles, &record, (is_other, false));
+        drop(content);
+        if turned {
+            self.tell_turned(&[(record.parent, record.name)]);
+        }
+    }
+
+    /// The same by whatever makes a handle one of another version; unless it `may_end` the oldest, where three would be open.
+    fn turn_from(
+        &self,
+        inode: &Inode,
+        content: &mut Content,
+        handles: &[Arc<Handle>],
+        former: &NodeRecord,
+        (is_other, may_end): (impl Fn(&Handle) -> bool, bool),
+    ) -> bool {
         let shown = self.namespace.shown(inode.id);
         let other = NodeId(shown.0 ^ SECOND);
         // One that is counted and not there yet has not said yet what it is of.
         let unknown = (content.handles() as usize) > handles.iter().filter(|handle| handle.is_counted()).count();
         let (oldest, readers): (Vec<_>, Vec<_>) =
             handles.iter().filter(|handle| !handle.is_over()).partition(|handle| handle.face() == Some(other));
-        let is_read = unknown || readers.iter().any(|handle| handle.is_of_another_length(new.attributes.size));
+        let is_read = unknown || readers.iter().any(|handle| is_other(handle));
         if !is_read
+            || !(may_end || oldest.is_empty())
             || handles.iter().any(|handle| handle.writing)
             || !self.namespace.show_face(other, !oldest.is_empty())
         {
@@ -207,7 +244,7 @@ impl Vfs {
     /// `Stale` when it is shown by the other one by now: whoever looks its name up again opens that.
     pub(crate) fn note_face(&self, inode: &Inode, face: NodeId, handle: HandleId) -> Result<bool> {
         let Some(handle) = self.handles.get(handle) else { return Ok(true) };
-        let is_compared = !handle.writing && !inode.is_gone() && inode.draft().is_none();
+        let is_compared = !handle.writing && !inode.shows_newest() && !inode.is_gone() && inode.draft().is_none();
         let _content = inode.content.lock();
         if self.namespace.shown(inode.id) != face {
             return Err(VfsError::Stale);
@@ -270,6 +307,17 @@ impl Handle {
             Held::Lost(lost) => lost.length,
             Held::Empty(_) => Some(0),
             Held::Through(_) => None,
+        }
+    }
+
+    /// Whether it reads another version than this.
+    fn is_of_another_version(&self, object: &Object) -> bool {
+        let version = object.version();
+        match &*self.content.lock() {
+            Held::Object(held) => !version.still_holds(held.version()),
+            Held::Lost(lost) => !version.still_holds(&lost.version),
+            Held::Empty(empty) => !version.still_holds(empty),
+            Held::Through(_) => false,
         }
     }
 

@@ -26,7 +26,9 @@ impl Vfs {
         let _names = self.renames.lock();
         let record = inode.record();
         let known = self.store.dentry(record.parent, &record.name)?;
-        if known.is_none_or(|known| known.target == DentryTarget::Node(inode.id)) {
+        let leads_here = known.is_none_or(|known| known.target == DentryTarget::Node(inode.id));
+        // It may have come back, and be listed.
+        if leads_here && !self.is_listed_since(record.parent, known.as_ref(), call.begun) {
             let told = (Lease::lasting(GONE_LEASE), SystemTime::now());
             self.put_absence(record.parent, &record.name, known, told)?;
         }

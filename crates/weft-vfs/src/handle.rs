@@ -17,7 +17,8 @@ use crate::through::Through;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandleId(pub u64);
 
-/// One open file: one version of one inode's content, for as long as it is open.
+/// One open file: one version of one inode's content, for as long as it is open, unless its tree shows the newest
+/// ([`crate::catch_up`]).
 pub(crate) struct Handle {
     pub(crate) inode: Arc<Inode>,
     pub(crate) content: Mutex<Held>,
@@ -90,15 +91,20 @@ impl Handle {
 
     /// Has it show another object from now on, and be counted under that. The caller has the lock of the inode's content.
     pub(crate) fn turn_to(&self, content: &mut Content, object: &Arc<Object>) {
+        self.turn(content, Held::Object(object.clone()), object.generation());
+    }
+
+    /// The same of what is there of a content, counted under this generation.
+    pub(crate) fn turn(&self, content: &mut Content, held: Held, generation: u64) {
         let by_former = self.by_former.load(Ordering::Acquire);
         content.closed(self.counted(), by_former);
         if by_former {
-            content.opened_by_former(object.generation());
+            content.opened_by_former(generation);
         } else {
-            content.opened(object.generation());
+            content.opened(generation);
         }
-        self.generation.store(object.generation(), Ordering::Release);
-        *self.content.lock() = Held::Object(object.clone());
+        self.generation.store(generation, Ordering::Release);
+        *self.content.lock() = held;
     }
 }
 

@@ -16,6 +16,8 @@ use crate::arrival::Arrival;
 use crate::draft::Draft;
 use crate::faces::Former;
 use crate::freshness::Freshness;
+use crate::listed::Listed;
+use crate::policies::{OpenFiles, Policy};
 use crate::prefetch::Want;
 use crate::same_use::SameUse;
 use crate::told_to::ToldTo;
@@ -26,6 +28,8 @@ pub(crate) struct Inode {
     pub(crate) id: NodeId,
     /// The policy of the tree it lies in.
     pub(crate) freshness: Freshness,
+    /// The same, of what is shown of it while it is open.
+    pub(crate) open_files: OpenFiles,
     /// What is known of it; the same as in the store. Held for one copy or one change.
     pub(crate) record: RwLock<NodeRecord>,
     /// Its content. Held for one look or one change, never over I/O on a remote.
@@ -38,6 +42,8 @@ pub(crate) struct Inode {
     pub(crate) drafts_ended: AtomicU64,
     /// It has no name any more: it is what it is here until it is closed, and nobody is asked about it.
     pub(crate) gone: AtomicBool,
+    /// Of a directory: when its newest list was asked for.
+    pub(crate) listed: Listed,
     /// How a directory is being walked. Held for one look into the store.
     pub(crate) walk: Mutex<Walk>,
 }
@@ -99,15 +105,17 @@ pub(crate) struct Current {
 }
 
 impl Inode {
-    pub(crate) fn new(id: NodeId, freshness: Freshness, record: NodeRecord) -> Inode {
+    pub(crate) fn new(id: NodeId, policy: Policy, record: NodeRecord) -> Inode {
         Inode {
             id,
-            freshness,
+            freshness: policy.freshness,
+            open_files: policy.open_files,
             content: Mutex::new(Content { seen: Some(record.learnt), ..Content::default() }),
             gate: tokio::sync::Mutex::default(),
             draft: RwLock::default(),
             drafts_ended: AtomicU64::new(0),
             gone: AtomicBool::new(record.attributes.links == Some(0)),
+            listed: Listed::default(),
             walk: Mutex::default(),
             record: RwLock::new(record),
         }
@@ -199,6 +207,11 @@ impl Content {
     pub(crate) fn is_open_otherwise(&self) -> bool {
         let current = self.current.as_ref().map(|current| current.object.generation());
         self.open.iter().any(|(generation, _)| Some(*generation) != current)
+    }
+
+    /// Whether a handle is open on another object than this one, by the face that is shown.
+    pub(crate) fn is_open_beside(&self, generation: u64) -> bool {
+        self.open.iter().any(|(open, _)| *open != generation)
     }
 
     /// Counts one more handle on an object and tells whether handles on other versions are open.
@@ -340,6 +353,7 @@ mod tests {
     use weft_store::BindingId;
 
     use super::*;
+    use crate::policies::Policies;
 
     fn inode(id: u64) -> Inode {
         let record = NodeRecord {
@@ -354,7 +368,7 @@ mod tests {
             learnt: SystemTime::now(),
             origin: None,
         };
-        Inode::new(NodeId(id), Freshness::Http, record)
+        Inode::new(NodeId(id), Policies::new(Freshness::Http, Vec::new()).for_path(&[]), record)
     }
 
     #[test]

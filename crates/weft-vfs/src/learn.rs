@@ -37,6 +37,11 @@ impl Told {
         }
     }
 
+    /// The same of what came with an answer to a question of then.
+    pub(crate) fn asked_at<T>(answer: &Answer<T>, asked: SystemTime) -> Told {
+        Told { asked, ..Told::by(answer) }
+    }
+
     /// The same of what came of a change that was made from here.
     pub(crate) fn of_change<T>(answer: &Answer<T>) -> Told {
         Told { of_change: true, ..Told::by(answer) }
@@ -84,7 +89,8 @@ impl Vfs {
         let _names = self.renames.lock();
         let known = self.store.dentry(dir, &entry.name)?;
         let leads_elsewhere = known.is_some_and(|known| known.target != target) && is_newer(known.as_ref(), learnt);
-        let is_old_word = self.is_old_word(binding, dir, &entry.name, told) || leads_elsewhere;
+        let is_denied = known.is_none() && self.denied_since(dir, &entry.name, told.asked)?;
+        let is_old_word = self.is_old_word(binding, dir, &entry.name, told) || leads_elsewhere || is_denied;
         if is_old_word || self.overtaken.is(id, told.asked) {
             if old.is_none() {
                 let record = NodeRecord { learnt: SystemTime::UNIX_EPOCH, ..record };
@@ -115,7 +121,8 @@ impl Vfs {
     ) -> Result<bool> {
         let _names = self.renames.lock();
         let known = self.store.dentry(dir, name)?;
-        let is_newest = !self.is_old_word(binding, dir, name, told) && !is_newer(known.as_ref(), learnt);
+        let is_old_word = self.is_old_word(binding, dir, name, told) || is_newer(known.as_ref(), learnt);
+        let is_newest = !is_old_word && !self.is_listed_since(dir, known.as_ref(), told.asked);
         if is_newest {
             self.put_absence(dir, name, known, (told.lease, learnt))?;
         }
@@ -210,17 +217,23 @@ impl Vfs {
 
     /// Learns that the source confirmed what is known of an inode.
     pub(crate) fn learn_unchanged(&self, inode: &Inode, told: &Told) -> Result<()> {
+        if self.overtaken.is(inode.id, told.asked) {
+            return Ok(());
+        }
+        let told = self.learn_confirmed(inode, told)?;
+        self.confirm_content(inode, &told)
+    }
+
+    /// The same, where that says nothing of what is held of the content. Returns what is known by that.
+    pub(crate) fn learn_confirmed(&self, inode: &Inode, told: &Told) -> Result<Told> {
         let now = SystemTime::now();
         let (attributes, version, lease) = {
             let record = inode.record.read();
             (record.attributes, record.version.clone(), record.lease.confirmed(told.lease, now))
         };
         let told = Told { version, lease, ..told.clone() };
-        if self.overtaken.is(inode.id, told.asked) {
-            return Ok(());
-        }
         self.learn_attributes(inode, attributes, &told)?;
-        self.confirm_content(inode, &told)
+        Ok(told)
     }
 
     /// Learns that the source has the content that is held.

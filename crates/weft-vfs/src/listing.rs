@@ -5,9 +5,10 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Answer, Audience, Completeness, Entry, FileId, FileKind, Name, Page, Sameness, Version};
+use weft_remote::{Audience, Completeness, Entry, FileId, FileKind, Name, Page, Sameness, Version};
 use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
 use crate::Result;
@@ -29,6 +30,8 @@ pub(crate) struct ListingMerge {
 /// What all rows of one answer have in common.
 struct Rows {
     dir: NodeId,
+    /// The directory, if anybody uses it.
+    inode: Option<Arc<Inode>>,
     binding: BindingId,
     told: Told,
     /// The directory's own listing, not a page elsewhere that links into it.
@@ -39,12 +42,17 @@ struct Rows {
 }
 
 impl Vfs {
-    /// Starts to learn a directory's listing.
+    /// Starts to learn a directory's listing. Nothing is learnt of one that is not the newest, nor of the rest of one while
+    /// a newer one comes.
     pub(crate) fn begin_listing(&self, dir: NodeId, binding: BindingId, told: Told) -> ListingMerge {
         // Only for those who watch; a store that cannot be read is found out by what follows.
         let before = self.store.listing(dir).ok().flatten().map(|listing| listing.version);
         let learnt = self.learnt(binding, &told);
-        let rows = Rows { dir, binding, told, own_listing: true, listed_before: before, learnt };
+        let inode = self.inodes.get(dir);
+        if let Some(inode) = &inode {
+            inode.listed.take(told.asked);
+        }
+        let rows = Rows { dir, inode, binding, told, own_listing: true, listed_before: before, learnt };
         ListingMerge { rows, completeness: Completeness::Partial, names: HashSet::new() }
     }
 
@@ -55,12 +63,17 @@ impl Vfs {
         self.learn_rows(&merge.rows, page.entries)
     }
 
-    /// Ends a listing: names that it had before and has no more are dropped, and the listing counts from now on.
-    pub(crate) fn finish_listing(&self, merge: ListingMerge) -> Result<()> {
-        let ListingMerge { rows: Rows { dir, told, learnt, listed_before, .. }, completeness, names } = merge;
-        if self.store.listing(dir)?.is_some() || completeness != Completeness::Partial {
-            self.drop_vanished(dir, completeness, &names)?;
+    /// Ends a listing: names that it had before and has no more are dropped, and the listing counts from now on. Returns
+    /// whether it does: not if one was asked for later that came, or is coming.
+    pub(crate) fn finish_listing(&self, merge: ListingMerge) -> Result<bool> {
+        if self.store.listing(merge.rows.dir)?.is_some() || merge.completeness != Completeness::Partial {
+            self.drop_vanished(&merge)?;
         }
+        let _names = self.renames.lock();
+        if merge.rows.are_overtaken() {
+            return Ok(false);
+        }
+        let ListingMerge { rows: Rows { dir, told, learnt, listed_before, .. }, completeness, .. } = merge;
         let other = listed_before.as_ref().is_none_or(|before| before.compare(&told.version) == Sameness::Different);
         if other {
             let from = listed_before.unwrap_or(Version::None);
@@ -75,36 +88,39 @@ impl Vfs {
             origin: told.origin,
         };
         self.store.apply(vec![Record::Listing(dir, Some(record))])?;
-        Ok(())
+        Ok(true)
     }
 
-    /// Learns that a directory's listing was confirmed.
-    pub(crate) fn renew_listing(&self, dir: &Inode, told: &Told) -> Result<()> {
-        let Some(mut listing) = self.store.listing(dir.id)? else { return Ok(()) };
+    /// Learns that a directory's listing was confirmed; returns whether that is the newest word on it.
+    pub(crate) fn renew_listing(&self, dir: &Inode, told: &Told) -> Result<bool> {
+        let _names = self.renames.lock();
+        if !dir.listed.take(told.asked) {
+            return Ok(false);
+        }
+        let Some(mut listing) = self.store.listing(dir.id)? else { return Ok(true) };
         let now = SystemTime::now();
         let trusted = dir.freshness.holds(&listing.lease, listing.learnt, now);
         if trusted && told.audience != listing.audience && told.audience != Audience::Everyone {
             // It stays the other user's, to whom it is still good, and this one may see it as well.
             dir.grant(listing.version, told);
-            return Ok(());
+            return Ok(true);
         }
         listing.lease = listing.lease.confirmed(told.lease, now);
         listing.audience = told.audience;
         listing.learnt = self.learnt(dir.record.read().binding, told);
         self.store.apply(vec![Record::Listing(dir.id, Some(listing))])?;
-        Ok(())
+        Ok(true)
     }
 
     /// Learns names of a directory that something else named.
-    pub(crate) fn learn_linked(&self, binding: BindingId, dir: &FileId, page: Answer<Page>) -> Result<()> {
+    pub(crate) fn learn_linked(&self, binding: BindingId, dir: &FileId, page: Page, told: Told) -> Result<()> {
         let dir = self.identify(binding, dir)?;
         if self.store.node(dir)?.is_none() {
             return Ok(());
         }
-        let told = Told::by(&page);
         let learnt = self.learnt(binding, &told);
-        let rows = Rows { dir, binding, told, own_listing: false, listed_before: None, learnt };
-        self.learn_rows(&rows, page.value.entries)
+        let rows = Rows { dir, inode: None, binding, told, own_listing: false, listed_before: None, learnt };
+        self.learn_rows(&rows, page.entries)
     }
 
     /// Takes the rows, so that the memory of a long listing is given back while the store takes it up.
@@ -113,6 +129,9 @@ impl Vfs {
         while entries.peek().is_some() {
             let mut changes = Vec::with_capacity(ROWS_AT_ONCE.min(entries.len()) * 2);
             let _names = self.renames.lock();
+            if rows.are_overtaken() {
+                return Ok(());
+            }
             for entry in entries.by_ref().take(ROWS_AT_ONCE) {
                 self.learn_row(&mut changes, rows, &entry)?;
             }
@@ -139,6 +158,9 @@ impl Vfs {
         let id = self.identify(rows.binding, &entry.id)?;
         let target = DentryTarget::Node(id);
         if is_newer(known.as_ref(), rows.learnt) && known.is_some_and(|known| known.target != target) {
+            return Ok(());
+        }
+        if !rows.own_listing && known.is_none() && self.denied_since(rows.dir, &entry.name, rows.told.asked)? {
             return Ok(());
         }
         let old = self.store.node(id)?;
@@ -217,9 +239,15 @@ impl Vfs {
         Ok(Some(NodeRecord { attributes, parent: rows.dir, name: entry.name.clone(), ..old.clone() }))
     }
 
-    fn drop_vanished(&self, dir: NodeId, completeness: Completeness, names: &HashSet<u64>) -> Result<()> {
+    fn drop_vanished(&self, merge: &ListingMerge) -> Result<()> {
+        let ListingMerge { rows, completeness, names } = merge;
+        let dir = rows.dir;
         let mut after: Option<Name> = None;
         loop {
+            let _names = self.renames.lock();
+            if rows.are_overtaken() {
+                return Ok(());
+            }
             let known = self.store.dentries(dir, after.as_ref(), ROWS_AT_ONCE)?;
             let Some((last, _)) = known.last() else { return Ok(()) };
             after = Some(last.clone());
@@ -239,6 +267,11 @@ impl Vfs {
 }
 
 impl Rows {
+    /// Whether a list that was asked for later came, or is coming. The names are locked.
+    fn are_overtaken(&self) -> bool {
+        self.inode.as_ref().is_some_and(|dir| dir.listed.is_after(self.told.asked))
+    }
+
     fn new_node(&self, entry: &Entry) -> NodeRecord {
         NodeRecord {
             binding: self.binding,

@@ -159,8 +159,9 @@ impl Vfs {
             faces.dedup();
             let of_face = |node| [Notice::Attributes { node }, Notice::Content { node }];
             let notices = faces.into_iter().flat_map(of_face).collect();
-            // The pages that it has are of another version.
-            let _ = tokio::time::timeout_at(call.deadline.into(), self.notices.tell(notices)).await;
+            // The pages that it has are of another version: who is to read what was written under the lock must not get those.
+            let told = tokio::time::timeout_at(call.deadline.into(), self.notices.tell(notices)).await;
+            told.map_err(|_| VfsError::TimedOut)?;
         }
         Ok(turned)
     }
@@ -180,7 +181,7 @@ impl Vfs {
                 generation: Some(generation),
                 version: object.version().clone(),
                 length: object.length(),
-                bypass_pages: false,
+                bypass_pages: handle.bypass_pages,
                 writing: handle.writing,
                 running: handle.running.load(Ordering::Relaxed),
             };

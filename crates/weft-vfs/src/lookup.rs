@@ -151,6 +151,7 @@ impl Vfs {
             return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
         self.admit(&call, &inode).await?;
+        self.outdate_sent(&call, &inode).await?;
         let remaining = self.attributes_remaining(&inode)?;
         if inode.is_settled() && !remaining.is_zero() {
             return Ok(self.show(&inode, remaining, &call.caller));
@@ -221,6 +222,11 @@ impl Vfs {
     }
 
     fn known(&self, inode: &Inode) -> Result<Option<Stat>> {
+        if let Some(draft) = inode.draft().filter(|draft| !draft.dirty.is_unsent())
+            && !self.is_sent_trusted(inode, &draft)?
+        {
+            return Ok(None);
+        }
         let remaining = self.attributes_remaining(inode)?;
         let usable = inode.is_settled() && !remaining.is_zero() && !self.is_private(inode.record.read().audience);
         Ok(usable.then(|| self.show(inode, remaining, &Caller::DAEMON)))
@@ -265,6 +271,7 @@ impl Vfs {
             Err(error) => return Err(error),
         };
         self.used(call, &inode);
+        self.outdate_sent(call, &inode).await?;
         let remaining = self.attributes_remaining(&inode)?;
         Ok(Looked::Entry { stat: self.show(&inode, remaining, &call.caller), ttl: self.name_ttl(&inode, ttl) })
     }
@@ -309,7 +316,7 @@ impl Vfs {
         let mut entry = found.entry.clone();
         entry.name = name.clone();
         let (id, is_newest) = self.learn_entry(dir.id, record.binding, &entry, &told)?;
-        self.take_along(call, id, record.binding, found, learnt)?;
+        self.take_along(call, id, record.binding, found, &told)?;
         let inode = self.inode(id)?;
         inode.came_for(call);
         let left = match is_newest {

@@ -70,6 +70,7 @@ impl Vfs {
 
     /// Opens a file; `None` when it was written and closed meanwhile, so that what was found is old.
     async fn open_once(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, how: OpenFor) -> Result<Option<Opened>> {
+        self.outdate_sent(call, inode).await?;
         let ended = inode.drafts_ended.load(Ordering::Acquire);
         if let Some(opened) = self.open_draft(inode, how)? {
             return Ok(Some(opened));
@@ -110,7 +111,8 @@ impl Vfs {
                     if slot.is_some() || inode.drafts_ended.load(Ordering::Acquire) != ended {
                         return Ok(None);
                     }
-                    inode.content.lock().pages_for(object.generation(), object.length())
+                    self.part_from_readers(inode, &object);
+                    inode.pages_for(object.generation(), object.length())
                 };
                 Ok(Some(self.open_object(inode.clone(), object, how.writing, pages)))
             }
@@ -202,7 +204,7 @@ impl Vfs {
     ) -> Opened {
         object.touch(SystemTime::now());
         let generation = object.generation();
-        if bypass_pages {
+        if bypass_pages && !inode.shows_newest() {
             // The inode has one length in the kernel, and from now on readers of two versions: each asks at its end.
             self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
         }
@@ -287,7 +289,7 @@ impl Vfs {
         let current = inode.content.lock().current.as_ref().map(|current| current.object.clone());
         let opened = match current {
             Some(object) => {
-                let pages = inode.content.lock().pages_for(object.generation(), object.length());
+                let pages = inode.pages_for(object.generation(), object.length());
                 self.open_object(inode, object, how.writing, pages)
             }
             None => self.open_empty(inode, how.writing),
@@ -295,7 +297,7 @@ impl Vfs {
         if how.truncating
             && let Some(handle) = self.handles.get(opened.handle)
         {
-            self.draft_of(&handle)?.dirty.resize(0)?;
+            self.draft_held(&handle)?.dirty.resize(0)?;
         }
         Ok(opened)
     }
@@ -314,7 +316,7 @@ impl Vfs {
         (version, length): (Version, u64),
         writing: bool,
     ) -> Opened {
-        let (keep_pages, bypass_pages) = inode.content.lock().pages_for(counted, None);
+        let (keep_pages, bypass_pages) = inode.pages_for(counted, None);
         let record = OpenRecord {
             generation: Some(counted),
             version,
@@ -337,7 +339,7 @@ impl Vfs {
     /// What its source may change at any moment is not handed to the kernel: while that reads one version by itself, no
     /// other can be opened.
     fn may_pass_through(&self, inode: &Inode, object: &Object) -> bool {
-        if self.is_breakable(inode.record.read().binding) {
+        if inode.shows_newest() || self.is_breakable(inode.record.read().binding) {
             return false;
         }
         let large = object.length().is_some_and(|length| length >= self.options.passthrough_bytes_min);

@@ -29,6 +29,7 @@ impl Vfs {
         if handle.is_over() {
             return Err(VfsError::Changed);
         }
+        self.catch_up(&call, &handle).await?;
         let written_over = || handle.draft().map(|draft| draft.dirty.version());
         for _ in 0..SENT_ROUNDS_MAX {
             let before = written_over();
@@ -219,6 +220,7 @@ impl Vfs {
             audience,
             owner_uid: call.caller.uid,
             lists: None,
+            asked: asked_at,
             checked: asked_at,
         };
         // A source without ranges begins at the beginning and is let go on to the end.

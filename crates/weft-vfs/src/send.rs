@@ -273,7 +273,7 @@ impl Vfs {
 
     /// What was written, as the content of the version that the source has now; `None` when that takes more than it is
     /// worth.
-    fn adopted(&self, inode: &Inode, draft: &Draft) -> Result<Option<Arc<Object>>> {
+    pub(crate) fn adopted(&self, inode: &Inode, draft: &Draft) -> Result<Option<Arc<Object>>> {
         let length = draft.dirty.length();
         let base = draft.base();
         let whole = !draft.dirty.needs_base() || base.as_ref().is_some_and(|base| base.is_complete());

@@ -56,7 +56,7 @@ impl Vfs {
     ) -> Result<()> {
         let writable = handle.and_then(|handle| self.handles.get(handle)).filter(|handle| handle.writing);
         if let Some(handle) = writable {
-            let draft = self.draft_of(&handle)?;
+            let draft = self.draft_held(&handle)?;
             draft.dirty.resize(size)?;
             draft.touch();
             return Ok(());
@@ -65,9 +65,11 @@ impl Vfs {
         let opened = self.clone().open(*call, self.namespace.shown(inode.id), how).await?.handle;
         let resized = async {
             let handle = self.handle(opened)?;
-            let draft = self.draft_of(&handle)?;
-            draft.dirty.resize(size)?;
-            draft.touch();
+            {
+                let draft = self.draft_held(&handle)?;
+                draft.dirty.resize(size)?;
+                draft.touch();
+            }
             self.send(call, inode).await
         };
         let outcome = resized.await;

@@ -105,7 +105,7 @@ impl Vfs {
         if handle.inode.id != self.namespace.real(node) {
             return Ok(None);
         }
-        if handle.draft().is_some() || handle.writing {
+        if handle.draft().is_some() || handle.writing || handle.inode.shows_newest() {
             // Of what is written here, the inode tells.
             return Ok(None);
         }

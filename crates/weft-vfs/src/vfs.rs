@@ -13,13 +13,14 @@ use crate::attempt::Room;
 use crate::changes::Changes;
 use crate::ending::Ending;
 use crate::figures::{Figures, FiguresSnapshot};
-use crate::freshness::{Freshness, Policies};
+use crate::freshness::Freshness;
 use crate::handle::Handles;
 use crate::inode::{Inode, Inodes};
 use crate::namespace::Namespace;
 use crate::notice::Notices;
 use crate::offline::Offline;
 use crate::overtaken::Overtaken;
+use crate::policies::{Policies, Policy};
 use crate::prefetch::Prefetch;
 use crate::space::{Space, SpaceOptions};
 use crate::stat::{DefaultOwner, StatFs};
@@ -244,8 +245,8 @@ impl Vfs {
             return Ok(inode);
         }
         let record = self.store.node(id)?.ok_or(VfsError::Stale)?;
-        let freshness = self.freshness_of(&record)?;
-        Ok(self.inodes.add(Inode::new(id, freshness, record)))
+        let policy = self.policy_of(&record)?;
+        Ok(self.inodes.add(Inode::new(id, policy, record)))
     }
 
     pub(crate) fn remote(&self, binding: BindingId) -> Result<&Arc<dyn Remote>> {
@@ -283,7 +284,7 @@ impl Vfs {
         answer
     }
 
-    fn freshness_of(&self, record: &NodeRecord) -> Result<Freshness> {
+    fn policy_of(&self, record: &NodeRecord) -> Result<Policy> {
         let policies = &self.options.policies;
         if !policies.depend_on_path() {
             return Ok(policies.for_path(&[]));

@@ -93,6 +93,9 @@ impl Vfs {
             None => "the mount's own".to_string(),
         };
         why.add("policy", &format!("freshness = {} ({from})", inode.freshness));
+        if inode.shows_newest() {
+            why.add("policy for open files", &format!("open_files = {}", inode.open_files));
+        }
         if let Some(time) = self.stale_if_error(inode) {
             why.add("policy for errors", &format!("stale_if_error = {} s", time.as_secs()));
         }

@@ -6,7 +6,6 @@ use weft_remote::{Call, FileKind};
 use weft_store::{NodeId, Origin};
 
 use crate::ask::{Allocate, Seek, Write};
-use crate::draft::Draft;
 use crate::figures::add;
 use crate::handle::{Handle, HandleId};
 use crate::inode::Inode;
@@ -21,10 +20,14 @@ impl Vfs {
     /// and `Store` with `Full` when there is no room.
     pub async fn write(self: Arc<Self>, call: Call, handle: HandleId, write: Write) -> Result<usize> {
         let Write { offset, bytes, kill_suidgid, unseen } = write;
-        let (handle, draft) = self.draft_to_write(handle)?;
+        let handle = self.handle_to_write(handle)?;
+        self.catch_up(&call, &handle).await?;
         if kill_suidgid {
+            // Who may not write does not take the bits away either.
+            self.draft_of(&handle)?;
             self.drop_set_id(&call, &handle.inode).await?;
         }
+        let draft = self.draft_held(&handle)?;
         if unseen {
             draft.note_unseen();
         }
@@ -46,8 +49,11 @@ impl Vfs {
         length: u64,
         how: Allocate,
     ) -> Result<()> {
-        let (handle, draft) = self.draft_to_write(handle)?;
+        let handle = self.handle_to_write(handle)?;
+        self.catch_up(&call, &handle).await?;
+        self.draft_of(&handle)?;
         self.drop_set_id(&call, &handle.inode).await?;
+        let draft = self.draft_held(&handle)?;
         let end = offset.saturating_add(length);
         let grows = matches!(how, Allocate::Extend | Allocate::Zero) && end > draft.dirty.length();
         match how {
@@ -94,13 +100,8 @@ impl Vfs {
         }
     }
 
-    fn draft_to_write(&self, handle: HandleId) -> Result<(Arc<Handle>, Arc<Draft>)> {
-        let handle = self.handle(handle)?;
-        if !handle.writing {
-            return Err(VfsError::BadHandle);
-        }
-        let draft = self.draft_of(&handle)?;
-        Ok((handle, draft))
+    fn handle_to_write(&self, handle: HandleId) -> Result<Arc<Handle>> {
+        self.handle(handle).and_then(|handle| handle.writing.then_some(handle).ok_or(VfsError::BadHandle))
     }
 
     /// Who writes a file that runs with its owner's rights may not keep it so: the bits go, as write(2) has it.

@@ -377,6 +377,8 @@ Options for -o:
   cache=DIR            as --cache
   config=FILE          as --config
   freshness=POLICY     manual, ttl=10m, http (the default) or always
+  open_files=WHAT      what open files show when their source has changed: version, that which was opened (the
+                       default), or newest: for logs that are watched while they grow
   deadline=TIME        longest wait for a remote (30s)
   foreground           as --foreground
   noexec               programs on the mount cannot be run

@@ -143,13 +143,14 @@ fn open_store(dir: &Path, journal: Journal) -> Result<Arc<Store>, StoreError> {
 }
 
 fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
-    let (mut rules, mut stale_rules) = (Vec::new(), Vec::new());
+    let (mut rules, mut stale_rules, mut open_rules) = (Vec::new(), Vec::new(), Vec::new());
     let mut space = space_options(&resolved.space);
     for rule in &resolved.trees {
         let Some(path) = below_mount(&rule.path, resolved) else { continue };
         let names: Result<Vec<Name>, _> = path.split('/').filter(|part| !part.is_empty()).map(Name::new).collect();
         let names = names.with_context(|| format!("the rule for {}", rule.path))?;
         stale_rules.extend(rule.stale_if_error.map(|time| (names.clone(), time)));
+        open_rules.extend(rule.open_files.map(|shown| (names.clone(), shown)));
         rules.extend(rule.freshness.map(|freshness| (names.clone(), freshness)));
         if rule.class.is_some() || rule.max.is_some() {
             space.rules.push(SpaceRule { path: names, class: rule.class, max: rule.max });
@@ -165,7 +166,9 @@ fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
         passthrough_bytes_min: if passes { default.passthrough_bytes_min } else { u64::MAX },
         shared: resolved.allow_other,
         deadline: resolved.deadline,
-        policies: Policies::new(resolved.freshness, rules).with_stale_if_error(resolved.stale_if_error, stale_rules),
+        policies: Policies::new(resolved.freshness, rules)
+            .with_stale_if_error(resolved.stale_if_error, stale_rules)
+            .with_open_files(resolved.open_files, open_rules),
         space,
         unopened: resolved.unopened,
         uid: rustix::process::geteuid().as_raw(),
@@ -239,6 +242,8 @@ fn mount_options(resolved: &Resolved, takes_changes: bool) -> weft_fuse::MountOp
         threads: resolved.threads.unwrap_or(READERS),
         transport: resolved.transport,
         unopened: resolved.unopened,
+        // Of what shows the newest version the kernel keeps no pages for anybody.
+        maps_unkept: resolved.shows_newest(),
         read_only: resolved.read_only || !takes_changes,
     }
 }

@@ -43,6 +43,7 @@ impl Place {
             threads: 2,
             transport,
             unopened: false,
+            maps_unkept: false,
             read_only,
         };
         let mounted = weft_fuse::mount(memory.clone(), &options, receivers, runtime.handle(), None)?;

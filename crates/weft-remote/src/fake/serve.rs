@@ -48,10 +48,10 @@ impl Remote for Fake {
             let entry = tree.child(dir_number, name).map(|number| self.entry(&tree, number, Quality::Exact));
             (entry, parent.version(self.terms().validator))
         };
+        let along = entry.as_ref().and_then(|entry| self.along(entry, Operation::Lookup, &path));
         self.suffer(call, Operation::LookupAnswer, &path).await?;
         let Some(entry) = entry else { return Ok(self.answer(None, dir_version, &path)) };
         let version = entry.version.clone();
-        let along = self.along(&entry, Operation::Lookup, &path);
         Ok(self.answer(Some(Found { entry, along }), version, &path))
     }
 

@@ -169,13 +169,14 @@ impl Pump {
                 self.links.push(node);
             }
         }
+        // What the body tells on its way is as old as its beginning.
+        let told = Told::asked_at(&known.page, self.delivery.asked);
         match &self.delivery.lists {
             Some((dir, node)) if *dir == known.dir => {
-                let told = Told::by(&known.page);
                 let merge = self.listing.get_or_insert_with(|| self.vfs.begin_listing(*node, binding, told));
                 self.vfs.learn_page(merge, known.page.value)
             }
-            _ => self.vfs.learn_linked(binding, &known.dir, known.page),
+            _ => self.vfs.learn_linked(binding, &known.dir, known.page.value, told),
         }
     }
 

@@ -10,8 +10,8 @@ use weft_remote::fake::{Fake, Promise};
 use weft_remote::{Call, Caller, Name, Remote};
 use weft_store::{Store, StoreOptions};
 use weft_vfs::{
-    Binding, Data, Freshness, HandleId, Looked, NodeId, NoticeReceivers, Notices, Opened, Policies, SpaceOptions, Stat,
-    Vfs, VfsError, VfsOptions,
+    Binding, Data, Freshness, HandleId, Looked, NodeId, NoticeReceivers, Notices, OpenFiles, Opened, Policies,
+    SpaceOptions, Stat, Vfs, VfsError, VfsOptions,
 };
 
 pub const USER: Caller = Caller { uid: 1000, gid: 1000, pid: 1 };
@@ -21,7 +21,7 @@ pub struct Bench {
     pub fake: Fake,
     pub vfs: Arc<Vfs>,
     pub dir: TempDir,
-    freshness: Freshness,
+    policies: Policies,
     space: SpaceOptions,
 }
 
@@ -36,29 +36,36 @@ impl Bench {
     }
 
     pub fn with_space(freshness: Freshness, space: SpaceOptions) -> Bench {
-        Bench::of(Fake::new(), freshness, space)
+        Bench::of(Fake::new(), Policies::new(freshness, Vec::new()), space)
     }
 
     /// The same over a fake that takes changes.
     pub fn writable() -> Bench {
-        Bench::of(Fake::writable(), Freshness::Http, SpaceOptions::default())
+        Bench::of(Fake::writable(), usual(), SpaceOptions::default())
     }
 
-    fn of(fake: Fake, freshness: Freshness, space: SpaceOptions) -> Bench {
+    /// The same, where open files show the newest version.
+    pub fn newest() -> Bench {
+        let policies = usual().with_open_files(OpenFiles::Newest, Vec::new());
+        Bench::of(Fake::writable(), policies, SpaceOptions::default())
+    }
+
+    fn of(fake: Fake, policies: Policies, space: SpaceOptions) -> Bench {
         fake.dir("a/b");
         fake.file("a/b/hello.txt", "hello");
         fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::from_secs(3600)));
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let vfs = build(Arc::new(fake.clone()), &dir, freshness, &space);
-        Bench { fake, vfs, dir, freshness, space }
+        let vfs = build(Arc::new(fake.clone()), &dir, &policies, &space);
+        Bench { fake, vfs, dir, policies, space }
     }
 
     /// A file system over a remote that stands before a fake.
     pub fn over(fake: Fake, remote: Arc<dyn Remote>) -> Bench {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let space = SpaceOptions::default();
-        let vfs = build(remote, &dir, Freshness::Http, &space);
-        Bench { fake, vfs, dir, freshness: Freshness::Http, space }
+        let policies = usual();
+        let vfs = build(remote, &dir, &policies, &space);
+        Bench { fake, vfs, dir, policies, space }
     }
 
     /// The same store and fake under a new file system, as after a remount.
@@ -69,20 +76,20 @@ impl Bench {
 
     /// The same with other bounds and classes.
     pub fn remount_with(self, space: SpaceOptions) -> Bench {
-        let Bench { fake, vfs, dir, freshness, .. } = self;
+        let Bench { fake, vfs, dir, policies, .. } = self;
         vfs.store().flush().expect("the store flushes");
         wait_dropped(vfs);
-        let vfs = build(Arc::new(fake.clone()), &dir, freshness, &space);
-        Bench { fake, vfs, dir, freshness, space }
+        let vfs = build(Arc::new(fake.clone()), &dir, &policies, &space);
+        Bench { fake, vfs, dir, policies, space }
     }
 
     /// The same as after a remount, with what it tells the kernel.
     pub fn heard(self) -> (Bench, NoticeReceivers) {
-        let Bench { fake, vfs, dir, freshness, space } = self;
+        let Bench { fake, vfs, dir, policies, space } = self;
         wait_dropped(vfs);
         let (notices, heard) = Notices::channel();
-        let vfs = build_with(Arc::new(fake.clone()), &dir, freshness, &space, notices);
-        (Bench { fake, vfs, dir, freshness, space }, heard)
+        let vfs = build_with(Arc::new(fake.clone()), &dir, &policies, &space, notices);
+        (Bench { fake, vfs, dir, policies, space }, heard)
     }
 
     pub fn call(&self) -> Call {
@@ -105,9 +112,16 @@ impl Bench {
         Ok(stat)
     }
 
+    /// Opens a file to read it, and looks its name up once more where the kernel does.
     pub async fn open(&self, path: &str) -> Result<Opened, VfsError> {
-        let stat = self.walk(path).await?;
-        self.vfs.clone().open(self.call(), stat.node, weft_vfs::OpenFor::default()).await
+        let open = async || {
+            let stat = self.walk(path).await?;
+            self.vfs.clone().open(self.call(), stat.node, weft_vfs::OpenFor::default()).await
+        };
+        match open().await {
+            Err(VfsError::Stale) => open().await,
+            opened => opened,
+        }
     }
 
     pub async fn read_at(&self, handle: HandleId, offset: u64, size: usize) -> Result<Bytes, VfsError> {
@@ -162,14 +176,14 @@ pub fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-fn build(remote: Arc<dyn Remote>, dir: &TempDir, freshness: Freshness, space: &SpaceOptions) -> Arc<Vfs> {
-    build_with(remote, dir, freshness, space, Notices::nowhere())
+fn build(remote: Arc<dyn Remote>, dir: &TempDir, policies: &Policies, space: &SpaceOptions) -> Arc<Vfs> {
+    build_with(remote, dir, policies, space, Notices::nowhere())
 }
 
 fn build_with(
     remote: Arc<dyn Remote>,
     dir: &TempDir,
-    freshness: Freshness,
+    policies: &Policies,
     space: &SpaceOptions,
     notices: Notices,
 ) -> Arc<Vfs> {
@@ -182,9 +196,12 @@ fn build_with(
     };
     let at = names("fake");
     let binding = Binding { at, source: "fake".to_string(), remote };
-    let policies = Policies::new(freshness, Vec::new());
-    let options = VfsOptions { policies, space: space.clone(), ..VfsOptions::default() };
+    let options = VfsOptions { policies: policies.clone(), space: space.clone(), ..VfsOptions::default() };
     Vfs::new(store, vec![binding], options, notices, Handle::current()).expect("a file system")
+}
+
+fn usual() -> Policies {
+    Policies::new(Freshness::Http, Vec::new())
 }
 
 /// The store's lock is free when the last task that holds the file system has ended.

@@ -100,13 +100,18 @@ async fn an_unchanged_file_keeps_its_pages_and_a_changed_one_does_not() {
     bench.vfs.released(first.handle);
     let again = bench.open("fake/f").await.expect("an open file");
     assert!(again.keep_pages && !again.bypass_pages);
+    let node = bench.walk("fake/f").await.expect("it is there").node;
     bench.fake.set("f", "two");
     let changed = bench.open("fake/f").await.expect("an open file");
-    assert!(!changed.keep_pages && changed.bypass_pages, "the old version is still open");
-    assert_eq!(bench.drain(again.handle).await.expect("old"), b"one");
-    assert_eq!(bench.drain(changed.handle).await.expect("new"), b"two");
-    bench.vfs.close(again.handle);
-    bench.vfs.close(changed.handle);
+    assert!(!changed.keep_pages && !changed.bypass_pages, "by another number of the kernel");
+    assert_ne!(bench.walk("fake/f").await.expect("it is there").node, node, "the old version is still open");
+    bench.fake.set("f", "new");
+    let third = bench.open("fake/f").await.expect("an open file");
+    assert!(!third.keep_pages && third.bypass_pages, "both are in use");
+    for (opened, content) in [(again, b"one"), (changed, b"two"), (third, b"new")] {
+        assert_eq!(bench.drain(opened.handle).await.expect("as it was opened"), content);
+        bench.vfs.close(opened.handle);
+    }
     let last = bench.open("fake/f").await.expect("an open file");
     assert!(!last.bypass_pages);
 }

@@ -3,6 +3,7 @@
 mod audience;
 mod bench;
 mod breaks;
+mod catch_up;
 mod changes;
 mod content;
 mod faults;

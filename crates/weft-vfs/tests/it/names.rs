@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use weft_remote::Completeness;
-use weft_remote::fake::{Promise, Quality};
+use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Quality};
+use weft_remote::{Completeness, Name};
 use weft_vfs::{Freshness, Looked, NodeId, VfsError};
 
 use crate::bench::Bench;
@@ -154,4 +154,58 @@ async fn the_page_of_a_directory_comes_along_with_its_lookup() {
     assert_eq!(bench.cat("fake/site/index.html").await.expect("the page"), b"<a href=x>x</a>");
     let counts = bench.fake.counts();
     assert_eq!((counts.lookup, counts.entries, counts.fetch), (1, 0, 0), "one request for all of it");
+}
+
+/// A look-up whose answer is held back: asked for now, and learnt when the gate opens.
+async fn held(bench: &Bench, path: &str) -> (Gate, tokio::task::JoinHandle<Result<Looked, VfsError>>) {
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::LookupAnswer).at(path).times(1));
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let dir = bench.walk(&format!("fake/{above}")).await.expect("a directory").node;
+    let asking = tokio::spawn(bench.vfs.clone().lookup(bench.call(), dir, name.as_bytes().to_vec()));
+    gate.arrived(1).await;
+    (gate, asking)
+}
+
+/// Goal: a directory's list that comes late, along with another answer, takes nothing away from what a list says that was
+/// asked for after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_comes_late_does_not_replace_a_newer_one() {
+    let bench = Bench::new();
+    bench.fake.file("docs/index.html", "<a href=old>");
+    bench.fake.file("docs/old", "o");
+    bench.fake.page("docs", &Name::new("index.html").expect("a name"));
+    let (gate, asking) = held(&bench, "docs").await;
+    bench.fake.file("docs/new", "n");
+    bench.fake.remove("docs/old");
+    assert_eq!(bench.list("fake/docs").await.expect("a listing"), ["index.html", "new"]);
+    gate.open();
+    assert!(matches!(asking.await.expect("no panic"), Ok(Looked::Entry { .. })));
+    bench.settled("fake/docs/index.html").await;
+    assert_eq!(bench.list("fake/docs").await.expect("a listing"), ["index.html", "new"]);
+}
+
+/// Goal: nor does what is said late of one name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_word_on_a_name_that_comes_late_does_not_replace_a_newer_list() {
+    for came in [true, false] {
+        let bench = Bench::new();
+        if !came {
+            bench.fake.file("a/b/brief.txt", "brief");
+        }
+        let (gate, asking) = held(&bench, "a/b/brief.txt").await;
+        match came {
+            true => drop(bench.fake.file("a/b/brief.txt", "brief")),
+            false => bench.fake.remove("a/b/brief.txt"),
+        }
+        let names = bench.list("fake/a/b").await.expect("a listing");
+        gate.open();
+        let told = asking.await.expect("no panic").expect("an answer");
+        let (Looked::Entry { ttl, .. } | Looked::Absent { ttl }) = told;
+        assert!(ttl.is_zero() && came == matches!(told, Looked::Absent { .. }), "of that moment: {told:?}");
+        assert_eq!(bench.list("fake/a/b").await.expect("a listing"), names);
+        let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+        let found = bench.lookup(dir, "brief.txt").await.expect("an answer");
+        assert_eq!(matches!(found, Looked::Entry { .. }), came, "{found:?}");
+    }
 }

@@ -18,7 +18,7 @@ async fn cat(bench: &Bench, n: usize) {
 }
 
 /// Lets the fetches that were begun come to their end.
-async fn until(mut reached: impl FnMut() -> bool) {
+pub async fn until(mut reached: impl FnMut() -> bool) {
     while !reached() {
         tokio::task::yield_now().await;
     }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
-use weft_remote::{FileKind, RenameTarget};
+use weft_remote::{Event, FileKind, RenameTarget};
 use weft_vfs::{
     HandleId, Looked, NewNode, NodeId, Notice, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError, Write,
 };
 
 use crate::bench::Bench;
+use crate::walks::until;
 
 impl Bench {
     pub async fn open_for(&self, path: &str, how: OpenFor) -> Result<HandleId, VfsError> {
@@ -133,6 +134,50 @@ async fn a_file_that_changed_at_its_source_is_not_written_over() {
     assert_eq!(kept.len(), 1, "what was written is kept: {kept:?}");
     assert!(bench.vfs.troubles().iter().any(|trouble| trouble.text.contains("could not be sent")));
     bench.vfs.close(handle);
+}
+
+/// Goal: what was written and sent here is shown no longer than it is what the source has, though somebody has the file open
+/// all the time: who opens it or looks at it sees what others wrote since; who has it open keeps the version, and does not
+/// write over the newer one. As long as nothing is told of a change nobody is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_sent_gives_way_to_what_others_write() {
+    for first in ["stat", "open", "lookup", "write"] {
+        let bench = Bench::writable();
+        bench.fake.adjust(|terms| terms.promise = Promise::Breakable(Duration::from_secs(3600)));
+        let path = "fake/a/b/hello.txt";
+        let stat = bench.walk(path).await.expect("it is there");
+        let reader = bench.open(path).await.expect("opened").handle;
+        let writer = bench.open_for(path, WRITING).await.expect("opened");
+        bench.write(writer, 5, b", and more").await.expect("written");
+        bench.flush(writer).await.expect("sent");
+        bench.fake.reset_counts();
+        for _ in 0..3 {
+            assert_eq!(bench.cat(path).await.expect("bytes"), b"hello, and more");
+        }
+        assert!(bench.fake.counts().attributes <= 1, "{:?}", bench.fake.counts());
+        bench.fake.set("a/b/hello.txt", b"newest".to_vec());
+        bench.fake.send(Event::Broken(bench.fake.id("a/b/hello.txt")));
+        until(|| bench.vfs.stat_known(stat.node).expect("known").is_none()).await;
+        match first {
+            "stat" => {
+                let stat = bench.vfs.clone().stat(bench.call(), stat.node, None).await;
+                assert_eq!(stat.expect("told").size, 6);
+            }
+            "open" => assert_eq!(bench.cat(path).await.expect("bytes"), b"newest"),
+            "lookup" => assert_eq!(bench.walk(path).await.expect("told").size, 6),
+            _ => {}
+        }
+        if first != "write" {
+            assert_eq!(bench.cat(path).await.expect("bytes"), b"newest");
+            for handle in [reader, writer] {
+                assert_eq!(bench.drain(handle).await.expect("bytes"), b"hello, and more", "as it was opened");
+            }
+        }
+        // Who has it open has not seen the newer version: it is not written over.
+        bench.write(writer, 0, b"J").await.expect("written");
+        assert!(matches!(bench.flush(writer).await, Err(VfsError::Changed)));
+        assert_eq!(bench.at_source("a/b/hello.txt"), b"newest");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

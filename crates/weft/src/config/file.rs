@@ -13,8 +13,8 @@ use weft_fuse::Transport;
 
 use super::web::WEB_KEYS;
 use super::{
-    Class, Freshness, MetricsSettings, Settings, TreeRule, nearest, parse_class, parse_duration, parse_freshness,
-    parse_size,
+    Class, Freshness, MetricsSettings, OpenFiles, Settings, TreeRule, nearest, parse_class, parse_duration,
+    parse_freshness, parse_open_files, parse_size,
 };
 
 /// What is wrong with a configuration file: all of it, in the order of the lines.
@@ -90,6 +90,7 @@ impl Reader<'_> {
                     "stale_if_error" => settings.stale_if_error = reader.time(key, value, Duration::ZERO),
                     "threads" => settings.threads = reader.number(key, value, 1..=256),
                     "transport" => settings.transport = reader.transport(value),
+                    "open_files" => settings.open_files = reader.open_files(value),
                     _ => settings.freshness = reader.freshness(value),
                 }),
                 "cache" => self.each(value, "cache", CACHE_KEYS, |reader, key, value| match key {
@@ -142,7 +143,8 @@ impl Reader<'_> {
     fn trees(&mut self, value: &Value<'_>) -> Vec<TreeRule> {
         let mut rules = Vec::new();
         for table in self.tables("tree", value) {
-            let (mut path, mut freshness, mut stale_if_error, mut class, mut max) = (None, None, None, None, None);
+            let (mut path, mut freshness, mut stale_if_error) = (None, None, None);
+            let (mut open_files, mut class, mut max) = (None, None, None);
             let mut whole = true;
             self.each(table, "tree", TREE_KEYS, |reader, key, value| match key {
                 "path" => {
@@ -152,6 +154,10 @@ impl Reader<'_> {
                 "stale_if_error" => {
                     stale_if_error = reader.time(key, value, Duration::ZERO);
                     whole &= stale_if_error.is_some();
+                }
+                "open_files" => {
+                    open_files = reader.open_files(value);
+                    whole &= open_files.is_some();
                 }
                 "class" => {
                     class = reader.class(value);
@@ -166,14 +172,15 @@ impl Reader<'_> {
                     whole &= freshness.is_some();
                 }
             });
-            let says_something = freshness.is_some() || stale_if_error.is_some() || class.is_some() || max.is_some();
+            let of_answers = freshness.is_some() || stale_if_error.is_some() || open_files.is_some();
+            let says_something = of_answers || class.is_some() || max.is_some();
             match path {
                 Some(path) if says_something => {
-                    rules.push(TreeRule { path, freshness, stale_if_error, class, max });
+                    rules.push(TreeRule { path, freshness, open_files, stale_if_error, class, max });
                 }
                 _ if whole => {
                     let sentence =
-                        "a [[tree]] needs a `path` and a `freshness`, a `stale_if_error`, a `class` or a `max`"
+                        "a [[tree]] needs a `path` and a `freshness`, `open_files`, a `stale_if_error`, a `class` or a `max`"
                             .to_owned();
                     self.mistake(table.span(), sentence);
                 }
@@ -268,6 +275,13 @@ impl Reader<'_> {
         }
     }
 
+    fn open_files(&mut self, value: &Value<'_>) -> Option<OpenFiles> {
+        match parse_open_files(&self.text_of("open_files", value, "\"version\" or \"newest\"")?) {
+            Ok(shown) => Some(shown),
+            Err(sentence) => self.refuse(value, sentence),
+        }
+    }
+
     fn transport(&mut self, value: &Value<'_>) -> Option<Transport> {
         match self.text_of("transport", value, "\"auto\", \"classic\" or \"io_uring\"")?.parse() {
             Ok(transport) => Some(transport),
@@ -345,9 +359,10 @@ impl Reader<'_> {
 
 const TABLES: &[&str] = &["mount", "cache", "metrics", "web", "dir", "afs", "tree"];
 const METRICS_KEYS: &[&str] = &["listen", "allow_remote"];
-const MOUNT_KEYS: &[&str] = &["deadline", "allow_other", "threads", "transport", "freshness", "stale_if_error"];
+const MOUNT_KEYS: &[&str] =
+    &["deadline", "allow_other", "threads", "transport", "freshness", "open_files", "stale_if_error"];
 const CACHE_KEYS: &[&str] = &["dir", "class", "max", "scratch_max", "max_per_host", "keep_free"];
-const TREE_KEYS: &[&str] = &["path", "freshness", "stale_if_error", "class", "max"];
+const TREE_KEYS: &[&str] = &["path", "freshness", "open_files", "stale_if_error", "class", "max"];
 /// Longest configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How much of a wrong value is shown.
@@ -404,12 +419,13 @@ mod tests {
             ("[mount]\nthreads = -1", 2, "from 1 to 256"),
             ("[mount]\nallow_other = \"yes\"", 2, "true or false"),
             ("[mount]\nfreshness = \"soon\"", 2, "no freshness"),
+            ("[mount]\nopen_files = \"soon\"", 2, "write version or newest"),
             ("mount = 7", 1, "write it as [mount]"),
             ("[tree]\npath = \"web\"", 1, "[[tree]]"),
             (
                 "[[tree]]\npath = \"web\"",
                 1,
-                "needs a `path` and a `freshness`, a `stale_if_error`, a `class` or a `max`",
+                "needs a `path` and a `freshness`, `open_files`, a `stale_if_error`, a `class` or a `max`",
             ),
             ("[[tree]]\npath = \"/web\"\nfreshness = \"http\"", 2, "without a leading slash"),
             ("[web]\nprobe_names = \".git\"", 2, "a list of names"),

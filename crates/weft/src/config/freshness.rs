@@ -1,6 +1,6 @@
-//! Freshness policies as the configuration writes them.
+//! The policies of trees as the configuration writes them.
 
-pub use weft_vfs::Freshness;
+pub use weft_vfs::{Freshness, OpenFiles};
 
 use super::{parse_duration, show_duration};
 
@@ -17,6 +17,18 @@ pub fn parse_freshness(text: &str) -> Result<Freshness, String> {
             Some(time) => parse_duration(time).map(Freshness::Ttl),
             None => Err(format!("`{text}` is no freshness: write manual, ttl=10m (or another time), http or always")),
         },
+    }
+}
+
+/// Reads what open files show: `version` or `newest`.
+///
+/// # Errors
+/// A sentence that says what is allowed.
+pub fn parse_open_files(text: &str) -> Result<OpenFiles, String> {
+    match text {
+        "version" => Ok(OpenFiles::Version),
+        "newest" => Ok(OpenFiles::Newest),
+        _ => Err(format!("open files show no `{text}`: write version or newest")),
     }
 }
 
@@ -40,5 +52,9 @@ mod tests {
         for text in ["", "ttl", "ttl=", "ttl=soon", "never"] {
             assert!(parse_freshness(text).is_err(), "{text}");
         }
+        for text in ["version", "newest"] {
+            assert_eq!(parse_open_files(text).expect("a policy").to_string(), text);
+        }
+        assert!(parse_open_files("").is_err());
     }
 }

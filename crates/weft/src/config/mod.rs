@@ -23,7 +23,7 @@ pub use afs::{AfsSettings, TicketSource};
 pub use directory::DirTable;
 pub use duration::{parse_duration, show_duration};
 pub use file::{FileError, load_file};
-pub use freshness::{Freshness, parse_freshness, show_freshness};
+pub use freshness::{Freshness, OpenFiles, parse_freshness, parse_open_files, show_freshness};
 pub use login::{LoginBy, LoginTable};
 pub use nearest::nearest;
 pub use options::{MountOptions, parse_options};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weft_fuse::Transport;
 
-use super::{Freshness, nearest, parse_duration, parse_freshness};
+use super::{Freshness, OpenFiles, nearest, parse_duration, parse_freshness, parse_open_files};
 
 /// What the options say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct MountOptions {
     pub config: Option<PathBuf>,
     /// `freshness=POLICY`.
     pub freshness: Option<Freshness>,
+    /// `open_files=WHAT`.
+    pub open_files: Option<OpenFiles>,
     /// `deadline=TIME`.
     pub deadline: Option<Duration>,
     /// `transport=WAY`.
@@ -57,6 +59,7 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             ("cache", Some(dir)) if !dir.is_empty() => options.cache = Some(PathBuf::from(dir)),
             ("config", Some(file)) if !file.is_empty() => options.config = Some(PathBuf::from(file)),
             ("freshness", Some(policy)) => options.freshness = Some(parse_freshness(policy)?),
+            ("open_files", Some(what)) => options.open_files = Some(parse_open_files(what)?),
             ("deadline", Some(time)) => options.deadline = Some(parse_duration(time)?),
             ("transport", Some(way)) => options.transport = Some(way.parse()?),
             ("suid" | "dev", None) => {
@@ -67,6 +70,11 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             _ if name.starts_with("x-") => {}
             _ => return Err(wrong(option, name)),
         }
+    }
+    if options.no_open && options.open_files == Some(OpenFiles::Newest) {
+        return Err(
+            "no_open and open_files=newest exclude each other: with no_open weft does not know what is open".into()
+        );
     }
     Ok(options)
 }
@@ -86,7 +94,7 @@ fn wrong(option: &str, name: &str) -> String {
 }
 
 const ALONE: &[&str] = &["allow_other", "ro", "rw", "noexec", "exec", "no_passthrough", "no_open", "foreground"];
-const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "deadline", "transport"];
+const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "open_files", "deadline", "transport"];
 /// True of every mount of weft, or without meaning for one.
 const AS_IS: &[&str] = &["nosuid", "nodev", "defaults", "atime", "noatime", "nodiratime", "relatime", "lazytime"];
 /// For mount(8) and systemd, not for file systems (fstab(5), mount(8), systemd.mount(5)).
@@ -99,7 +107,7 @@ mod tests {
     #[test]
     fn a_line_of_fstab_is_read() {
         let text = "rw,noauto,user,_netdev,nofail,x-systemd.automount,noexec,nosuid,nodev,allow_other,\
-            cache=/var/cache/x,config=/etc/x.toml,freshness=ttl=10m,deadline=5s,\
+            cache=/var/cache/x,config=/etc/x.toml,freshness=ttl=10m,open_files=newest,deadline=5s,\
             transport=io_uring";
         let options = parse_options(text).expect("good");
         assert_eq!(options.allow_other, Some(true));
@@ -107,6 +115,7 @@ mod tests {
         assert_eq!(options.cache, Some(PathBuf::from("/var/cache/x")));
         assert_eq!(options.freshness, Some(Freshness::Ttl(Duration::from_secs(600))));
         assert_eq!(options.deadline, Some(Duration::from_secs(5)));
+        assert_eq!(options.open_files, Some(OpenFiles::Newest));
         assert_eq!(options.transport, Some(Transport::IoUring));
         assert_eq!(parse_options("").expect("good"), MountOptions::default());
     }
@@ -120,6 +129,8 @@ mod tests {
             ("suid", "always mounts nosuid"),
             ("deadline=soon", "no time"),
             ("transport=uring", "use auto, classic or io_uring"),
+            ("open_files=old", "write version or newest"),
+            ("open_files=newest,no_open", "exclude each other"),
             ("bananas", "there are"),
         ];
         for (text, wanted) in cases {

@@ -10,9 +10,9 @@ use weft_fuse::Transport;
 use weft_web::UsualProxies;
 
 use super::{
-    AfsSettings, Class, DirTable, FileError, Freshness, LoginTable, MetricsSettings, MountOptions, PrivateAddresses,
-    ProxyTable, Settings, Source, SpaceSettings, WebSettings, load_file, show_class, show_duration, show_freshness,
-    show_size, usual_proxies,
+    AfsSettings, Class, DirTable, FileError, Freshness, LoginTable, MetricsSettings, MountOptions, OpenFiles,
+    PrivateAddresses, ProxyTable, Settings, Source, SpaceSettings, WebSettings, load_file, show_class, show_duration,
+    show_freshness, show_size, usual_proxies,
 };
 
 /// Everything that a mount needs to know, each thing decided.
@@ -44,6 +44,8 @@ pub struct Resolved {
     pub transport: Transport,
     /// The policy of trees without a rule.
     pub freshness: Freshness,
+    /// What open files of trees without a rule show.
+    pub open_files: OpenFiles,
     /// Where metrics are served over HTTP.
     pub metrics: MetricsSettings,
     /// How long after its lease what is held serves when the source answers with an error, in trees without a rule.
@@ -73,6 +75,8 @@ pub struct TreeRule {
     pub path: String,
     /// Its policy; `None` leaves that to shorter rules and the mount.
     pub freshness: Option<Freshness>,
+    /// What its open files show; `None` leaves that to shorter rules and the mount.
+    pub open_files: Option<OpenFiles>,
     /// How long after its lease what is held serves when the source answers with an error.
     pub stale_if_error: Option<Duration>,
     /// Its class, if it has one of its own.
@@ -207,6 +211,7 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         threads: settings.threads,
         transport: options.transport.or(settings.transport).unwrap_or_default(),
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),
+        open_files: options.open_files.or(settings.open_files).unwrap_or_default(),
         metrics: settings.metrics,
         stale_if_error: settings.stale_if_error,
         space: settings.space,
@@ -221,6 +226,12 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
 }
 
 impl Resolved {
+    /// Whether open files show the newest version anywhere.
+    pub fn shows_newest(&self) -> bool {
+        let of_trees = self.trees.iter().filter_map(|tree| tree.open_files);
+        of_trees.chain([self.open_files]).any(|shown| shown == OpenFiles::Newest)
+    }
+
     /// For `weft config show --json`; what nobody has set is `null`.
     pub fn to_json(&self) -> Value {
         let time = |time: Option<Duration>| time.map(show_duration);
@@ -233,6 +244,7 @@ impl Resolved {
                 "threads": self.threads,
                 "transport": self.transport,
                 "freshness": show_freshness(self.freshness),
+                "open_files": self.open_files.to_string(),
                 "stale_if_error": time(self.stale_if_error),
             },
             "cache": {
@@ -282,10 +294,11 @@ impl TreeRule {
     fn to_json(&self) -> Value {
         let mut table = serde_json::Map::from_iter([("path".to_owned(), json!(self.path))]);
         let freshness = self.freshness.map(|freshness| ("freshness".to_owned(), json!(show_freshness(freshness))));
+        let open = self.open_files.map(|shown| ("open_files".to_owned(), json!(shown.to_string())));
         let stale = self.stale_if_error.map(|time| ("stale_if_error".to_owned(), json!(show_duration(time))));
         let class = self.class.map(|class| ("class".to_owned(), json!(show_class(class))));
         let max = self.max.map(|max| ("max".to_owned(), json!(show_size(max))));
-        table.extend([freshness, stale, class, max].into_iter().flatten());
+        table.extend([freshness, open, stale, class, max].into_iter().flatten());
         Value::Object(table)
     }
 }

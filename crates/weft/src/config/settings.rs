@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weft_fuse::Transport;
 
-use super::{AfsSettings, DirTable, Freshness, LoginTable, ProxyTable, SpaceSettings, TreeRule};
+use super::{AfsSettings, DirTable, Freshness, LoginTable, OpenFiles, ProxyTable, SpaceSettings, TreeRule};
 
 /// The settings of one file, or of several laid over each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Settings {
     pub transport: Option<Transport>,
     /// `[mount] freshness`: the policy of trees without one of their own.
     pub freshness: Option<Freshness>,
+    /// `[mount] open_files`: what open files of trees without a rule of their own show.
+    pub open_files: Option<OpenFiles>,
     /// `[mount] stale_if_error`: how long after its lease what is held serves when the source answers with an error.
     pub stale_if_error: Option<Duration>,
     /// `[cache] dir`: where the cache lies.
@@ -146,6 +148,7 @@ impl Settings {
             threads: self.threads.or(below.threads),
             transport: self.transport.or(below.transport),
             freshness: self.freshness.or(below.freshness),
+            open_files: self.open_files.or(below.open_files),
             stale_if_error: self.stale_if_error.or(below.stale_if_error),
             cache_dir: self.cache_dir.or(below.cache_dir),
             // The two keys belong together: one file's word on remote readers says nothing of another's address.

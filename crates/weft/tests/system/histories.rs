@@ -13,12 +13,14 @@ mod troubled;
 mod versions;
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-use self::deed::{Deed, Tree, Without, outcome};
+use self::deed::{Deed, PATHS, Tree, Without, outcome};
 use self::seen::{Seen, difference, look_at};
 use crate::afs::mounted_on;
 use crate::interrupts::wait_until;
@@ -38,6 +40,8 @@ struct History<'a> {
     without: Without,
     /// Where the same is done.
     plain: tempfile::TempDir,
+    /// What a bystander has open on the mounts.
+    kept: VecDeque<File>,
     lately: VecDeque<String>,
 }
 
@@ -53,6 +57,7 @@ impl<'a> History<'a> {
             survives: true,
             without,
             plain,
+            kept: VecDeque::new(),
             lately: VecDeque::new(),
         }
     }
@@ -83,6 +88,9 @@ impl<'a> History<'a> {
     }
 
     fn go_on(&mut self) {
+        if self.chance.below(4) == 0 {
+            self.stand_by();
+        }
         match self.chance.below(60) {
             0 if self.survives => {
                 let mount = *self.chance.pick(&self.mounts);
@@ -106,6 +114,31 @@ impl<'a> History<'a> {
                 self.visit(way);
                 self.check(way);
             }
+        }
+    }
+
+    /// Somebody opens a file and keeps it open, whatever becomes of it, and looks into another one: that it is open may not
+    /// show. What is read by it counts for nothing, for it may be of before.
+    fn stand_by(&mut self) {
+        let nth = self.chance.below(self.mounts.len() as u64) as usize;
+        let path = self.ways[nth].join(self.chance.pick(PATHS));
+        // Also for writing, which nobody does by it: on a way that takes changes.
+        let writes = nth >= self.acting && self.chance.below(3) == 0;
+        if let Ok(file) = File::options().read(true).write(writes).open(&path) {
+            let how = if writes { " for writing" } else { "" };
+            self.note(format!("way {nth}: {} is kept open{how}", path.display()));
+            self.kept.push_back(file);
+        }
+        if self.kept.len() > KEPT_MAX || self.chance.below(5) == 0 {
+            self.kept.pop_front();
+        }
+        if let Some(file) = self.kept.front()
+            && let Err(error) = file.read_at(&mut [0; 100_000], self.chance.below(50_000))
+        {
+            // Where nobody opens files, one that is removed is gone.
+            let expected = [Errno::IO, Errno::ISDIR, Errno::STALE, Errno::NOENT];
+            let expected = expected.map(|errno| Some(errno.raw_os_error()));
+            assert!(expected.contains(&error.raw_os_error()), "{error}\n{}", self.told());
         }
     }
 
@@ -246,11 +279,16 @@ fn seeds(few: u64) -> std::ops::Range<u64> {
     from..to
 }
 
+/// What files show that are open: of one history in three the newest version.
+fn open_files(seed: u64) -> &'static [&'static str] {
+    if seed % 3 == 1 { &["open_files=newest"] } else { &[] }
+}
+
 /// Goal: a mounted directory is the directory, whatever is done, in the mount and beside it.
 #[test]
 fn of_a_directory_and_its_mount() {
-    for seed in seeds(1) {
-        let Some(pair) = Pair::new() else { return };
+    for seed in seeds(2) {
+        let Some(pair) = Pair::with(open_files(seed)) else { return };
         History::new(seed, vec![pair.at(""), pair.there("")], vec![&pair.mount], Without::default()).run();
     }
 }
@@ -281,8 +319,10 @@ fn of_a_directory_that_is_mounted_over_io_uring() {
 #[test]
 fn of_a_volume_on_two_machines() {
     let Some(cell) = AfsCell::up() else { return };
-    for seed in seeds(1) {
-        let [Some(here), Some(there)] = ["c1", "c2"].map(|node| mounted_on(cell, node, "afs", &[])) else { return };
+    for seed in seeds(2) {
+        let [Some(here), Some(there)] = ["c1", "c2"].map(|node| mounted_on(cell, node, "afs", open_files(seed))) else {
+            return;
+        };
         let folder = format!("weft.test/scratch/history-{seed}");
         std::fs::create_dir(here.at(&folder)).expect("made");
         let ways = [&here, &there].map(|mount| mount.at(&folder)).to_vec();
@@ -292,6 +332,8 @@ fn of_a_volume_on_two_machines() {
     }
 }
 
+/// How many files a bystander has open at most.
+const KEPT_MAX: usize = 4;
 /// Turns of one history.
 const TURNS: usize = 100;
 /// Deeds that are told when something is wrong.

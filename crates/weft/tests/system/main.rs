@@ -29,6 +29,7 @@ mod logins;
 mod long_lists;
 mod mounting;
 mod offline;
+mod open_files;
 mod parts;
 mod posix;
 mod proxies;

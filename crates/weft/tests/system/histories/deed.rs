@@ -175,6 +175,6 @@ fn dir_of(path: &str) -> &str {
 /// How many files a program has open at most.
 const HANDS: usize = 2;
 /// Few, so that they meet.
-const PATHS: &[&str] =
+pub const PATHS: &[&str] =
     &["a", "b", "c", "d", "e", "d/a", "d/b", "d/d", "e/a", "e/b", "e/d", "d/d/a", "d/d/b", "e/d/a", "e/d/b"];
 const ATTRIBUTE: &str = "user.test";

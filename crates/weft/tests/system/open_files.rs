@@ -1,0 +1,205 @@
+//! Files that are open while others change them.
+
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::io::Errno;
+
+use crate::afs::{mounted_on, read};
+use crate::interrupts::wait_until;
+use crate::support::{AfsCell, Pair, fails_with};
+use crate::writing_processes::python;
+
+/// `tail -f`, and what it prints.
+struct Tail {
+    program: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Tail {
+    fn of(path: &Path) -> Tail {
+        let mut command = Command::new("tail");
+        command.args(["-n", "+1", "-s", "0.05", "-f"]).arg(path).stdout(Stdio::piped());
+        let mut program = command.spawn().expect("tail runs");
+        let out = BufReader::new(program.stdout.take().expect("piped"));
+        Tail { program, out }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("a line");
+        line.trim_end_matches('\n').to_owned()
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.program.kill().expect("a child of ours");
+        self.program.wait().expect("it ends");
+    }
+}
+
+fn append(path: &Path, line: &str) {
+    let mut file = File::options().append(true).create(true).open(path).expect("opened");
+    writeln!(file, "{line}").expect("written");
+}
+
+/// What a program that keeps a file open sees of it, with `open_files=newest`, while it grows on one side and the other, and
+/// is cut and mapped.
+fn is_followed(here: &Path, there: &Path) {
+    append(there, "first");
+    let mut tails = [Tail::of(here), Tail::of(here)];
+    let held = File::open(here).expect("opened");
+    for round in 0..10 {
+        let long = "x".repeat(round * 3000);
+        let (ours, theirs) = (format!("ours {round} {long}"), format!("theirs {round} {long}"));
+        tails.iter_mut().for_each(|tail| assert!(round > 0 || tail.line() == "first"));
+        append(here, &ours);
+        tails.iter_mut().for_each(|tail| assert_eq!(tail.line(), ours));
+        append(there, &theirs);
+        tails.iter_mut().for_each(|tail| assert_eq!(tail.line(), theirs));
+        wait_until("it is as long by its descriptor", || {
+            held.metadata().expect("told").len() == fs::metadata(there).expect("told").len()
+        });
+    }
+    let (mut bytes, mut now) = (Vec::new(), held.try_clone().expect("a descriptor"));
+    now.read_to_end(&mut bytes).expect("read");
+    assert_eq!(bytes, fs::read(there).expect("read"));
+    fs::write(there, "cut\n").expect("written");
+    wait_until("it is cut", || held.metadata().expect("told").len() == 4);
+    let mut start = [0; 16];
+    assert_eq!(held.read_at(&mut start, 0).expect("read"), 4);
+    assert_eq!(&start[..4], b"cut\n");
+}
+
+/// Goal: with `open_files=newest` a file of a directory that grows is followed by who has it open, whether it grows here or
+/// in the directory; it is seen after its daemon was killed as well.
+#[test]
+fn a_file_that_grows_is_followed() {
+    let Some(pair) = Pair::with(&["open_files=newest"]) else { return };
+    is_followed(&pair.at("log"), &pair.there("log"));
+    let mut tail = Tail::of(&pair.at("log"));
+    assert_eq!(tail.line(), "cut");
+    let held = File::open(pair.at("log")).expect("opened");
+    assert_eq!(held.metadata().expect("told").len(), 4);
+    pair.mount.kill_daemon();
+    append(&pair.there("log"), "after");
+    wait_until("it is longer by its descriptor", || held.metadata().expect("told").len() == 10);
+    assert_eq!(tail.line(), "after");
+    pair.agree();
+}
+
+/// Goal: the same of AFS, where another machine writes.
+#[test]
+fn a_file_that_grows_elsewhere_is_followed() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(here) = mounted_on(cell, "c1", "afs", &["open_files=newest"]) else { return };
+    let Some(there) = mounted_on(cell, "c2", "afs", &[]) else { return };
+    let at = "weft.test/scratch/followed";
+    is_followed(&here.at(at), &there.at(at));
+    fs::remove_file(here.at(at)).expect("removed");
+}
+
+/// What was written here, sent, and is still open, while it is changed there.
+fn gives_way(here: &Path, there: &Path) {
+    fs::write(here, "before").expect("written");
+    let open = || File::options().read(true).write(true).open(here).expect("opened");
+    let (reader, writer) = (File::open(here).expect("opened"), open());
+    for round in 0..5 {
+        let (ours, theirs) = (format!("ours {round}"), format!("theirs, which are longer: {round}"));
+        fs::write(here, &ours).expect("written");
+        let held = File::open(here).expect("opened");
+        assert_eq!(read(there), ours);
+        fs::write(there, &theirs).expect("written");
+        wait_until("it is looked at", || fs::metadata(here).expect("told").len() == theirs.len() as u64);
+        assert_eq!(read(here), theirs);
+        let mut start = [0; 64];
+        let length = held.read_at(&mut start, 0).expect("read");
+        assert_eq!(String::from_utf8_lossy(&start[..length]), ours, "as it was opened");
+    }
+    // It was opened five versions ago.
+    let lost = writer.write_at(b"x", 0).and_then(|_| writer.sync_all());
+    fails_with(lost, Errno::IO);
+    drop((reader, writer));
+    assert!(read(there).starts_with("theirs"));
+}
+
+/// Goal: that a program has a file open does not hide from others what became of it, also where it was written here before;
+/// and it is not written over by who has not seen that.
+#[test]
+fn what_was_written_here_gives_way() {
+    let Some(pair) = Pair::new() else { return };
+    gives_way(&pair.at("file"), &pair.there("file"));
+}
+
+/// Goal: the same of AFS.
+#[test]
+fn what_was_written_here_gives_way_to_another_machine() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(here) = mounted_on(cell, "c1", "afs", &[]) else { return };
+    let Some(there) = mounted_on(cell, "c2", "afs", &[]) else { return };
+    let at = "weft.test/scratch/gives-way";
+    gives_way(&here.at(at), &there.at(at));
+    fs::remove_file(here.at(at)).expect("removed");
+}
+
+/// What was written here, sent, and is still open for writing, while there its mode is changed.
+fn is_written_on(here: &Path, there: &Path) {
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(here).expect("opened");
+    for (round, mode) in [0o600, 0o640, 0o644, 0o604].into_iter().enumerate() {
+        let line = [b'a' + round as u8; 1000];
+        file.write_all_at(&line, 1000 * round as u64).expect("written");
+        file.sync_all().expect("sent: nobody has written anything else");
+        fs::set_permissions(there, Permissions::from_mode(mode)).expect("set");
+        let has_mode = || fs::metadata(here).expect("told").mode() & 0o777 == mode;
+        wait_until("it is seen", has_mode);
+        assert_eq!(fs::read(here).expect("read"), fs::read(there).expect("read"));
+    }
+    drop(file);
+    assert_eq!(fs::read(there).expect("read").len(), 4000);
+}
+
+/// Goal: another mode is not another content: who has written the file goes on writing it.
+#[test]
+fn what_was_written_here_may_get_another_mode() {
+    let Some(pair) = Pair::new() else { return };
+    is_written_on(&pair.at("file"), &pair.there("file"));
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(here) = mounted_on(cell, "c1", "afs", &[]) else { return };
+    let Some(there) = mounted_on(cell, "c2", "afs", &[]) else { return };
+    let at = "weft.test/scratch/another-mode";
+    is_written_on(&here.at(at), &there.at(at));
+    fs::remove_file(here.at(at)).expect("removed");
+}
+
+/// Goal: versions of a file that are as long are each what they are to those who have mapped them, privately or shared.
+#[test]
+fn versions_are_mapped_side_by_side() {
+    const LENGTH: usize = 300_000;
+    let Some(pair) = Pair::new() else { return };
+    let Some(python) = python() else { return };
+    let text = "import mmap, os, sys
+held = []
+for line in sys.stdin:
+    file = open(sys.argv[1], 'rb')
+    file.read()
+    kind = mmap.MAP_SHARED if len(held) % 2 else mmap.MAP_PRIVATE
+    held.append(mmap.mmap(file.fileno(), 0, flags=kind, prot=mmap.PROT_READ))
+    print(''.join(chr(one) for version in held for one in sorted(set(version[:]))), flush=True)";
+    let mut command = Command::new(python);
+    command.args(["-c", text]).arg(pair.at("file")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = command.spawn().expect("python3 runs");
+    let (mut input, output) = (program.stdin.take().expect("piped"), program.stdout.take().expect("piped"));
+    let mut output = BufReader::new(output).lines();
+    for (byte, expected) in [(b'a', "a"), (b'b', "ab")] {
+        fs::write(pair.there("file"), vec![byte; LENGTH]).expect("written");
+        wait_until("it is seen", || fs::read(pair.at("file")).is_ok_and(|bytes| bytes[0] == byte));
+        input.write_all(b"\n").expect("it reads");
+        assert_eq!(output.next().expect("a line").expect("text"), expected);
+    }
+    drop(input);
+    assert!(program.wait().expect("it ends").success());
+}
