@@ -47,6 +47,10 @@ fn append(path: &Path, line: &str) {
     writeln!(file, "{line}").expect("written");
 }
 
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).expect("told").len()
+}
+
 /// What a program that keeps a file open sees of it, with `open_files=newest`, while it grows on one side and the other, and
 /// is cut and mapped.
 fn is_followed(here: &Path, there: &Path) {
@@ -59,11 +63,11 @@ fn is_followed(here: &Path, there: &Path) {
         tails.iter_mut().for_each(|tail| assert!(round > 0 || tail.line() == "first"));
         append(here, &ours);
         tails.iter_mut().for_each(|tail| assert_eq!(tail.line(), ours));
+        // Another machine that has not heard of it yet would write over it.
+        wait_until("the other side has heard of it", || length(there) == length(here));
         append(there, &theirs);
         tails.iter_mut().for_each(|tail| assert_eq!(tail.line(), theirs));
-        wait_until("it is as long by its descriptor", || {
-            held.metadata().expect("told").len() == fs::metadata(there).expect("told").len()
-        });
+        wait_until("it is as long by its descriptor", || held.metadata().expect("told").len() == length(there));
     }
     let (mut bytes, mut now) = (Vec::new(), held.try_clone().expect("a descriptor"));
     now.read_to_end(&mut bytes).expect("read");
@@ -112,9 +116,9 @@ fn gives_way(here: &Path, there: &Path) {
         let (ours, theirs) = (format!("ours {round}"), format!("theirs, which are longer: {round}"));
         fs::write(here, &ours).expect("written");
         let held = File::open(here).expect("opened");
-        assert_eq!(read(there), ours);
+        wait_until("the other side has heard of it", || read(there) == ours);
         fs::write(there, &theirs).expect("written");
-        wait_until("it is looked at", || fs::metadata(here).expect("told").len() == theirs.len() as u64);
+        wait_until("it is looked at", || length(here) == theirs.len() as u64);
         assert_eq!(read(here), theirs);
         let mut start = [0; 64];
         let length = held.read_at(&mut start, 0).expect("read");
@@ -156,10 +160,11 @@ fn is_written_on(here: &Path, there: &Path) {
         fs::set_permissions(there, Permissions::from_mode(mode)).expect("set");
         let has_mode = || fs::metadata(here).expect("told").mode() & 0o777 == mode;
         wait_until("it is seen", has_mode);
+        wait_until("the other side has heard of it", || length(there) == length(here));
         assert_eq!(fs::read(here).expect("read"), fs::read(there).expect("read"));
     }
     drop(file);
-    assert_eq!(fs::read(there).expect("read").len(), 4000);
+    assert_eq!(length(there), 4000);
 }
 
 /// Goal: another mode is not another content: who has written the file goes on writing it.
