@@ -284,6 +284,10 @@ impl Handler for Bridge {
         async move { set.await.map_err(Errno::of_attribute) }
     }
 
+    fn is_writable(&self, node: NodeId) -> bool {
+        self.vfs.is_writable(node)
+    }
+
     fn is_running(&self, node: NodeId) -> bool {
         self.vfs.is_running(node)
     }

@@ -250,6 +250,9 @@ pub trait Handler: Send + Sync + 'static {
         must_exist: Option<bool>,
     ) -> impl Future<Output = Answer<()>> + Send + 'static;
 
+    /// Whether the tree of a file takes changes.
+    fn is_writable(&self, node: NodeId) -> bool;
+
     /// Whether a program is run from a file.
     fn is_running(&self, node: NodeId) -> bool;
 

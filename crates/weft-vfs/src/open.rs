@@ -126,6 +126,13 @@ impl Vfs {
         }
     }
 
+    /// Whether the tree of a file takes changes, also while it is offline; so it is for a file that is not known.
+    pub fn is_writable(&self, node: NodeId) -> bool {
+        let Some(inode) = self.inodes.get(self.namespace.real(node)) else { return true };
+        let binding = inode.record.read().binding;
+        self.remote(binding).map_or(true, |remote| remote.capabilities().writable)
+    }
+
     /// Whether a program is run from a file.
     pub fn is_running(&self, node: NodeId) -> bool {
         let node = self.namespace.real(node);

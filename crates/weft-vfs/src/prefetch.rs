@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
-use weft_remote::{Call, Caller, FileKind, Purpose, SourceState};
+use weft_remote::{Call, Caller, FileKind, Name, Purpose, SourceState};
 use weft_store::{DentryTarget, NodeId};
 
 use crate::Result;
@@ -100,15 +100,7 @@ impl Vfs {
             return Ok(());
         }
         let dir = self.inode(parent)?;
-        let following = |after: Option<&weft_remote::Name>, limit: usize| -> Result<Vec<Sibling>> {
-            let names = self.store.dentries(dir.id, after, limit)?;
-            let leads = names.into_iter().filter_map(|(name, dentry)| match dentry.target {
-                DentryTarget::Node(node) => Some((name, node)),
-                DentryTarget::Absent => None,
-            });
-            Ok(leads.collect())
-        };
-        let next = dir.walk.lock().note(&name, following)?;
+        let next = self.next_of_walk(&dir, &name, want)?;
         // What is being used has its room to come.
         let mut planned = inode.record.read().attributes.size.known().unwrap_or(0);
         for (_, node) in next {
@@ -131,6 +123,32 @@ impl Vfs {
             });
         }
         Ok(())
+    }
+
+    /// What the walk of a directory comes to after a use of this file.
+    fn next_of_walk(&self, dir: &Inode, name: &Name, want: Want) -> Result<Vec<Sibling>> {
+        let following = |after: Option<&Name>, limit: usize| -> Result<Vec<Sibling>> {
+            let names = self.store.dentries(dir.id, after, limit)?;
+            let leads = names.into_iter().filter_map(|(name, dentry)| match dentry.target {
+                DentryTarget::Node(node) => Some((name, node)),
+                DentryTarget::Absent => None,
+            });
+            Ok(leads.collect())
+        };
+        let above = || self.inodes.get(dir.record.read().parent).filter(|above| above.id != dir.id);
+        let begins = !dir.walk.lock().has_begun();
+        let habit = if begins { above().and_then(|above| above.walk.lock().try_below(want)) } else { None };
+        let (next, shown) = {
+            let mut walk = dir.walk.lock();
+            (walk.note(name, habit, following)?, walk.habit())
+        };
+        // A guess that asks for nothing says nothing of the habit.
+        if let Some(habit) = shown.or(habit.filter(|_| next.is_empty()))
+            && let Some(above) = above()
+        {
+            above.walk.lock().learn_below(habit, want);
+        }
+        Ok(next)
     }
 
     /// Whether such a use of this file would not ask the remote.

@@ -6,6 +6,7 @@ use weft_remote::Name;
 use weft_store::NodeId;
 
 use crate::Result;
+use crate::prefetch::Want;
 
 /// A name of the directory and what it leads to.
 pub(crate) type Sibling = (Name, NodeId);
@@ -16,6 +17,9 @@ pub(crate) type Sibling = (Name, NodeId);
 /// that come next. How many files ahead is worth it grows with the walk, so that a walk that breaks off has never cost
 /// more than it was long, and is few where the source is near. A use that goes elsewhere ends
 /// the walk; several that follow no order have a small directory fetched as it is (the links of a page).
+///
+/// Programs that go through a tree treat its directories alike: a walk begins with its first file where the directory
+/// that was walked before, beside this one, was walked so ([`Habit`]).
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// The file used last.
@@ -36,18 +40,80 @@ pub(crate) struct Walk {
     ahead_to: Option<Name>,
     /// Uses that followed no order.
     strays: u32,
+    /// It goes by a habit that no use here has borne out yet.
+    by_habit: bool,
+    /// How the directories in this one are walked.
+    below: Option<Box<Below>>,
+}
+
+/// How a directory was walked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Habit {
+    step: usize,
+    uneven: bool,
+    streak: u32,
+    latency: Duration,
+}
+
+/// The habit of whoever walks the directories in a directory.
+#[derive(Clone, Copy, Debug)]
+struct Below {
+    habit: Habit,
+    /// What was used of the files.
+    want: Want,
+    /// A walk was begun by it, and none has borne it out since.
+    tried: bool,
 }
 
 impl Walk {
-    /// Notes a use of the file `name` and returns what to fetch ahead. `following` gives the names after one (from the
-    /// first on for `None`), at most as many as asked for.
+    /// Whether a file here was used: no habit of elsewhere says more about this directory.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.last.is_some() || self.strays > 0
+    }
+
+    /// How this directory is walked, once that has shown.
+    pub(crate) fn habit(&self) -> Option<Habit> {
+        let Walk { step, uneven, streak, latency, .. } = *self;
+        let shown = !self.by_habit && !self.in_vain && streak >= STREAK_MIN;
+        shown.then_some(Habit { step, uneven, streak, latency })
+    }
+
+    /// A directory in this one was walked so.
+    pub(crate) fn learn_below(&mut self, habit: Habit, want: Want) {
+        let below = Below { habit, want, tried: false };
+        match &mut self.below {
+            Some(known) => **known = below,
+            None => self.below = Some(Box::new(below)),
+        }
+    }
+
+    /// The habit by which a walk of a directory in this one begins. One that is not borne out is tried once.
+    pub(crate) fn try_below(&mut self, want: Want) -> Option<Habit> {
+        let below = self.below.as_mut().filter(|below| below.want == want)?;
+        if std::mem::replace(&mut below.tried, true) {
+            self.below = None;
+            return None;
+        }
+        Some(below.habit)
+    }
+
+    /// Notes a use of the file `name` and returns what to fetch ahead. `habit` is that of the directory before, if this is
+    /// the first use here. `following` gives the names after one (from the first on for `None`), at most as many as asked
+    /// for.
     pub(crate) fn note(
         &mut self,
         name: &Name,
+        habit: Option<Habit>,
         following: impl Fn(Option<&Name>, usize) -> Result<Vec<Sibling>>,
     ) -> Result<Vec<Sibling>> {
         if self.in_vain || self.last.as_ref() == Some(name) {
             return Ok(Vec::new());
+        }
+        if let Some(habit) = habit.filter(|_| !self.has_begun()) {
+            let Habit { step, uneven, streak, latency } = habit;
+            let (last, below) = (Some(name.clone()), self.below.take());
+            *self = Walk { last, step, uneven, streak, latency, by_habit: true, below, ..Walk::default() };
+            return self.extend(name, step, &following);
         }
         let step = self.step_to(name, &following)?;
         let last = self.last.replace(name.clone());
@@ -76,15 +142,16 @@ impl Walk {
     }
 
     /// What is known of the directory, without the walk.
-    fn begun_anew(&self) -> Walk {
-        Walk { latency: self.latency, in_vain: self.in_vain, ..Walk::default() }
+    fn begun_anew(&mut self) -> Walk {
+        Walk { latency: self.latency, in_vain: self.in_vain, below: self.below.take(), ..Walk::default() }
     }
 
     fn go_on(&mut self, step: usize) {
         let small = step <= UNEVEN_STEP_MAX;
+        let guessed = std::mem::take(&mut self.by_habit);
         if step == self.step || (self.uneven && small) {
             self.streak += 1;
-        } else if small && self.step <= UNEVEN_STEP_MAX && self.streak > 0 {
+        } else if !guessed && small && self.step <= UNEVEN_STEP_MAX && self.streak > 0 {
             self.streak += 1;
             self.uneven = true;
         } else {
@@ -143,8 +210,8 @@ const STEP_MAX: usize = 16;
 const UNEVEN_STEP_MAX: usize = 4;
 /// Most files ahead.
 const WINDOW_MAX: usize = 24;
-/// Most files ahead where answers begin at once: enough to keep everybody at work.
-const WINDOW_MAX_NEAR: usize = 4;
+/// Most files ahead where answers begin at once: enough to keep everybody at work, and to ask for several at a time.
+const WINDOW_MAX_NEAR: usize = 8;
 /// A source that takes so long to begin an answer is far.
 const FAR: Duration = Duration::from_millis(3);
 /// Uses in no order after which a small directory is fetched as it is.
@@ -176,8 +243,20 @@ mod tests {
 
     fn ahead_at(latency: Duration, used: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let mut walk = Walk { latency, ..Walk::default() };
-        let fetched = used.into_iter().flat_map(|n| walk.note(&name(n), following).expect("names"));
-        fetched.map(|(_, NodeId(n))| n).collect()
+        used.into_iter().flat_map(|n| use_of(&mut walk, None, n)).collect()
+    }
+
+    /// What is fetched ahead when a file is used.
+    fn use_of(walk: &mut Walk, habit: Option<Habit>, n: u64) -> Vec<u64> {
+        let fetched = walk.note(&name(n), habit, following).expect("names");
+        fetched.into_iter().map(|(_, NodeId(n))| n).collect()
+    }
+
+    /// How a directory is walked of which these files were used.
+    fn habit_of(used: impl IntoIterator<Item = u64>) -> Option<Habit> {
+        let mut walk = Walk { latency: Duration::from_millis(20), ..Walk::default() };
+        used.into_iter().for_each(|n| drop(use_of(&mut walk, None, n)));
+        walk.habit()
     }
 
     #[test]
@@ -195,7 +274,45 @@ mod tests {
             let ahead = ahead_of(0..length).len() as u64;
             assert!(ahead - (length - 3).min(ahead) <= length.min(24), "{ahead} for {length}");
         }
-        assert_eq!(ahead_at(Duration::ZERO, 0..25), (3..29).collect::<Vec<_>>());
+        assert_eq!(ahead_at(Duration::ZERO, 0..25), (3..33).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_directory_is_walked_like_the_one_before_from_its_first_file_on() {
+        let (habit, mut walk) = (habit_of((0..100).step_by(4)), Walk::default());
+        assert_eq!(use_of(&mut walk, habit, 0), (4..100).step_by(4).collect::<Vec<_>>());
+        assert!(walk.habit().is_none(), "it has not shown yet");
+        assert_eq!(use_of(&mut walk, None, 4), Vec::<u64>::new(), "each once");
+        assert!(walk.habit().is_some());
+        assert!(habit_of(0..2).is_none() && habit_of([0, 30, 60, 90]).is_none());
+    }
+
+    #[test]
+    fn a_directory_that_is_walked_otherwise_costs_one_guess() {
+        let (habit, mut walk) = (habit_of(0..5), Walk::default());
+        assert_eq!(use_of(&mut walk, habit, 10), [11, 12, 13, 14]);
+        assert_eq!(use_of(&mut walk, habit, 13), Vec::<u64>::new());
+        assert_eq!(use_of(&mut walk, habit, 16), [19, 22], "as in any walk");
+    }
+
+    #[test]
+    fn a_habit_that_is_not_borne_out_is_tried_once() {
+        let (habit, mut above) = (habit_of(0..5).expect("a walk"), Walk::default());
+        assert!(above.try_below(Want::Content).is_none());
+        for _ in 0..3 {
+            above.learn_below(habit, Want::Content);
+            assert!(above.try_below(Want::Content).is_some());
+        }
+        assert!(above.try_below(Want::Content).is_none());
+        assert!(above.try_below(Want::Content).is_none());
+        above.learn_below(habit, Want::Content);
+        assert!(above.try_below(Want::Attributes).is_none(), "nobody has looked at sizes alone");
+        assert!(above.try_below(Want::Content).is_some(), "it has shown again");
+        use_of(&mut above, None, 1);
+        use_of(&mut above, None, 50);
+        above.learn_below(habit, Want::Content);
+        use_of(&mut above, None, 3);
+        assert!(above.try_below(Want::Content).is_some(), "whatever becomes of the walk of this one");
     }
 
     #[test]
@@ -223,7 +340,7 @@ mod tests {
         let mut walk = Walk::default();
         let mut fetched = Vec::new();
         for n in [30, 10, 35, 2] {
-            fetched.extend(walk.note(&name(n), few).expect("names"));
+            fetched.extend(walk.note(&name(n), None, few).expect("names"));
         }
         assert_eq!(fetched.len(), 40);
         assert_eq!(ahead_of([30, 10, 35, 2, 80, 7]), Vec::<u64>::new());

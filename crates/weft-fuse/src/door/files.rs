@@ -24,7 +24,8 @@ pub(super) struct Files {
     pub(super) backings: BackingFiles,
     pub(super) pages: Pages,
     pub(super) roll: Arc<Roll>,
-    /// Who closes a descriptor loses locks by that, also one for reading.
+    /// Who closes a descriptor loses locks by that, also one for reading. Nobody misses it where nothing can be written:
+    /// locks of fcntl(2) for reading are in nobody's way, and are given back with the open file.
     pub(super) told_of_closes: bool,
 }
 
@@ -200,7 +201,8 @@ impl Files {
         let handle = handle.0;
         self.roll.enter(&Entry::File { handle, node: node.0, unique, read_by, record: opened.record });
         // Who may have written is told by close(2) whether it arrived.
-        let flags = if changing || self.told_of_closes { flags } else { flags | Opened::NOFLUSH };
+        let told = changing || (self.told_of_closes && handler.is_writable(node));
+        let flags = if told { flags } else { flags | Opened::NOFLUSH };
         Ok(Opened { handle, flags, backing_id })
     }
 

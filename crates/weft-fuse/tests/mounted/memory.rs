@@ -448,6 +448,10 @@ impl Handler for Memory {
         ready(Ok(()))
     }
 
+    fn is_writable(&self, _: NodeId) -> bool {
+        true
+    }
+
     fn is_running(&self, _: NodeId) -> bool {
         false
     }

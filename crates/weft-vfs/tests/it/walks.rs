@@ -42,6 +42,31 @@ async fn files_read_one_after_the_other_are_there_before_they_are_asked_for() {
     assert!(figures.prefetches <= 37, "{figures:?}");
 }
 
+/// Goal: whoever goes through a tree waits for one file of each directory. Method: the first of the second directory is
+/// read, and the others come by themselves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_is_walked_like_the_one_beside_it_was() {
+    let bench = Bench::new();
+    for (dir, n) in ["a", "b", "c"].into_iter().flat_map(|dir| (0..6).map(move |n| (dir, n))) {
+        bench.fake.file(format!("t/{dir}/{n}"), format!("content {n}"));
+    }
+    let fetched = || bench.fake.counts().fetch;
+    bench.list("fake/t/a").await.expect("a listing");
+    for n in 0..6 {
+        bench.cat(&format!("fake/t/a/{n}")).await.expect("content");
+    }
+    for (dir, before) in [("b", 6), ("c", 12)] {
+        bench.list(&format!("fake/t/{dir}")).await.expect("a listing");
+        bench.cat(&format!("fake/t/{dir}/0")).await.expect("content");
+        until(|| fetched() >= before + 6).await;
+        for n in 0..6 {
+            let content = bench.cat(&format!("fake/t/{dir}/{n}")).await.expect("content");
+            assert_eq!(content, format!("content {n}").into_bytes());
+        }
+    }
+    assert_eq!(fetched(), 18, "each once");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sizes_asked_for_one_after_the_other_are_made_exact_ahead() {
     let bench = Bench::new();
