@@ -20,7 +20,7 @@ impl Place {
     }
 
     /// The same by name alone, when all files are closed: that comes after close(2) has ended.
-    fn asked_until_closed(&self) -> Vec<&'static str> {
+    pub fn asked_until_closed(&self) -> Vec<&'static str> {
         let asked = std::mem::take(&mut self.memory.files_when_closed().asked);
         asked.iter().map(|(what, _)| *what).collect()
     }

@@ -126,6 +126,25 @@ fn processes_lock_bytes() {
     });
 }
 
+/// Goal: who only reads a tree that takes no changes is not told of each close, and what was locked is given back all the
+/// same, with the open file.
+#[test]
+fn a_tree_that_takes_no_changes_is_told_of_no_close() {
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        place.asked_until_closed();
+        drop(File::open(&path).expect("opened"));
+        assert_eq!(place.asked_until_closed(), ["flush", "close"], "a lock may end with it");
+        place.memory.files().writable = false;
+        let file = File::open(&path).expect("opened");
+        fcntl_lock(&file, How::NonBlockingLockShared).expect("locked");
+        drop(file);
+        assert_eq!(place.asked_until_closed(), ["close"]);
+        assert_eq!(place.locked_until_unlocked(), [(Unlocked, Shared), (Shared, Unlocked)]);
+    });
+}
+
 /// Goal: who waits for a lock gets it when it is given back, and a signal ends the wait.
 #[test]
 fn a_wait_ends_with_the_lock_or_a_signal() {

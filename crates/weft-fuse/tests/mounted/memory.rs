@@ -33,6 +33,8 @@ pub struct Files {
     pub flush_fails: Option<E>,
     /// A name that the next lookup does not find.
     pub unseen: Option<Vec<u8>>,
+    /// Its tree takes changes.
+    pub writable: bool,
     /// It has locks.
     pub has_locks: bool,
     /// Somebody else has locked every file.
@@ -63,6 +65,7 @@ impl Default for Files {
             asked: Vec::new(),
             flush_fails: None,
             unseen: None,
+            writable: true,
             has_locks: false,
             locked_elsewhere: false,
             locks_get_lost: false,
@@ -449,7 +452,7 @@ impl Handler for Memory {
     }
 
     fn is_writable(&self, _: NodeId) -> bool {
-        true
+        self.files().writable
     }
 
     fn is_running(&self, _: NodeId) -> bool {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use tokio::runtime::RuntimeFlavor;
 use weft_remote::{FileKind, Piece, RemoteError, Version};
 use weft_store::{Affinity, NodeId, Writer};
 
@@ -119,13 +120,24 @@ impl Pump {
                     bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
                     self.check_bound(bytes.len())?;
                     self.room.cover(&self.vfs, &self.arrival.object, bytes.len() as u64)?;
-                    writer.append(&bytes)?;
+                    self.append(writer, &bytes)?;
                     add(&self.vfs.figures.bytes_received, bytes.len() as u64);
                     self.arrival.advance(bytes.len() as u64);
                 }
                 Some(Ok(Piece::Known(known))) => self.learn(known)?,
             }
         }
+    }
+
+    /// Puts bytes into the store. Many of them take long enough for what waits behind this task, above all the next bytes of
+    /// the same body, to be better off on another thread.
+    fn append(&self, writer: &mut Writer, bytes: &[u8]) -> Result<()> {
+        let elsewhere = self.vfs.runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
+        match elsewhere && bytes.len() >= LONG_APPEND_BYTES {
+            true => tokio::task::block_in_place(|| writer.append(bytes))?,
+            false => writer.append(bytes)?,
+        }
+        Ok(())
     }
 
     /// A body that does not say how long it is might never end.
@@ -304,6 +316,8 @@ impl Pump {
 
 /// How far a body is let run ahead of the reader that wants it.
 const AHEAD_BYTES: u64 = 8 << 20;
+/// Appends of so many bytes take about as long as it takes to have another thread go on.
+const LONG_APPEND_BYTES: usize = 256 << 10;
 /// Most bytes of a body that does not announce its length.
 const UNANNOUNCED_BYTES_MAX: u64 = 4 << 30;
 /// Files that a page refers to of which is remembered that they belong with it.
