@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use weft_remote::{Call, Caller, FileKind, Name};
+use weft_remote::{Call, Caller, FileKind, Name, RemoteError};
 use weft_store::{DentryTarget, NodeId, Record};
 
 use crate::content::Check;
 use crate::inode::Inode;
+use crate::lookup::Looked;
 use crate::notice::Notice;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
@@ -29,7 +30,7 @@ impl Vfs {
     /// cached or listed.
     ///
     /// # Errors
-    /// `NotFound` when the path is not known; otherwise failures are counted, except that of the path itself.
+    /// `NotFound` when the path is not there; otherwise failures are counted, except that of the path itself.
     pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
         self.try_again(path);
         let (top, recursive) = match self.find(path) {
@@ -37,7 +38,10 @@ impl Vfs {
                 return Ok(Reloaded { checked: 1, changed: 1, ..Reloaded::default() });
             }
             // It may be in the list by now: that says so, or that it is not.
-            Err(VfsError::NotFound) => (self.denied_by(path, &caller)?.ok_or(VfsError::NotFound)?, false),
+            Err(VfsError::NotFound) => match self.denied_by(path, &caller)? {
+                Some(dir) => (dir, false),
+                None => return self.look_for(path, caller).await,
+            },
             found => (found?, recursive),
         };
         let mut done = Reloaded::default();
@@ -62,6 +66,22 @@ impl Vfs {
             self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
         }
         Ok(absent)
+    }
+
+    /// Asks for a path of which nothing says that it is there, or that it is not.
+    async fn look_for(self: &Arc<Self>, path: &[Name], caller: Caller) -> Result<Reloaded> {
+        let mut node = NodeId::ROOT;
+        for name in path {
+            let looked = self.clone().lookup(self.call(caller), node, name.as_bytes().to_vec()).await?;
+            node = match looked {
+                Looked::Entry { stat, .. } => stat.node,
+                Looked::Absent { .. } if self.namespace.is_own(node) => return Err(VfsError::NotFound),
+                Looked::Absent { .. } => {
+                    return Err(RemoteError::NotFound { detail: "asked just now".to_owned() }.into());
+                }
+            };
+        }
+        Ok(Reloaded { checked: 1, changed: 1, ..Reloaded::default() })
     }
 
     /// The directory that says of this name that it is absent, by its list.

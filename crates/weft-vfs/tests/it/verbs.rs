@@ -101,7 +101,19 @@ async fn a_name_that_was_absent_is_asked_about_again_after_a_reload() {
     assert!(matches!(bench.walk("fake/a/late").await, Err(VfsError::NotFound)), "as it was told");
     bench.vfs.reload(&names("fake/a/late"), false, USER).await.expect("a reload");
     assert_eq!(bench.cat("fake/a/late").await.expect("content"), b"here");
-    assert!(matches!(bench.vfs.reload(&names("fake/a/never"), false, USER).await, Err(VfsError::NotFound)));
+    let never = bench.vfs.reload(&names("fake/a/never"), false, USER).await;
+    assert!(matches!(never, Err(VfsError::Remote(RemoteError::NotFound { .. }))), "{never:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_finds_what_nobody_has_looked_for() {
+    let bench = Bench::with(Freshness::Manual);
+    let reload = async |path: &str| bench.vfs.reload(&names(path), false, USER).await;
+    assert_eq!(reload("fake/a/b/hello.txt").await.expect("there").changed, 1);
+    assert_eq!(reload("fake/a/b/hello.txt").await.expect("there").changed, 0, "it is known by now");
+    let never = reload("fake/a/c/hello.txt").await;
+    assert!(matches!(never, Err(VfsError::Remote(RemoteError::NotFound { .. }))), "{never:?}");
+    assert!(matches!(reload("none/of/ours").await, Err(VfsError::NotFound)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
