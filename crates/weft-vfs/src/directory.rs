@@ -1,7 +1,7 @@
 //! Listing directories.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use weft_remote::{Call, Caller, Completeness, FileKind, Listing, Name, Version};
 use weft_store::{DentrySource, DentryTarget, ListingRecord, NodeId};
@@ -121,9 +121,13 @@ impl Vfs {
     pub(crate) async fn list(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
         if self.listing_holds(dir, &call.caller)? {
             count(&self.figures.listings_local);
+            self.listed_in_turn(call, dir, None);
             return Ok(());
         }
-        Box::pin(self.list_asking(call, dir)).await
+        let since = Instant::now();
+        Box::pin(self.list_asking(call, dir)).await?;
+        self.listed_in_turn(call, dir, Some(since.elapsed()));
+        Ok(())
     }
 
     async fn list_asking(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
@@ -176,7 +180,7 @@ impl Vfs {
     }
 
     /// Asks for a directory's listing; returns whether what came is the newest word on it.
-    async fn list_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<bool> {
+    pub(crate) async fn list_remote(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<bool> {
         let record = dir.record();
         let remote = self.remote_of(dir)?.clone();
         let known = self.store.listing(dir.id)?.map_or(Version::None, |listing| listing.version);

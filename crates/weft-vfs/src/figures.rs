@@ -51,7 +51,7 @@ figures! {
     writes_sent,
     /// Ranges fetched from the middle of files.
     ranges_fetched,
-    /// Files fetched, or checked, ahead of a walk.
+    /// Files fetched or checked, and directories listed, ahead of a walk.
     prefetches,
     /// Of those, used afterwards.
     prefetches_used,

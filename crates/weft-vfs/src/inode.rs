@@ -46,6 +46,8 @@ pub(crate) struct Inode {
     pub(crate) listed: Listed,
     /// How a directory is being walked. Held for one look into the store.
     pub(crate) walk: Mutex<Walk>,
+    /// Of a directory: it was listed ahead of a walk, and not used since.
+    pub(crate) listed_ahead: AtomicBool,
 }
 
 /// The content of an inode, as far as it is here or on its way.
@@ -117,6 +119,7 @@ impl Inode {
             gone: AtomicBool::new(record.attributes.links == Some(0)),
             listed: Listed::default(),
             walk: Mutex::default(),
+            listed_ahead: AtomicBool::new(false),
             record: RwLock::new(record),
         }
     }

@@ -41,6 +41,7 @@ mod learn;
 mod link;
 mod listed;
 mod listing;
+mod lists_ahead;
 mod lock;
 mod lookup;
 mod make;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use weft_remote::{Call, Caller, FileKind, Name, Purpose, SourceState};
 use weft_store::{DentryTarget, NodeId};
 
@@ -36,6 +36,8 @@ pub(crate) enum Want {
     Attributes,
     /// The bytes.
     Content,
+    /// The names in a directory.
+    Names,
 }
 
 impl Default for Prefetch {
@@ -49,9 +51,28 @@ impl Default for Prefetch {
 }
 
 impl Prefetch {
-    fn spend(&self) -> bool {
+    /// A place for one fetch, and what it costs; none where enough are under way, or where they have not paid.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let place = self.queue.clone().try_acquire_owned().ok()?;
         let spent = |credit: i64| (credit >= COST).then_some(credit - COST);
-        self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok()
+        let paid = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok();
+        paid.then_some(place)
+    }
+
+    /// Waits until one more request may be made.
+    pub(crate) async fn seat(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.seats.acquire().await.ok()
+    }
+
+    /// What was fetched ahead is used.
+    pub(crate) fn earn_by_use(&self) {
+        self.earn(EARNED_BY_USE);
+    }
+
+    /// Something is used that was not foreseen.
+    pub(crate) fn earn_by_miss(&self) {
+        self.earn(EARNED_BY_MISS);
     }
 
     fn earn(&self, amount: i64) {
@@ -70,7 +91,7 @@ impl Vfs {
         let ahead = inode.content.lock().ahead.take();
         if let Some(want) = ahead {
             count(&self.figures.prefetches_used);
-            self.prefetch.earn(EARNED_BY_USE);
+            self.prefetch.earn_by_use();
             self.go_ahead(call, inode, want);
         }
     }
@@ -80,7 +101,7 @@ impl Vfs {
         if call.purpose == Purpose::Ahead {
             return;
         }
-        self.prefetch.earn(EARNED_BY_MISS);
+        self.prefetch.earn_by_miss();
         self.go_ahead(call, inode, want);
     }
 
@@ -100,19 +121,16 @@ impl Vfs {
             return Ok(());
         }
         let dir = self.inode(parent)?;
-        let next = self.next_of_walk(&dir, &name, want)?;
+        let next = self.next_of_walk(&dir, &name, want, |after, limit| self.names_after(&dir, after, limit))?;
         // What is being used has its room to come.
         let mut planned = inode.record.read().attributes.size.known().unwrap_or(0);
         for (_, node) in next {
-            let Ok(place) = self.prefetch.queue.clone().try_acquire_owned() else { break };
             let Some((wanted, size)) = self.worth_fetching(call, node, want) else { continue };
             planned = planned.saturating_add(size);
             if !self.has_room_to_spare(node, planned) {
                 break;
             }
-            if !self.prefetch.spend() {
-                break;
-            }
+            let Some(place) = self.prefetch.place() else { break };
             count(&self.figures.prefetches);
             let (vfs, caller, dir) = (self.clone(), call.caller, dir.clone());
             self.runtime.spawn(async move {
@@ -125,21 +143,21 @@ impl Vfs {
         Ok(())
     }
 
-    /// What the walk of a directory comes to after a use of this file.
-    fn next_of_walk(&self, dir: &Inode, name: &Name, want: Want) -> Result<Vec<Sibling>> {
-        let following = |after: Option<&Name>, limit: usize| -> Result<Vec<Sibling>> {
-            let names = self.store.dentries(dir.id, after, limit)?;
-            let leads = names.into_iter().filter_map(|(name, dentry)| match dentry.target {
-                DentryTarget::Node(node) => Some((name, node)),
-                DentryTarget::Absent => None,
-            });
-            Ok(leads.collect())
-        };
+    /// What the walk of a directory comes to after a use of this name. `following` gives the names after one that are used
+    /// like it.
+    pub(crate) fn next_of_walk(
+        &self,
+        dir: &Inode,
+        name: &Name,
+        want: Want,
+        following: impl Fn(Option<&Name>, usize) -> Result<Vec<Sibling>>,
+    ) -> Result<Vec<Sibling>> {
         let above = || self.inodes.get(dir.record.read().parent).filter(|above| above.id != dir.id);
-        let begins = !dir.walk.lock().has_begun();
+        let begins = !dir.walk.lock().of(want).has_begun();
         let habit = if begins { above().and_then(|above| above.walk.lock().try_below(want)) } else { None };
         let (next, shown) = {
             let mut walk = dir.walk.lock();
+            let walk = walk.of(want);
             (walk.note(name, habit, following)?, walk.habit())
         };
         // A guess that asks for nothing says nothing of the habit.
@@ -149,6 +167,16 @@ impl Vfs {
             above.walk.lock().learn_below(habit, want);
         }
         Ok(next)
+    }
+
+    /// The files and directories in a directory, after a name.
+    fn names_after(&self, dir: &Inode, after: Option<&Name>, limit: usize) -> Result<Vec<Sibling>> {
+        let names = self.store.dentries(dir.id, after, limit)?;
+        let leads = names.into_iter().filter_map(|(name, dentry)| match dentry.target {
+            DentryTarget::Node(node) => Some((name, node)),
+            DentryTarget::Absent => None,
+        });
+        Ok(leads.collect())
     }
 
     /// Whether such a use of this file would not ask the remote.
@@ -170,7 +198,7 @@ impl Vfs {
 
     /// Whether anything is to be gained beside this file: not where each use asks all the same, and not from a source
     /// that is away, busy, or not to be asked.
-    fn may_fetch_ahead(&self, inode: &Inode) -> bool {
+    pub(crate) fn may_fetch_ahead(&self, inode: &Inode) -> bool {
         inode.freshness != Freshness::Always
             && self.mode_of(inode) != Some(Mode::Offline)
             && self.source_state(inode) == SourceState::Connected
@@ -189,7 +217,7 @@ impl Vfs {
     }
 
     async fn prefetch_one(self: &Arc<Self>, caller: Caller, dir: &Inode, inode: Arc<Inode>, want: Want) -> Result<()> {
-        let _seat = self.prefetch.seats.acquire().await;
+        let _seat = self.prefetch.seat().await;
         // Whoever holds the gate asks already.
         let Ok(_gate) = inode.gate.try_lock() else { return Ok(()) };
         if self.is_at_hand(&inode, want) {

@@ -42,7 +42,7 @@ pub(crate) struct Walk {
     strays: u32,
     /// It goes by a habit that no use here has borne out yet.
     by_habit: bool,
-    /// How the directories in this one are walked.
+    /// What is known of the directories in this one.
     below: Option<Box<Below>>,
 }
 
@@ -55,11 +55,19 @@ pub(crate) struct Habit {
     latency: Duration,
 }
 
+/// How the directories in a directory are walked.
+#[derive(Debug, Default)]
+struct Below {
+    /// The walk from one of them to the next.
+    directories: Walk,
+    /// How what is in them was used, in the last of them: at most one for each sort of use.
+    habits: Vec<HabitBelow>,
+}
+
 /// The habit of whoever walks the directories in a directory.
 #[derive(Clone, Copy, Debug)]
-struct Below {
+struct HabitBelow {
     habit: Habit,
-    /// What was used of the files.
     want: Want,
     /// A walk was begun by it, and none has borne it out since.
     tried: bool,
@@ -78,23 +86,33 @@ impl Walk {
         shown.then_some(Habit { step, uneven, streak, latency })
     }
 
+    /// The walk of what is used so: of the files here, or of the directories, each of which is used when it is listed.
+    pub(crate) fn of(&mut self, want: Want) -> &mut Walk {
+        match want {
+            Want::Attributes | Want::Content => self,
+            Want::Names => &mut self.below.get_or_insert_default().directories,
+        }
+    }
+
     /// A directory in this one was walked so.
     pub(crate) fn learn_below(&mut self, habit: Habit, want: Want) {
-        let below = Below { habit, want, tried: false };
-        match &mut self.below {
-            Some(known) => **known = below,
-            None => self.below = Some(Box::new(below)),
+        let known = HabitBelow { habit, want, tried: false };
+        let habits = &mut self.below.get_or_insert_default().habits;
+        match habits.iter_mut().find(|known| known.want == want) {
+            Some(before) => *before = known,
+            None => habits.push(known),
         }
     }
 
     /// The habit by which a walk of a directory in this one begins. One that is not borne out is tried once.
     pub(crate) fn try_below(&mut self, want: Want) -> Option<Habit> {
-        let below = self.below.as_mut().filter(|below| below.want == want)?;
-        if std::mem::replace(&mut below.tried, true) {
-            self.below = None;
+        let habits = &mut self.below.as_mut()?.habits;
+        let place = habits.iter().position(|known| known.want == want)?;
+        if std::mem::replace(&mut habits[place].tried, true) {
+            habits.swap_remove(place);
             return None;
         }
-        Some(below.habit)
+        Some(habits[place].habit)
     }
 
     /// Notes a use of the file `name` and returns what to fetch ahead. `habit` is that of the directory before, if this is

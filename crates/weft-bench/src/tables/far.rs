@@ -1,4 +1,4 @@
-//! A host 20 ms away: small files one after the other, and a large file over connections that carry little at a time.
+//! A host 20 ms away: a tree that is listed, small files one after the other, and a large file over connections that carry little at a time.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,6 +44,7 @@ pub fn measure(workshop: &Workshop, rounds: usize) -> Result<Section> {
                     book.note("curl", "narrow", curl(narrow.site())?);
                 }
                 Turn::Mount(contender) => {
+                    all_names(workshop, contender, small_files.site(), &mut book)?;
                     many(workshop, contender, small_files.site(), &mut book)?;
                     one(workshop, contender, wide.site(), "wide", &mut book)?;
                     one(workshop, contender, narrow.site(), "narrow", &mut book)?;
@@ -52,6 +53,17 @@ pub fn measure(workshop: &Workshop, rounds: usize) -> Result<Section> {
         }
     }
     Ok(section(&book))
+}
+
+fn all_names(workshop: &Workshop, contender: Contender, site: Site, book: &mut Book) -> Result<()> {
+    let mounted = workshop.mount(contender, site, &workshop.fresh("cache"))?;
+    let mark = workshop.server.mark(workshop.small)?;
+    let took = process::timed(Command::new("ls").arg("-lR").arg(&mounted.root), LIMIT)?;
+    book.note(contender.name(), "names", took.as_secs_f64());
+    workshop.settle_daemon();
+    let requests = workshop.server.requests_since(workshop.small, mark)?;
+    book.note(contender.name(), "names, requests", requests.total() as f64);
+    mounted.unmount()
 }
 
 fn many(workshop: &Workshop, contender: Contender, site: Site, book: &mut Book) -> Result<()> {
@@ -92,6 +104,8 @@ fn rate(wall: Duration) -> f64 {
 fn section(book: &Book) -> Section {
     let rate = Unit::MibPerSecond;
     let rows = [
+        book.compare("`ls -lR` of 2,000 in 20 folders, cold", Unit::Seconds, "names", ("rclone", "names"), None),
+        book.alone("the same, requests", Unit::Count, "names, requests", None),
         book.compare("500 small, cold", Unit::Seconds, "small", ("curl", "small"), Some(Bound::AtMost(0.5))),
         book.compare("500 small, cold", Unit::Seconds, "small", ("rclone", "small"), None),
         book.alone("500 small, requests for files", Unit::Count, "small files", None),

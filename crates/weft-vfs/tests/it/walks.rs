@@ -1,5 +1,7 @@
 //! Fetching ahead of a walk.
 
+use std::time::{Duration, Instant};
+
 use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Quality};
 
 use weft_vfs::Freshness;
@@ -16,6 +18,25 @@ fn files(bench: &Bench, count: usize) {
 async fn cat(bench: &Bench, n: usize) {
     assert_eq!(bench.cat(&format!("fake/d/{n:02}")).await.expect("content"), format!("content {n}").into_bytes());
 }
+
+/// Lists a directory whose source takes its time.
+async fn list_from_afar(bench: &Bench, path: &str) {
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::Entries).at(path));
+    let hold = async {
+        gate.arrived(1).await;
+        let since = Instant::now();
+        until(|| since.elapsed() >= A_WHILE).await;
+        gate.open();
+    };
+    let shown = format!("fake/{path}");
+    let (listed, ()) = tokio::join!(bench.list(&shown), hold);
+    listed.expect("a listing");
+    bench.fake.heal();
+}
+
+/// More than what is far takes at least.
+const A_WHILE: Duration = Duration::from_millis(20);
 
 /// Lets the fetches that were begun come to their end.
 pub async fn until(mut reached: impl FnMut() -> bool) {
@@ -65,6 +86,32 @@ async fn a_directory_is_walked_like_the_one_beside_it_was() {
         }
     }
     assert_eq!(fetched(), 18, "each once");
+}
+
+/// Goal: whoever goes through the directories of a far source waits for the lists of the first alone, and each list is asked
+/// for once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_of_a_far_source_are_listed_ahead() {
+    let bench = Bench::new();
+    for (above, n) in ["t", "u"].into_iter().flat_map(|above| (0..8).map(move |n| (above, n))) {
+        bench.fake.file(format!("{above}/{n}/file"), "content");
+        bench.fake.file(format!("{above}/between {n}"), "content");
+    }
+    // The second is walked like the first, from its first directory on.
+    for (above, waited_for, foreseen) in [("t", 3, 2), ("u", 1, 7)] {
+        bench.list(&format!("fake/{above}")).await.expect("a listing");
+        bench.fake.reset_counts();
+        for n in 0..waited_for {
+            list_from_afar(&bench, &format!("{above}/{n}")).await;
+        }
+        until(|| bench.fake.counts().entries >= waited_for + foreseen).await;
+        for n in waited_for..8 {
+            assert_eq!(bench.list(&format!("fake/{above}/{n}")).await.expect("a listing"), ["file"]);
+        }
+        assert_eq!(bench.fake.counts().entries, 8, "each once");
+    }
+    let figures = bench.vfs.figures();
+    assert!(figures.prefetches_used >= 9 && figures.prefetches <= 12, "{figures:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

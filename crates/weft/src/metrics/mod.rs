@@ -161,7 +161,7 @@ const HELPS: &[(&str, &str)] = &[
     ("weft_writes_sent_total", "Changes of contents that were sent to sources."),
     ("weft_unsent_files", "Files of which something written is not at the source."),
     ("weft_unsent_bytes", "Written bytes that are not at their sources."),
-    ("weft_prefetches_total", "Files fetched or checked ahead of a walk."),
+    ("weft_prefetches_total", "Files fetched or checked, and directories listed, ahead of a walk."),
     ("weft_prefetches_used_total", "Of these, used afterwards."),
     ("weft_failures_total", "Questions to sources that failed."),
     ("weft_served_bytes_total", "Bytes of content given to the kernel by the daemon."),
