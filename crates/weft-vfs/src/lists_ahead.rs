@@ -21,40 +21,47 @@ use crate::walk::Sibling;
 impl Vfs {
     /// A program has listed a directory; `took` is how long its source took, if it was asked.
     pub(crate) fn listed_in_turn(self: &Arc<Self>, call: &Call, dir: &Inode, took: Option<Duration>) {
-        if call.purpose == Purpose::Ahead {
+        let foreseen = dir.listed_ahead.load(Ordering::Acquire);
+        if call.purpose == Purpose::Ahead || (took.is_none() && !foreseen) {
             return;
         }
-        let foreseen = dir.listed_ahead.swap(false, Ordering::AcqRel);
+        dir.listed_ahead.store(false, Ordering::Release);
         // What is left to wait for of a list that was asked for ahead says nothing of the source.
         let took = took.filter(|_| !foreseen);
-        match took {
-            _ if foreseen => {
-                count(&self.figures.prefetches_used);
-                self.prefetch.earn_by_use();
-            }
-            Some(took) if took >= FAR => self.prefetch.earn_by_miss(),
-            _ => return,
-        }
         if let Err(error) = self.list_ahead(call, dir, took) {
             tracing::debug!(%error, "nothing was listed ahead");
         }
     }
 
-    /// Lists the directories that the walk of the directory above will come to.
+    /// Lists the directories that the walk of the directory above will come to. `took` is nothing where this one was foreseen.
     fn list_ahead(self: &Arc<Self>, call: &Call, dir: &Inode, took: Option<Duration>) -> Result<()> {
         let (parent, name) = {
             let record = dir.record.read();
             (record.parent, record.name.clone())
         };
-        let above = self.inodes.get(parent).filter(|above| above.id != dir.id);
-        let Some(above) = above.filter(|_| self.may_fetch_ahead(dir)) else { return Ok(()) };
+        let Some(above) = self.inodes.get(parent).filter(|above| above.id != dir.id) else { return Ok(()) };
+        let is_near = took.is_some_and(|took| took < FAR);
+        if is_near && !above.walk.lock().is_going_down() {
+            return Ok(());
+        }
+        if took.is_none() {
+            count(&self.figures.prefetches_used);
+            self.prefetch.earn_by_use();
+        } else {
+            self.prefetch.earn_by_miss();
+        }
         if let Some(took) = took {
             above.walk.lock().of(Want::Names).latency = took;
         }
         let following = |after: Option<&Name>, limit: usize| self.directories_after(&above, after, limit);
         let next = self.next_of_walk(&above, &name, Want::Names, following)?;
+        let source = self.source(dir).map(|source| source.name);
         for (_, node) in next {
             let Some(wanted) = self.worth_listing(call, node)? else { continue };
+            // Hosts and cells are asked by whoever goes there alone.
+            if self.source(&wanted).map(|source| source.name) != source || !self.may_fetch_ahead(&wanted) {
+                continue;
+            }
             let Some(place) = self.prefetch.place() else { break };
             count(&self.figures.prefetches);
             let (vfs, caller, above) = (self.clone(), call.caller, above.clone());

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Lease, SourceState, Stale};
+use weft_remote::{Lease, Source, SourceState, Stale};
 
 use weft_store::NodeId;
 
@@ -73,12 +73,16 @@ impl Vfs {
 
     /// How the source of an inode is.
     pub(crate) fn source_state(&self, inode: &Inode) -> SourceState {
+        self.source(inode).map_or(SourceState::Connected, |source| source.state)
+    }
+
+    /// The source that holds a file or directory, where its kind has several and this one was used.
+    pub(crate) fn source(&self, inode: &Inode) -> Option<Source> {
         let (binding, file) = {
             let record = inode.record.read();
             (record.binding, record.file.clone())
         };
-        let source = self.remote(binding).ok().and_then(|remote| remote.source(&file));
-        source.map_or(SourceState::Connected, |source| source.state)
+        self.remote(binding).ok().and_then(|remote| remote.source(&file))
     }
 
     /// Whether what is held of an inode under this lease, learnt then, serves although its source gave this error.

@@ -94,6 +94,11 @@ impl Walk {
         }
     }
 
+    /// Whether directories in this one are being listed one after the other.
+    pub(crate) fn is_going_down(&self) -> bool {
+        self.below.as_ref().is_some_and(|below| below.directories.has_begun())
+    }
+
     /// A directory in this one was walked so.
     pub(crate) fn learn_below(&mut self, habit: Habit, want: Want) {
         let known = HabitBelow { habit, want, tried: false };

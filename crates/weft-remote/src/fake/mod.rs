@@ -53,6 +53,8 @@ pub struct Terms {
     pub ranges: bool,
     /// Whether the body comes along when a file is looked up or found changed.
     pub along: bool,
+    /// Whether each name in the root is a source of its own.
+    pub hosts: bool,
 }
 
 /// The lease that a [`Fake`] gives.
@@ -145,6 +147,7 @@ impl Default for Terms {
             page_entries: 100,
             ranges: true,
             along: false,
+            hosts: false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The fake as a remote.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use super::{Fake, Promise, Quality, Terms};
 use crate::{
     Along, Answer, Body, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, Figure, FileId,
     FileKind, Found, Known, Listing, Mutation, Name, Origin, Outcome, Page, Remote, RemoteError, Result, Sameness,
-    Span, Version,
+    Source, SourceState, Span, Version,
 };
 
 #[async_trait]
@@ -35,6 +35,21 @@ impl Remote for Fake {
 
     fn root(&self) -> FileId {
         tree::file_id(ROOT)
+    }
+
+    fn source(&self, file: &FileId) -> Option<Source> {
+        let number = self.number_of(file).ok()?;
+        let path = self.shared.tree.lock().path(number);
+        let host = path.split(|byte| *byte == b'/').find(|name| !name.is_empty())?;
+        self.terms().hosts.then(|| Source {
+            name: String::from_utf8_lossy(host).into_owned(),
+            state: SourceState::Connected,
+            since: SystemTime::UNIX_EPOCH,
+            last_contact: None,
+            last_error: None,
+            requests: 0,
+            received_bytes: 0,
+        })
     }
 
     async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {

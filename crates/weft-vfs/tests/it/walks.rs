@@ -115,6 +115,20 @@ async fn directories_of_a_far_source_are_listed_ahead() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_are_asked_by_whoever_goes_there_alone() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.hosts = true);
+    for host in 0..8 {
+        bench.fake.file(format!("{host}/file"), "content");
+    }
+    bench.list("fake").await.expect("a listing");
+    for host in 0..5 {
+        list_from_afar(&bench, &host.to_string()).await;
+    }
+    assert_eq!(bench.vfs.figures().prefetches, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sizes_asked_for_one_after_the_other_are_made_exact_ahead() {
     let bench = Bench::new();
     files(&bench, 20);
