@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_remote::{Call, Caller, FileKind, Name, RemoteError};
-use weft_store::{DentryTarget, NodeId, Record};
+use weft_store::{DentryRecord, DentryTarget, NodeId, Record};
 
 use crate::content::Check;
 use crate::inode::Inode;
@@ -25,6 +25,13 @@ pub struct Reloaded {
     pub failed: u64,
 }
 
+/// A name that is known to be absent.
+struct Absence {
+    dir: NodeId,
+    name: Name,
+    dentry: DentryRecord,
+}
+
 impl Vfs {
     /// Validates a file or a directory now, whatever the leases say; with `recursive` everything below that is
     /// cached or listed.
@@ -34,13 +41,13 @@ impl Vfs {
     pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
         self.try_again(path);
         let (top, recursive) = match self.find(path) {
-            Err(VfsError::NotFound) if self.forget_absence(path)? => {
-                return Ok(Reloaded { checked: 1, changed: 1, ..Reloaded::default() });
-            }
-            // It may be in the list by now: that says so, or that it is not.
-            Err(VfsError::NotFound) => match self.denied_by(path, &caller)? {
-                Some(dir) => (dir, false),
-                None => return self.look_for(path, caller).await,
+            Err(VfsError::NotFound) => match self.forget_absence(path)? {
+                Some(absence) => return self.look_again(path, absence, caller).await,
+                // It may be in the list by now: that says so, or that it is not.
+                None => match self.denied_by(path, &caller)? {
+                    Some(dir) => (dir, false),
+                    None => return self.look_for(path, caller).await,
+                },
             },
             found => (found?, recursive),
         };
@@ -55,17 +62,26 @@ impl Vfs {
         self.reload_all(&mut waiting, recursive, caller, done).await
     }
 
-    /// Has the next use of a name that is known to be absent ask again; says whether it was known to be.
-    fn forget_absence(&self, path: &[Name]) -> Result<bool> {
-        let Some((name, above)) = path.split_last() else { return Ok(false) };
-        let Ok(dir) = self.find(above) else { return Ok(false) };
+    /// What is known of a name that is known to be absent; from now on nothing is.
+    fn forget_absence(&self, path: &[Name]) -> Result<Option<Absence>> {
+        let Some((name, above)) = path.split_last() else { return Ok(None) };
+        let Ok(dir) = self.find(above) else { return Ok(None) };
         let dir = self.namespace.real(dir);
-        let absent = self.store.dentry(dir, name)?.is_some_and(|dentry| dentry.target == DentryTarget::Absent);
-        if absent {
-            self.store.apply(vec![Record::Dentry(dir, name.clone(), None)])?;
-            self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
+        let absent = self.store.dentry(dir, name)?.filter(|dentry| dentry.target == DentryTarget::Absent);
+        let Some(dentry) = absent else { return Ok(None) };
+        self.store.apply(vec![Record::Dentry(dir, name.clone(), None)])?;
+        self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
+        Ok(Some(Absence { dir, name: name.clone(), dentry }))
+    }
+
+    /// Asks for a path that was absent. Where the source is silent, it is as before.
+    async fn look_again(self: &Arc<Self>, path: &[Name], absence: Absence, caller: Caller) -> Result<Reloaded> {
+        let looked = self.look_for(path, caller).await;
+        let Absence { dir, name, dentry } = absence;
+        if matches!(&looked, Err(error) if !is_gone(error)) && self.store.dentry(dir, &name)?.is_none() {
+            self.store.apply(vec![Record::Dentry(dir, name, Some(dentry))])?;
         }
-        Ok(absent)
+        looked
     }
 
     /// Asks for a path of which nothing says that it is there, or that it is not.

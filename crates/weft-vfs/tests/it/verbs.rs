@@ -101,8 +101,14 @@ async fn a_name_that_was_absent_is_asked_about_again_after_a_reload() {
     assert!(matches!(bench.walk("fake/a/late").await, Err(VfsError::NotFound)), "as it was told");
     bench.vfs.reload(&names("fake/a/late"), false, USER).await.expect("a reload");
     assert_eq!(bench.cat("fake/a/late").await.expect("content"), b"here");
-    let never = bench.vfs.reload(&names("fake/a/never"), false, USER).await;
-    assert!(matches!(never, Err(VfsError::Remote(RemoteError::NotFound { .. }))), "{never:?}");
+    for _ in 0..2 {
+        let never = bench.vfs.reload(&names("fake/a/never"), false, USER).await;
+        assert!(matches!(never, Err(VfsError::Remote(RemoteError::NotFound { .. }))), "{never:?}");
+    }
+    // A source that does not answer has not said that there is something.
+    bench.fake.order(Order::of(Fault::Error(RemoteError::Unreachable { detail: "x".to_owned() })));
+    bench.vfs.reload(&names("fake/a/never"), false, USER).await.expect_err("nobody answers");
+    assert!(matches!(bench.walk("fake/a/never").await, Err(VfsError::NotFound)), "as it was told");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
