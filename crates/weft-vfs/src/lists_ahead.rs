@@ -40,18 +40,19 @@ impl Vfs {
             (record.parent, record.name.clone())
         };
         let Some(above) = self.inodes.get(parent).filter(|above| above.id != dir.id) else { return Ok(()) };
-        let is_near = took.is_some_and(|took| took < FAR);
-        if is_near && !above.walk.lock().is_going_down() {
-            return Ok(());
-        }
         if took.is_none() {
             count(&self.figures.prefetches_used);
             self.prefetch.earn_by_use();
-        } else {
-            self.prefetch.earn_by_miss();
         }
-        if let Some(took) = took {
-            above.walk.lock().of(Want::Names).latency = took;
+        {
+            let mut walk = above.walk.lock();
+            if !walk.is_far_below(took) {
+                return Ok(());
+            }
+            if let Some(took) = took {
+                walk.of(Want::Names).latency = took;
+                self.prefetch.earn_by_miss();
+            }
         }
         let following = |after: Option<&Name>, limit: usize| self.directories_after(&above, after, limit);
         let next = self.next_of_walk(&above, &name, Want::Names, following)?;
@@ -125,7 +126,5 @@ impl Vfs {
     }
 }
 
-/// A source that takes so long for a list is far.
-const FAR: Duration = Duration::from_millis(10);
 /// Names that are looked through for directories.
 const NAMES_MAX: usize = 256;

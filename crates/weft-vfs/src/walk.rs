@@ -60,6 +60,8 @@ pub(crate) struct Habit {
 struct Below {
     /// The walk from one of them to the next.
     directories: Walk,
+    /// The shortest time that the source took for a list of one of them.
+    nearest: Option<Duration>,
     /// How what is in them was used, in the last of them: at most one for each sort of use.
     habits: Vec<HabitBelow>,
 }
@@ -94,9 +96,12 @@ impl Walk {
         }
     }
 
-    /// Whether directories in this one are being listed one after the other.
-    pub(crate) fn is_going_down(&self) -> bool {
-        self.below.as_ref().is_some_and(|below| below.directories.has_begun())
+    /// A directory in this one was listed, and its source took so long if it was asked. Whether that is far: a source that was
+    /// quicker once is busy, and not far.
+    pub(crate) fn is_far_below(&mut self, took: Option<Duration>) -> bool {
+        let nearest = &mut self.below.get_or_insert_default().nearest;
+        *nearest = nearest.iter().copied().chain(took).min();
+        nearest.is_some_and(|nearest| nearest >= FAR_FOR_LISTS)
     }
 
     /// A directory in this one was walked so.
@@ -237,6 +242,8 @@ const WINDOW_MAX: usize = 24;
 const WINDOW_MAX_NEAR: usize = 8;
 /// A source that takes so long to begin an answer is far.
 const FAR: Duration = Duration::from_millis(3);
+/// One that takes so long for a list is, where it is always so.
+const FAR_FOR_LISTS: Duration = Duration::from_millis(10);
 /// Uses in no order after which a small directory is fetched as it is.
 const STRAYS_MIN: u32 = 3;
 /// Names that a small directory has at most.
@@ -316,6 +323,14 @@ mod tests {
         assert_eq!(use_of(&mut walk, habit, 10), [11, 12, 13, 14]);
         assert_eq!(use_of(&mut walk, habit, 13), Vec::<u64>::new());
         assert_eq!(use_of(&mut walk, habit, 16), [19, 22], "as in any walk");
+    }
+
+    #[test]
+    fn a_source_that_was_quick_once_is_not_far() {
+        let (ms, mut walk) = (Duration::from_millis, Walk::default());
+        assert!(!walk.is_far_below(None), "it was never asked");
+        assert!(walk.is_far_below(Some(ms(20))) && walk.is_far_below(None) && walk.is_far_below(Some(ms(15))));
+        assert!(!walk.is_far_below(Some(ms(2))) && !walk.is_far_below(Some(ms(20))) && !walk.is_far_below(None));
     }
 
     #[test]
