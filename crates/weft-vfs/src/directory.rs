@@ -124,36 +124,37 @@ impl Vfs {
             self.listed_in_turn(call, dir, None);
             return Ok(());
         }
-        let since = Instant::now();
-        Box::pin(self.list_asking(call, dir)).await?;
-        self.listed_in_turn(call, dir, Some(since.elapsed()));
+        let took = Box::pin(self.list_asking(call, dir)).await?;
+        self.listed_in_turn(call, dir, took);
         Ok(())
     }
 
-    async fn list_asking(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<()> {
+    /// The same where it is not; returns how long the source took, if it was asked for this and answered.
+    async fn list_asking(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>) -> Result<Option<Duration>> {
         let _gate = dir.gate.lock().await;
         for _ in 0..ASKED_MAX {
             if let Some(arrival) = dir.arrival(|_| true)
                 && let State::Failed(error) = arrival.end(call).await?
             {
-                return self.stale_listing(dir, error);
+                return self.stale_listing(dir, error).map(|()| None);
             }
             if self.listing_holds(dir, &call.caller)? {
                 count(&self.figures.listings_local);
-                return Ok(());
+                return Ok(None);
             }
             count(&self.figures.listings_remote);
+            let since = Instant::now();
             match self.list_remote(call, dir).await {
-                Ok(true) => return Ok(()),
+                Ok(true) => return Ok(Some(since.elapsed())),
                 // One that was asked for later is coming.
                 Ok(false) => {}
                 Err(error) => {
                     dir.note_error(&error);
-                    return self.stale_listing(dir, error);
+                    return self.stale_listing(dir, error).map(|()| None);
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Asks for a directory's listing whatever is known of it; what is known stays when there is no answer.

@@ -19,15 +19,15 @@ use crate::vfs::Vfs;
 use crate::walk::Sibling;
 
 impl Vfs {
-    /// A program has listed a directory; `took` is how long its source took, if it was asked.
+    /// A program has listed a directory; `took` is how long its source took, if it was asked for that.
     pub(crate) fn listed_in_turn(self: &Arc<Self>, call: &Call, dir: &Inode, took: Option<Duration>) {
-        let foreseen = dir.listed_ahead.load(Ordering::Acquire);
-        if call.purpose == Purpose::Ahead || (took.is_none() && !foreseen) {
+        if call.purpose == Purpose::Ahead {
             return;
         }
-        dir.listed_ahead.store(false, Ordering::Release);
-        // What is left to wait for of a list that was asked for ahead says nothing of the source.
-        let took = took.filter(|_| !foreseen);
+        let foreseen = dir.listed_ahead.swap(false, Ordering::AcqRel);
+        if took.is_none() && !foreseen {
+            return;
+        }
         if let Err(error) = self.list_ahead(call, dir, took) {
             tracing::debug!(%error, "nothing was listed ahead");
         }
@@ -111,18 +111,18 @@ impl Vfs {
         let since = Instant::now();
         dir.listed_ahead.store(true, Ordering::Release);
         count(&self.figures.listings_remote);
-        let outcome = self.list_remote(&call, dir).await;
-        let at_hand = outcome.is_ok() && self.listing_holds(dir, &caller)?;
+        let listed = self.list_remote(&call, dir).await;
+        let at_hand = listed.and_then(|_| self.listing_holds(dir, &caller));
         {
             let mut walk = above.walk.lock();
             let directories = walk.of(Want::Names);
             directories.latency = since.elapsed();
-            directories.in_vain |= outcome.is_ok() && !at_hand;
+            directories.in_vain |= matches!(at_hand, Ok(false));
         }
-        if !at_hand {
+        if !matches!(at_hand, Ok(true)) {
             dir.listed_ahead.store(false, Ordering::Release);
         }
-        outcome.map(|_| ())
+        at_hand.map(|_| ())
     }
 }
 

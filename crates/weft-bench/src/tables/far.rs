@@ -1,4 +1,5 @@
-//! A host 20 ms away: a tree that is listed, small files one after the other, and a large file over connections that carry little at a time.
+//! A host 20 ms away: a tree that is listed, small files one after the other, and a large file over connections that carry
+//! little at a time.
 
 use std::path::Path;
 use std::process::Command;

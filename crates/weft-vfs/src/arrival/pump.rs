@@ -316,7 +316,7 @@ impl Pump {
 
 /// How far a body is let run ahead of the reader that wants it.
 const AHEAD_BYTES: u64 = 8 << 20;
-/// Appends of so many bytes take about as long as it takes to have another thread go on.
+/// Shorter appends are not worth another thread.
 const LONG_APPEND_BYTES: usize = 256 << 10;
 /// Most bytes of a body that does not announce its length.
 const UNANNOUNCED_BYTES_MAX: u64 = 4 << 30;
