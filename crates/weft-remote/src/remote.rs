@@ -232,6 +232,17 @@ pub trait Remote: Send + Sync {
         Ok(Crawl::default())
     }
 
+    /// Asks for a longer path at once: for what has these names, one in the other, below `dir`, of which the source shows
+    /// no directory with the first. Some sources give a file to whoever knows its whole path, and tell nothing of the
+    /// directories on the way to it. `true` when there is something: from now on a lookup of each name on the way finds a
+    /// directory.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from answering.
+    async fn reach(&self, _call: &Call, _dir: &FileId, _names: &[Name]) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Attributes of the root directory. Known without asking anybody.
     fn root_attributes(&self) -> Attributes {
         Attributes::of_kind(crate::FileKind::Directory)

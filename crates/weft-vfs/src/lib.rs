@@ -55,6 +55,7 @@ mod pins;
 mod place;
 mod policies;
 mod prefetch;
+mod reach;
 mod read;
 mod reload;
 mod remove;

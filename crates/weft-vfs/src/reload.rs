@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use weft_remote::{Call, Caller, FileKind, Name, RemoteError};
+use weft_remote::{Call, Caller, FileKind, Name};
 use weft_store::{DentryRecord, DentryTarget, NodeId, Record};
 
 use crate::content::Check;
 use crate::inode::Inode;
-use crate::lookup::Looked;
 use crate::notice::Notice;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
@@ -24,6 +23,9 @@ pub struct Reloaded {
     /// Those that could not be checked.
     pub failed: u64,
 }
+
+/// Something that was not known.
+const FOUND: Reloaded = Reloaded { checked: 1, changed: 1, gone: 0, failed: 0 };
 
 /// A name that is known to be absent.
 struct Absence {
@@ -46,7 +48,7 @@ impl Vfs {
                 // It may be in the list by now: that says so, or that it is not.
                 None => match self.denied_by(path, &caller)? {
                     Some(dir) => (dir, false),
-                    None => return self.look_for(path, caller).await,
+                    None => return self.look_for(path, caller).await.map(|()| FOUND),
                 },
             },
             found => (found?, recursive),
@@ -81,23 +83,7 @@ impl Vfs {
         if matches!(&looked, Err(error) if !is_gone(error)) && self.store.dentry(dir, &name)?.is_none() {
             self.store.apply(vec![Record::Dentry(dir, name, Some(dentry))])?;
         }
-        looked
-    }
-
-    /// Asks for a path of which nothing says that it is there, or that it is not.
-    async fn look_for(self: &Arc<Self>, path: &[Name], caller: Caller) -> Result<Reloaded> {
-        let mut node = NodeId::ROOT;
-        for name in path {
-            let looked = self.clone().lookup(self.call(caller), node, name.as_bytes().to_vec()).await?;
-            node = match looked {
-                Looked::Entry { stat, .. } => stat.node,
-                Looked::Absent { .. } if self.namespace.is_own(node) => return Err(VfsError::NotFound),
-                Looked::Absent { .. } => {
-                    return Err(RemoteError::NotFound { detail: "asked just now".to_owned() }.into());
-                }
-            };
-        }
-        Ok(Reloaded { checked: 1, changed: 1, ..Reloaded::default() })
+        looked.map(|()| FOUND)
     }
 
     /// The directory that says of this name that it is absent, by its list.

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use weft_remote::{
     Audience, Completeness, Figure, FileKind, Lease, Name, RemoteError, Source, SourceState, Stale, Version,
 };
-use weft_store::ObjectRecord;
+use weft_store::{DentryTarget, ObjectRecord};
 
 use crate::extended::{Standing, Trust, time_text};
 use crate::faces::Faces;
@@ -71,6 +71,14 @@ impl Vfs {
         let content = inode.content.lock();
         let (_, at, error) = content.failed_names.iter().rev().find(|(name, ..)| *name == path[depth])?;
         Some(format!("{error} ({})", age_words(*at, SystemTime::now())))
+    }
+
+    /// The first name of a path that is known to be absent, as the path that leads to it, and since when that is known.
+    pub fn absent_above(&self, path: &[Name]) -> Option<(Vec<Name>, String)> {
+        let (depth, above) = (0..path.len()).rev().find_map(|depth| Some((depth, self.find(&path[..depth]).ok()?)))?;
+        let dentry = self.store.dentry(self.namespace.real(above), &path[depth]).ok()??;
+        let absent = dentry.target == DentryTarget::Absent;
+        absent.then(|| (path[..=depth].to_vec(), age_words(dentry.learnt, SystemTime::now())))
     }
 
     fn why_written(&self, why: &mut Why, inode: &Inode, path: &[Name], now: SystemTime) {

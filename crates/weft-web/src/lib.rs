@@ -48,6 +48,7 @@ mod tap;
 mod target;
 mod traffic;
 mod tunnel;
+mod unlisted;
 mod validator;
 mod xml;
 

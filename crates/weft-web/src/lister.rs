@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use weft_remote::Notes;
+use weft_remote::{Audience, Caller, Notes};
 
 /// How a directory is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,10 @@ struct Noted {
     /// The paths of buckets, each with a slash at its end.
     #[serde(default)]
     buckets: Vec<String>,
+    /// The paths of directories that the host does not tell of, in which something was found; each with a slash at its
+    /// end, and with whom it was given to.
+    #[serde(default)]
+    ways: Vec<(String, Audience)>,
 }
 
 impl Lists {
@@ -83,6 +87,32 @@ impl Lists {
         self.change(notes, |noted| noted.buckets.retain(|other| other != top));
     }
 
+    /// Whether something that this caller may see was found in the directory with this path, or deeper, that the host does
+    /// not tell of.
+    pub fn is_way(&self, path: &str, caller: &Caller) -> bool {
+        let noted = self.noted.lock();
+        noted.ways.iter().any(|(way, audience)| way.starts_with(path) && audience.includes(caller))
+    }
+
+    /// Remembers that something was found in a directory that the host does not tell of.
+    pub fn learn_way(&self, path: &str, audience: Audience, notes: &dyn Notes) {
+        self.change(notes, |noted| {
+            let holds = |(other, of): &(String, Audience)| {
+                other.starts_with(path) && (*of == Audience::Everyone || *of == audience)
+            };
+            if noted.ways.iter().any(holds) {
+                return;
+            }
+            noted.ways.retain(|(other, of)| {
+                !path.starts_with(other.as_str()) || (audience != Audience::Everyone && *of != audience)
+            });
+            if noted.ways.len() >= WAYS_MAX {
+                noted.ways.remove(0);
+            }
+            noted.ways.push((path.to_owned(), audience));
+        });
+    }
+
     /// Facts for people.
     pub fn about(&self) -> Vec<(String, String)> {
         let dav = self.dav(SystemTime::now());
@@ -111,6 +141,8 @@ fn seconds(at: SystemTime) -> u64 {
 
 /// Buckets remembered of one host; the oldest is forgotten first.
 const BUCKETS_MAX: usize = 64;
+/// Directories remembered of one host that it does not tell of; the oldest is forgotten first.
+const WAYS_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -145,5 +177,37 @@ mod tests {
         (0..100).for_each(|n| again.learn_bucket(&format!("/n{n}/"), &notes));
         assert_eq!(again.bucket_of("/a/"), None);
         assert_eq!(again.bucket_of("/n99/x"), Some("/n99/".to_owned()));
+    }
+    #[test]
+    fn a_way_holds_all_that_leads_to_it() {
+        let notes = MemoryNotes::default();
+        let lists = Lists::load("h", &notes);
+        for path in ["/a/", "/a/b/c/", "/a/b/"] {
+            lists.learn_way(path, Audience::Everyone, &notes);
+        }
+        let again = Lists::load("h", &notes);
+        let caller = Caller { uid: 7, gid: 7, pid: 0 };
+        for (path, is_way) in [("/", true), ("/a/", true), ("/a/b/c/", true), ("/a/b/c/d/", false), ("/a/x/", false)] {
+            assert_eq!(again.is_way(path, &caller), is_way, "{path}");
+        }
+        assert_eq!(again.noted.lock().ways.len(), 1, "the longest");
+        (0..300).for_each(|n| again.learn_way(&format!("/n{n}/"), Audience::Everyone, &notes));
+        assert!(!again.is_way("/a/", &caller) && again.is_way("/n299/", &caller));
+        assert_eq!(again.noted.lock().ways.len(), WAYS_MAX);
+    }
+
+    #[test]
+    fn a_way_is_for_whom_its_end_was_given_to() {
+        let notes = MemoryNotes::default();
+        let lists = Lists::load("h", &notes);
+        let of = |uid| Caller { uid, gid: uid, pid: 0 };
+        lists.learn_way("/a/b/", Audience::Only { uid: 7 }, &notes);
+        let seen = |path: &str| [7, 8].map(|uid| lists.is_way(path, &of(uid)));
+        assert_eq!(seen("/a/"), [true, false]);
+        lists.learn_way("/a/", Audience::Everyone, &notes);
+        assert_eq!((seen("/a/"), seen("/a/b/")), ([true, true], [true, false]));
+        lists.learn_way("/a/b/", Audience::Everyone, &notes);
+        assert_eq!(seen("/a/b/"), [true, true]);
+        assert_eq!(lists.noted.lock().ways.len(), 1);
     }
 }

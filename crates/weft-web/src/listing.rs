@@ -135,18 +135,24 @@ fn entry(name: Name, id: FileId, kind: FileKind) -> Entry {
 
 /// A link with the ending of a file is taken for one; the rest may be directories.
 fn guessed_kind(segment: &str, link: &Place) -> FileKind {
-    let ending = segment.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    match ending {
-        Some(ending) if link.query.is_none() && FILE_ENDINGS.contains(&ending.as_str()) => FileKind::File,
-        _ => FileKind::Unknown,
+    match link.query.is_none() && ends_as_a_file(segment) {
+        true => FileKind::File,
+        false => FileKind::Unknown,
     }
+}
+
+/// Whether a name ends as names of files do.
+pub(crate) fn ends_as_a_file(segment: &str) -> bool {
+    let ending = segment.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    ending.is_some_and(|ending| FILE_ENDINGS.contains(&ending.as_str()))
 }
 
 const FILE_ENDINGS: &[&str] = &[
     "html", "htm", "xhtml", "txt", "md", "rst", "css", "js", "mjs", "json", "xml", "rss", "atom", "csv", "pdf", "ps",
     "png", "jpg", "jpeg", "gif", "svg", "webp", "avif", "ico", "woff", "woff2", "ttf", "otf", "mp3", "ogg", "wav",
     "flac", "mp4", "webm", "mkv", "zip", "gz", "tgz", "xz", "bz2", "zst", "tar", "7z", "iso", "img", "deb", "rpm",
-    "whl", "jar", "exe", "msi", "asc", "sig", "sha256", "c", "h", "rs", "py", "diff", "patch",
+    "whl", "jar", "exe", "msi", "asc", "sig", "sha256", "c", "h", "rs", "py", "diff", "patch", "yaml", "yml", "toml",
+    "jsonl", "tsv", "log", "pom", "md5", "sha1", "sha512", "crate", "gem", "apk", "java", "go", "map",
 ];
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::lister::Lister;
 use crate::listing::page_name;
 use crate::name::{Part, Wanted, wanted_of};
 use crate::remote::{Web, foreign, not_a_directory};
+use crate::unlisted::is_refusal;
 
 impl Web {
     /// [`Remote::lookup`](weft_remote::Remote::lookup) without the deadline.
@@ -79,6 +80,10 @@ impl Web {
             if empty {
                 return Ok(self.found_dir(call, name.clone(), &place, &place, reply).await.map(Some));
             }
+            if part.query.is_none() && self.led_on(call, &place.slashed()) {
+                // It has longer names below it: it lies in their directory.
+                return Ok(refused_dir(name.clone(), &place.slashed(), reply).await.map(Some));
+            }
             return Ok(self.found_file_or_bucket(call, name, &place, reply).await?.map(Some));
         }
         if matches!(reply.status.as_u16(), 403..=405)
@@ -86,6 +91,9 @@ impl Web {
         {
             reply.body.drain().await;
             return Ok(found.map(Some));
+        }
+        if is_refusal(reply.status) && part.query.is_none() && self.leads_on(call, &place.slashed()) {
+            return Ok(refused_dir(name.clone(), &place.slashed(), reply).await.map(Some));
         }
         self.absent_or_error(reply).await
     }
@@ -284,6 +292,14 @@ pub(crate) fn bare_dir(name: Name, dir: &Place, origin: Option<Origin>) -> Answe
     // As short as an absence: what the server could not show now may be there soon.
     let lease = Lease::lasting(BARE_DIR_TIME);
     Answer { origin, ..Answer::new(Found { entry, along: None }, Version::None, lease) }
+}
+
+/// A directory that is there whatever its host says of it.
+pub(crate) async fn refused_dir(name: Name, dir: &Place, reply: Reply) -> Answer<Found> {
+    let origin = origin_of(&reply, &format!("{}; it leads to more", reply.status.as_str()));
+    let audience = reply.audience;
+    reply.body.drain().await;
+    Answer { audience, ..bare_dir(name, dir, Some(origin)) }
 }
 
 /// How long a directory is trusted to be there that showed nothing of itself.

@@ -73,6 +73,8 @@ pub struct WebOptions {
     pub credentials: Credentials,
     /// Hosts whose directories are listed by WebDAV without trying anything else first.
     pub dav_hosts: Vec<HostPattern>,
+    /// Hosts that tell of no directory: there a name that is refused is one, unless it ends as a file's does.
+    pub unlisted_hosts: Vec<HostPattern>,
     /// Most requests to one host at a time on behalf of a program that goes through it.
     pub crawl_at_once: usize,
     /// Least time between the beginnings of two such requests to one host.
@@ -102,6 +104,7 @@ impl Default for WebOptions {
             proxies: Proxies::default(),
             credentials: Credentials::default(),
             dav_hosts: Vec::new(),
+            unlisted_hosts: UNLISTED_HOSTS.iter().filter_map(|host| HostPattern::parse(host).ok()).collect(),
             crawl_at_once: 2,
             crawl_pause: Duration::ZERO,
             builtin: HashMap::new(),
@@ -153,6 +156,18 @@ const PROBE_NAMES: &[&str] = &[
     "desktop.ini",
     "Desktop.ini",
     "Thumbs.db",
+];
+
+/// Raw files and packages. In November 2026 index.crates.io and files.pythonhosted.org answered 404 for directories,
+/// proxy.golang.org 403; raw.githubusercontent.com answers 400 or 404.
+const UNLISTED_HOSTS: &[&str] = &[
+    "raw.githubusercontent.com",
+    "gist.githubusercontent.com",
+    "files.pythonhosted.org",
+    "index.crates.io",
+    "static.crates.io",
+    "proxy.golang.org",
+    "registry.npmjs.org",
 ];
 
 #[cfg(test)]

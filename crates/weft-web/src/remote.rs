@@ -22,8 +22,9 @@ use crate::host::{Host, NOTE_PREFIX, Scheme};
 use crate::id::{Id, Place};
 use crate::ladder::{Document, holds_nothing};
 use crate::listing::page_name;
-use crate::lookup::bare_dir;
+use crate::lookup::{bare_dir, refused_dir};
 use crate::name::{canonical_path, name_of};
+use crate::unlisted::is_refusal;
 use crate::validator::{hashed, unless_same};
 
 /// The web: a directory of hosts, each a directory of what it serves. Read-only.
@@ -113,6 +114,10 @@ impl Web {
             return Ok(unchanged(reply, known, self.options()).map(|()| Checked::Unchanged));
         }
         if is_dir {
+            if is_refusal(reply.status) && self.leads_on(call, &place) {
+                let found = refused_dir(last_name(&place), &place, reply).await;
+                return Ok(found.map(|found| Checked::Is(Box::new(found))));
+            }
             let top = place.path == "/";
             if !has_content(&reply) && !top && !matches!(reply.status.as_u16(), 401 | 403) {
                 let error = status_error(&reply);
@@ -215,6 +220,7 @@ impl Web {
             }
             return self.list_page(call, dir, reply, known).await;
         }
+        let unlisted = is_refusal(reply.status) && self.leads_on(call, dir);
         let (error, audience) = (status_error(&reply), reply.audience);
         reply.body.drain().await;
         let absent = matches!(error, RemoteError::NotFound { .. } | RemoteError::Denied { .. });
@@ -228,9 +234,8 @@ impl Web {
         if nothing && let Some(listed) = self.try_dav(call, dir).await {
             return Ok(listed);
         }
-        if dir.unslashed().is_none()
-            && let RemoteError::NotFound { .. } = error
-        {
+        let is_top = dir.unslashed().is_none() && matches!(error, RemoteError::NotFound { .. });
+        if is_top || unlisted {
             // The top of a host that answers is there, whatever it says about it.
             let page = Page { entries: Vec::new(), completeness: Completeness::Partial, next: None };
             let lease = Lease::lasting(self.options().absence_time);
@@ -380,6 +385,10 @@ impl Remote for Web {
 
     async fn may_crawl(&self, call: &Call, file: &FileId, name: Option<&Name>, rules: Rules) -> Result<Crawl> {
         self.within(call, file, self.crawl(call, file, name, rules)).await
+    }
+
+    async fn reach(&self, call: &Call, dir: &FileId, names: &[Name]) -> Result<bool> {
+        self.within(call, dir, self.reach_names(call, dir, names)).await
     }
 
     fn about(&self, file: &FileId) -> Vec<(String, String)> {

@@ -100,8 +100,11 @@ pub enum Verb {
         paths: Vec<PathBuf>,
     },
     /// Ask the source now whether files have changed
+    ///
+    /// A path that is not known yet is looked for; where its host refuses a directory on the way, as hosts do that tell of no
+    /// directories, the whole path is asked for, and what is there is in the tree from then on.
     #[command(
-        after_help = "Examples:\n  weft reload ~/weft/web/example.org/index.html\n  weft reload -r ~/weft/web/example.org"
+        after_help = "Examples:\n  weft reload ~/weft/web/example.org/index.html\n  weft reload -r ~/weft/web/example.org\n  weft reload ~/weft/web/files.example.org/a/1.0/a.tar.gz   the host tells of no directories"
     )]
     Reload {
         /// Directories with everything below them

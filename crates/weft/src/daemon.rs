@@ -240,8 +240,13 @@ impl Daemon for MountDaemon {
         self.check_known(path, &names, uid)?;
         let why = self.vfs.why(&names).map_err(|error| {
             let mut refusal = refusal(path, &error);
-            if let (Code::NotFound, Some(error)) = (refusal.code, self.vfs.last_error_above(&names)) {
+            if refusal.code != Code::NotFound {
+                return refusal;
+            }
+            if let Some(error) = self.vfs.last_error_above(&names) {
                 refusal.sentence = format!("{}; the last look-up of it failed: {error}", refusal.sentence);
+            } else if let Some((absent, asked)) = self.vfs.absent_above(&names) {
+                refusal.sentence = absence(path, names.len(), &absent, &asked);
             }
             refusal
         })?;
@@ -464,6 +469,16 @@ pub(crate) fn refusal(path: &[u8], error: &VfsError) -> Refusal {
         error => format!("{}: {error}", shown(path)),
     };
     Refusal::new(code, sentence)
+}
+
+/// What is said of a path that is not known because a name on the way to it is absent.
+fn absence(path: &[u8], depth: usize, absent: &[Name], asked: &str) -> String {
+    let first: Vec<String> = absent.iter().map(Name::to_string).collect();
+    let next = match absent.len() < depth {
+        true => "some hosts tell of no directory: `weft reload` asks for the whole path",
+        false => "`weft reload` asks again",
+    };
+    format!("{}: {} is not there, said its source {asked}; {next}", shown(path), first.join("/"))
 }
 
 pub(crate) fn shown(path: &[u8]) -> String {

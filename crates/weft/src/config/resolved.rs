@@ -274,6 +274,7 @@ impl Resolved {
                 "allow_hosts": web.allow_hosts,
                 "deny_hosts": web.deny_hosts,
                 "dav_hosts": web.dav_hosts,
+                "unlisted_hosts": web.unlisted_hosts,
                 "warm_per_host": web.warm_per_host,
                 "warm_pause": time(web.warm_pause),
                 "netrc": web.netrc,

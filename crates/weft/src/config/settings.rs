@@ -78,6 +78,8 @@ pub struct WebSettings {
     pub deny_hosts: Option<Vec<String>>,
     /// Hosts whose directories are listed by WebDAV; `None` is none.
     pub dav_hosts: Option<Vec<String>>,
+    /// Hosts that tell of no directory, beside the usual ones.
+    pub unlisted_hosts: Option<Vec<String>>,
     /// Most requests of `weft warm` to one host at a time.
     pub warm_per_host: Option<usize>,
     /// Least time between two of them.
@@ -181,6 +183,7 @@ impl WebSettings {
             private_addresses: self.private_addresses.or(below.private_addresses),
             allow_hosts: self.allow_hosts.or(below.allow_hosts),
             dav_hosts: self.dav_hosts.or(below.dav_hosts),
+            unlisted_hosts: self.unlisted_hosts.or(below.unlisted_hosts),
             warm_per_host: self.warm_per_host.or(below.warm_per_host),
             warm_pause: self.warm_pause.or(below.warm_pause),
             netrc: self.netrc.or(below.netrc),

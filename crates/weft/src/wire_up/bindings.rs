@@ -180,6 +180,8 @@ fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow:
     let default = WebOptions::default();
     let mut probe_names = settings.probe_names.clone().unwrap_or(default.probe_names);
     probe_names.extend(settings.probe_names_extra.iter().cloned());
+    let mut unlisted_hosts = default.unlisted_hosts;
+    unlisted_hosts.extend(patterns(settings.unlisted_hosts.as_deref().unwrap_or_default())?);
     Ok(WebOptions {
         probe_names,
         connect_timeout: settings.connect_timeout.unwrap_or(default.connect_timeout),
@@ -199,6 +201,7 @@ fn web_options(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> anyhow:
         proxies: proxies(settings, resolved.usual_proxies.clone())?,
         credentials: logins::credentials(settings)?,
         dav_hosts: patterns(settings.dav_hosts.as_deref().unwrap_or_default())?,
+        unlisted_hosts,
         crawl_at_once: settings.warm_per_host.unwrap_or(default.crawl_at_once),
         crawl_pause: settings.warm_pause.unwrap_or(default.crawl_pause),
         builtin: HashMap::from([(site::HOST.to_owned(), sample_site(runtime.clone()))]),

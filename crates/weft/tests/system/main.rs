@@ -41,6 +41,7 @@ mod support;
 mod survival;
 mod tls;
 mod transports;
+mod unlisted;
 mod unplugged;
 mod unsent;
 mod verbs;
