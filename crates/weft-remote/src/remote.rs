@@ -223,12 +223,12 @@ pub trait Remote: Send + Sync {
         false
     }
 
-    /// Whether a program that goes through the tree by itself may ask for `file` (with `name`: for that name in the
-    /// directory `file`), and at what pace. May ask the source for its rules, and remembers them.
+    /// Whether a program that goes through the tree by itself may ask for what has these names, one in the other, below
+    /// `file` (for `file` itself where there are none), and at what pace. May ask the source for its rules, and remembers them.
     ///
     /// # Errors
     /// What keeps the source from giving its rules, where that may pass soon.
-    async fn may_crawl(&self, _call: &Call, _file: &FileId, _name: Option<&Name>, _rules: Rules) -> Result<Crawl> {
+    async fn may_crawl(&self, _call: &Call, _file: &FileId, _below: &[Name], _rules: Rules) -> Result<Crawl> {
         Ok(Crawl::default())
     }
 

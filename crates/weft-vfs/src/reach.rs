@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weft_remote::{Caller, FileKind, Name, RemoteError};
+use weft_remote::{Call, Caller, FileKind, Name, RemoteError};
 use weft_store::{NodeId, Record};
 
 use crate::lookup::Looked;
@@ -24,50 +24,55 @@ impl Vfs {
         Ok(())
     }
 
-    /// Finds the first of these names in a directory, so that the others can be looked for in it.
     async fn look_for_first(self: &Arc<Self>, dir: NodeId, names: &[Name], caller: Caller) -> Result<NodeId> {
-        let [name, deeper @ ..] = names else { return Ok(dir) };
+        let [name, ..] = names else { return Ok(dir) };
         let looked = self.clone().lookup(self.call(caller), dir, name.as_bytes().to_vec()).await;
-        let refusal = match looked {
-            Ok(Looked::Entry { stat, .. }) if deeper.is_empty() || stat.kind == FileKind::Directory => {
-                return Ok(stat.node);
-            }
-            Ok(Looked::Entry { .. }) => VfsError::NotADirectory,
-            Ok(Looked::Absent { .. }) if self.namespace.is_own(dir) => return Err(VfsError::NotFound),
-            Ok(Looked::Absent { .. }) => RemoteError::NotFound { detail: "asked just now".to_owned() }.into(),
-            Err(error) => error,
-        };
-        if deeper.is_empty() || !tells_nothing_of_more(&refusal) || !self.reach(dir, names, caller).await? {
-            return Err(refusal);
+        if self.namespace.is_own(dir) && matches!(looked, Ok(Looked::Absent { .. })) {
+            return Err(VfsError::NotFound);
         }
-        match self.clone().lookup(self.call(caller), dir, name.as_bytes().to_vec()).await? {
-            Looked::Entry { stat, .. } if stat.kind == FileKind::Directory => Ok(stat.node),
-            Looked::Entry { .. } | Looked::Absent { .. } => Err(refusal),
+        match first_of(looked, names) {
+            Err(refusal) if may_lead_on(&refusal, names) => {
+                self.reach(dir, names, self.call(caller)).await?.ok_or(refusal)
+            }
+            outcome => outcome,
         }
     }
 
-    /// Asks the source for the whole path. Where there is something, what was known of its first name is forgotten.
-    async fn reach(&self, dir: NodeId, names: &[Name], caller: Caller) -> Result<bool> {
-        if self.namespace.is_own(dir) {
-            return Ok(false);
-        }
+    /// Asks the source for the whole path below a directory, whose first name it has refused. Where there is something, the
+    /// directory that has this name.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from answering.
+    pub(crate) async fn reach(self: &Arc<Self>, dir: NodeId, names: &[Name], call: Call) -> Result<Option<NodeId>> {
+        let Some(name) = names.first().filter(|_| !self.namespace.is_own(dir)) else { return Ok(None) };
         let inode = self.inode(dir)?;
         let (remote, file) = (self.remote_of(&inode)?.clone(), inode.record().file);
-        let call = self.call(caller);
-        let reached = self.ask_for(&call, remote.reach(&call, &file, names)).await?;
-        if let Some(name) = names.first().filter(|_| reached) {
-            self.store.apply(vec![Record::Dentry(inode.id, name.clone(), None)])?;
-            self.notices.send(Notice::Entry { parent: self.namespace.shown(inode.id), name: name.clone() });
+        if !self.ask_for(&call, remote.reach(&call, &file, names)).await? {
+            return Ok(None);
         }
-        Ok(reached)
+        // What was known of it is outdated.
+        self.store.apply(vec![Record::Dentry(inode.id, name.clone(), None)])?;
+        self.notices.send(Notice::Entry { parent: self.namespace.shown(inode.id), name: name.clone() });
+        let looked = self.clone().lookup(call, dir, name.as_bytes().to_vec()).await;
+        Ok(first_of(looked, names).ok())
     }
 }
 
-/// Whether an answer about a name leaves it open what is below it: the source has answered, and shows no directory.
-fn tells_nothing_of_more(refusal: &VfsError) -> bool {
-    is_gone(refusal)
-        || matches!(
-            refusal,
-            VfsError::NotADirectory | VfsError::Remote(RemoteError::Denied { .. } | RemoteError::Failed { .. })
-        )
+/// What the first of these names leads to, if the others can be looked for in it; else how it was refused.
+pub(crate) fn first_of(looked: Result<Looked>, names: &[Name]) -> Result<NodeId> {
+    match looked? {
+        Looked::Entry { stat, .. } if names.len() == 1 || stat.kind == FileKind::Directory => Ok(stat.node),
+        Looked::Entry { .. } => Err(VfsError::NotADirectory),
+        Looked::Absent { .. } => Err(RemoteError::NotFound { detail: "asked just now".to_owned() }.into()),
+    }
+}
+
+/// Whether the refusal of the first of these names leaves it open what the others lead to: the source has answered, and shows
+/// no directory.
+pub(crate) fn may_lead_on(refusal: &VfsError, names: &[Name]) -> bool {
+    let shows_none = matches!(
+        refusal,
+        VfsError::NotADirectory | VfsError::Remote(RemoteError::Denied { .. } | RemoteError::Failed { .. })
+    );
+    names.len() > 1 && (is_gone(refusal) || shows_none)
 }

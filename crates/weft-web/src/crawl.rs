@@ -10,9 +10,9 @@ use weft_remote::{Call, Crawl, FileId, Leave, Name, RemoteError, Result, Rules};
 use crate::content::has_content;
 use crate::exchange::{GetError, Reply};
 use crate::id::{Id, Place};
-use crate::name::{Wanted, wanted_of};
 use crate::remote::{Web, foreign};
 use crate::robots::{BYTES_MAX, ROBOTS_PATH, Robots};
+use crate::unlisted::place_below;
 
 /// What is known of each host's rules. The lock guards the map alone and is held for one look.
 #[derive(Default)]
@@ -48,9 +48,9 @@ impl Crawls {
 
 impl Web {
     /// [`Remote::may_crawl`](weft_remote::Remote::may_crawl) without the deadline.
-    pub(crate) async fn crawl(&self, call: &Call, file: &FileId, name: Option<&Name>, rules: Rules) -> Result<Crawl> {
+    pub(crate) async fn crawl(&self, call: &Call, file: &FileId, below: &[Name], rules: Rules) -> Result<Crawl> {
         let (dir, place) = match Id::parse(file) {
-            Some(Id::Root) => return Ok(of_all_hosts(name)),
+            Some(Id::Root) => return Ok(of_all_hosts(below)),
             Some(Id::Dir(place)) => (true, place),
             Some(Id::File(place)) => (false, place),
             None => return Err(foreign(file)),
@@ -84,14 +84,10 @@ impl Web {
                 false => format!("{}: {written} s between requests, as robots.txt asks", crawl.source),
             });
         }
-        let places = match name.filter(|_| dir).map(wanted_of) {
-            None => vec![place],
+        let places = match below.is_empty() || !dir {
+            true => vec![place],
             // Whether it is a file or a directory shows when it is asked for.
-            Some(Wanted::Part(part)) => {
-                let place = place.join(&part);
-                vec![place.slashed(), place]
-            }
-            Some(Wanted::Shortened | Wanted::Impossible) => Vec::new(),
+            false => place_below(&place, below).map(|place| vec![place.slashed(), place]).unwrap_or_default(),
         };
         if let Some(first) = places.first()
             && !places.iter().any(|place| robots.allow(&place.path_and_query()))
@@ -141,9 +137,9 @@ impl Web {
 }
 
 /// The list of hosts is weft's own; a host in it is asked for by its name.
-fn of_all_hosts(name: Option<&Name>) -> Crawl {
+fn of_all_hosts(below: &[Name]) -> Crawl {
     let refused = "the hosts that were visited are not gone through; name one host";
-    let leave = if name.is_some() { Leave::Granted } else { Leave::Refused { why: refused.to_owned() } };
+    let leave = if !below.is_empty() { Leave::Granted } else { Leave::Refused { why: refused.to_owned() } };
     Crawl { leave, ..Crawl::default() }
 }
 

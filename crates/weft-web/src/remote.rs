@@ -383,8 +383,8 @@ impl Remote for Web {
         }
     }
 
-    async fn may_crawl(&self, call: &Call, file: &FileId, name: Option<&Name>, rules: Rules) -> Result<Crawl> {
-        self.within(call, file, self.crawl(call, file, name, rules)).await
+    async fn may_crawl(&self, call: &Call, file: &FileId, below: &[Name], rules: Rules) -> Result<Crawl> {
+        self.within(call, file, self.crawl(call, file, below, rules)).await
     }
 
     async fn reach(&self, call: &Call, dir: &FileId, names: &[Name]) -> Result<bool> {

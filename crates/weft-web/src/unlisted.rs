@@ -38,7 +38,7 @@ impl Web {
     /// Asks for what has these names, one in the other, below `dir`. If there is something, the directories on the way to it
     /// are there from now on.
     pub(crate) async fn reach_names(&self, call: &Call, dir: &FileId, names: &[Name]) -> Result<bool> {
-        let Some(Id::Dir(dir)) = Id::parse(dir) else { return Ok(false) };
+        let Some(Id::Dir(dir)) = Id::parse(dir).filter(|_| names.len() > 1) else { return Ok(false) };
         let (Some(authority), Some(place)) = (Authority::parse(&dir.authority), place_below(&dir, names)) else {
             return Ok(false);
         };
@@ -54,13 +54,13 @@ impl Web {
     }
 }
 
-/// What has these names, one in the other, below a directory; `None` where one of them cannot be in a URL, or where all but
-/// the last are not plain names.
-fn place_below(dir: &Place, names: &[Name]) -> Option<Place> {
-    let (last, between) = names.split_last().filter(|(_, between)| !between.is_empty())?;
+/// What has these names, one in the other, below a directory; `None` where one of them cannot be in a URL, or where one that
+/// is not the last has a query.
+pub(crate) fn place_below(dir: &Place, names: &[Name]) -> Option<Place> {
+    let (last, between) = names.split_last()?;
     let part_of = |name: &Name| match wanted_of(name) {
-        Wanted::Part(part) if !part.segment.is_empty() => Some(part),
-        Wanted::Part(_) | Wanted::Shortened | Wanted::Impossible => None,
+        Wanted::Part(part) => Some(part),
+        Wanted::Shortened | Wanted::Impossible => None,
     };
     let way = between.iter().try_fold(dir.clone(), |way, name| {
         Some(way.join(&part_of(name).filter(|part| part.query.is_none())?).slashed())

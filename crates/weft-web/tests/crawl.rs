@@ -11,7 +11,7 @@ use weft_remote::{Crawl, FileId, Leave, Remote, RemoteError, Rules};
 use weft_web::{Web, WebOptions};
 
 async fn crawl(web: &Arc<Web>, file: &FileId) -> Crawl {
-    web.may_crawl(&call(), file, None, Rules::Kept).await.unwrap()
+    web.may_crawl(&call(), file, &[], Rules::Kept).await.unwrap()
 }
 
 async fn allowed(web: &Arc<Web>, file: &FileId) -> bool {
@@ -36,13 +36,13 @@ async fn rules_are_asked_for_once_and_bind_paths() {
     }
     assert!(!allowed(&web, &server.dir("/d/")).await);
     // A name that may be a directory may be asked for where either may.
-    let by_name = async |text: &str| web.may_crawl(&call(), &server.dir("/"), Some(&name(text)), Rules::Kept).await;
+    let by_name = async |text: &str| web.may_crawl(&call(), &server.dir("/"), &[name(text)], Rules::Kept).await;
     assert_eq!(by_name("d").await.unwrap().leave, Leave::Granted, "/d is allowed, /d/ is not");
     let told = crawl(&web, &file(&server, "/a")).await;
     assert_eq!((told.pause, told.at_once, told.source), (Duration::from_secs(60), 2, server.address.to_string()));
     assert!(told.note.is_some_and(|note| note.contains("400 s") && note.contains("60 s")));
     assert_eq!(server.log.lock().iter().filter(|seen| seen.path == "/robots.txt").count(), 1);
-    let ignored = web.may_crawl(&call(), &file(&server, "/d/x"), None, Rules::Ignored).await.unwrap();
+    let ignored = web.may_crawl(&call(), &file(&server, "/d/x"), &[], Rules::Ignored).await.unwrap();
     assert_eq!((ignored.leave, ignored.pause), (Leave::Granted, Duration::ZERO));
 }
 
@@ -54,7 +54,7 @@ async fn a_host_without_rules_allows_all_and_one_that_fails_nothing() {
         assert_eq!(leave == Leave::Granted, may, "{status}: {leave:?}");
     }
     let server = Server::start(|_| answer(503, &[("retry-after", "7")], "")).await;
-    let busy = web().may_crawl(&call().ahead(), &file(&server, "/a"), None, Rules::Kept).await;
+    let busy = web().may_crawl(&call().ahead(), &file(&server, "/a"), &[], Rules::Kept).await;
     let again = Some(Duration::from_secs(7));
     assert!(matches!(busy, Err(RemoteError::Busy { retry_after, .. }) if retry_after == again), "{busy:?}");
     let gone = Server::start(|_| answer(200, &[], "")).await;
@@ -81,8 +81,8 @@ async fn redirects_are_followed_as_far_as_the_rfc_says() {
 #[tokio::test]
 async fn the_list_of_hosts_is_not_gone_through() {
     let web = web();
-    let refused = web.may_crawl(&call(), &web.root(), None, Rules::Ignored).await.unwrap();
+    let refused = web.may_crawl(&call(), &web.root(), &[], Rules::Ignored).await.unwrap();
     assert!(matches!(refused.leave, Leave::Refused { why } if why.contains("name one host")));
-    let by_name = web.may_crawl(&call(), &web.root(), Some(&name("example.org")), Rules::Kept).await.unwrap();
+    let by_name = web.may_crawl(&call(), &web.root(), &[name("example.org")], Rules::Kept).await.unwrap();
     assert_eq!(by_name, Crawl::default());
 }

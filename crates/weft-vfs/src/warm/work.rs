@@ -13,7 +13,7 @@ use super::bring::Brought;
 use super::lanes::Lanes;
 use super::{Came, Phase, Warm, WarmEvent, WarmRequest, text};
 use crate::inode::Inode;
-use crate::lookup::Looked;
+use crate::reach::{first_of, may_lead_on};
 use crate::{Result, VfsError};
 
 /// What is to be done.
@@ -153,6 +153,7 @@ impl Warm {
         for (depth, name) in path.iter().enumerate() {
             match self.vfs.find(&path[..=depth]) {
                 Err(VfsError::NotFound) => {}
+                Ok(page) if depth + 1 < path.len() && self.is_file(page)? => {}
                 found => {
                     node = found?;
                     continue;
@@ -164,17 +165,27 @@ impl Warm {
             let dir = self.vfs.inode(node)?;
             // What leads to a path is asked for as by whoever reads that path.
             let rules = if depth + 1 == path.len() { self.request.rules } else { Rules::Ignored };
-            let May::Ask(crawl) = self.may(&dir, Some(name), rules, path).await? else { return Ok(None) };
+            let names = &path[depth..];
+            let May::Ask(crawl) = self.may(&dir, &names[..1], rules, path).await? else { return Ok(None) };
             outcome.limit = Some(crawl.at_once).filter(|_| !crawl.source.is_empty());
-            let name = name.as_bytes();
-            let looked =
-                self.asking(&dir, &crawl, || self.vfs.clone().lookup(self.call(), node, name.to_vec())).await?;
-            node = match looked {
-                Looked::Entry { stat, .. } => stat.node,
-                Looked::Absent { .. } => return Err(VfsError::NotFound),
+            let look = || self.vfs.clone().lookup(self.call(), node, name.as_bytes().to_vec());
+            node = match first_of(self.asking(&dir, &crawl, look).await, names) {
+                Err(refusal) if may_lead_on(&refusal, names) => {
+                    // Now the path itself is asked for.
+                    let May::Ask(crawl) = self.may(&dir, names, self.request.rules, path).await? else {
+                        return Ok(None);
+                    };
+                    let reach = || self.vfs.reach(node, names, self.call());
+                    self.asking(&dir, &crawl, reach).await?.ok_or(refusal)?
+                }
+                outcome => outcome?,
             };
         }
         Ok(Some(node))
+    }
+
+    fn is_file(&self, node: NodeId) -> Result<bool> {
+        Ok(!self.vfs.namespace.is_own(node) && self.vfs.inode(node)?.kind() == FileKind::File)
     }
 
     async fn directory(&self, node: NodeId, below: &[u8], level: u32, outcome: &mut Outcome) -> Result<()> {
@@ -189,7 +200,7 @@ impl Warm {
         } else {
             let path = self.vfs.path_of(node)?;
             *self.run.current.lock() = text(&path);
-            let May::Ask(crawl) = self.may(&inode, None, self.request.rules, &path).await? else { return Ok(()) };
+            let May::Ask(crawl) = self.may(&inode, &[], self.request.rules, &path).await? else { return Ok(()) };
             outcome.limit = Some(crawl.at_once);
             self.asking(&inode, &crawl, list).await?
         };
@@ -232,7 +243,7 @@ impl Warm {
             return Ok(());
         }
         *self.run.current.lock() = text(&path);
-        let May::Ask(crawl) = self.may(&inode, None, self.request.rules, &path).await? else { return Ok(()) };
+        let May::Ask(crawl) = self.may(&inode, &[], self.request.rules, &path).await? else { return Ok(()) };
         outcome.limit = Some(crawl.at_once);
         let elsewhere = if wanted {
             let bring = || self.bring(&inode);
@@ -292,13 +303,13 @@ impl Warm {
     }
 
     /// Whether something may be asked for; what may not be is told.
-    async fn may(&self, inode: &Inode, name: Option<&Name>, rules: Rules, path: &[Name]) -> Result<May> {
+    async fn may(&self, inode: &Inode, below: &[Name], rules: Rules, path: &[Name]) -> Result<May> {
         let remote = self.vfs.remote_of(inode)?.clone();
         let file = inode.record.read().file.clone();
         let mut tries_left = BUSY_TRIES;
         let crawl = loop {
             let call = self.call();
-            match self.vfs.ask_for(&call, remote.may_crawl(&call, &file, name, rules)).await {
+            match self.vfs.ask_for(&call, remote.may_crawl(&call, &file, below, rules)).await {
                 Err(error) => match wait_of(&error, BUSY_TRIES - tries_left).filter(|_| tries_left > 0) {
                     Some(wait) => tokio::time::sleep(wait).await,
                     None => return Err(error),

@@ -70,6 +70,35 @@ fn a_page_with_longer_names_below_it_lies_in_their_directory() {
     assert_eq!(names_in(&top.join("pkg")), ["-", "index.html"]);
 }
 
+/// Goal: `weft warm` brings what it is told of, and asks for nothing that the host does not allow. Method: three paths, of
+/// which robots.txt forbids one.
+#[test]
+fn whole_paths_are_fetched_ahead_where_robots_txt_allows_it() {
+    let liar = Liar::answering(|asked| match asked.path.as_str() {
+        "/" => answer("200 OK", &["content-type: text/plain", LASTING], "a host of files"),
+        "/robots.txt" => answer("200 OK", &[LASTING], "User-agent: *\nDisallow: /a/secret/\n"),
+        "/pkg" => answer("200 OK", &["content-type: application/json", LASTING], "{}"),
+        "/a/1.0/c.txt" | "/a/secret/d.txt" | "/pkg/-/e.tgz" => {
+            answer("200 OK", &[LASTING], format!("content of {}", asked.path))
+        }
+        _ => answer("404 Not Found", &[], "no"),
+    });
+    let Some(mount) = Mount::with(Setup::default()) else { return };
+    let top = mount.at(liar.site());
+    std::fs::read(top.join("pkg")).expect("a file");
+    let outcome =
+        mount.verb("warm", ["a/1.0/c.txt", "a/secret/d.txt", "pkg/-/e.tgz", "b/none.txt"].map(|path| top.join(path)));
+    assert_eq!(outcome.code, Some(7), "some came and some did not: {outcome:?}");
+    let forbidden = outcome.err.clone() + &outcome.out;
+    assert!(forbidden.contains("robots.txt does not allow /a/secret/d.txt"), "{outcome:?}");
+    let asked = ["/a/1.0/c.txt", "/a/secret/d.txt", "/pkg/-/e.tgz"].map(|path| liar.times(path));
+    assert!(asked[0] >= 1 && asked[1] == 0 && asked[2] >= 1, "{:?}", liar.asked());
+    let before = liar.asked().len();
+    reads(&top, "a/1.0/c.txt");
+    reads(&top, "pkg/-/e.tgz");
+    assert_eq!(liar.asked().len(), before, "they are here");
+}
+
 #[test]
 fn a_host_that_is_named_tells_of_no_directory() {
     let liar = host("404 Not Found");
