@@ -177,9 +177,10 @@ impl Vfs {
         self.troubles.recent()
     }
 
-    /// What is shown where: the path below the mount's root (empty when it is the whole mount) and the source.
-    pub fn bindings(&self) -> impl Iterator<Item = (&[Name], &str)> {
-        self.namespace.all().iter().map(|bound| (bound.at.as_slice(), bound.source.as_str()))
+    /// What is shown where: the path below the mount's root (empty when it is the whole mount), the source in the words of
+    /// the configuration, and the sources behind it that were used so far.
+    pub fn bindings(&self) -> impl Iterator<Item = (&[Name], &str, Vec<weft_remote::Source>)> {
+        self.namespace.all().iter().map(|bound| (bound.at.as_slice(), bound.source.as_str(), bound.remote.sources()))
     }
 
     /// What was exchanged with the sources of each binding, by the binding's source in the words of the

@@ -39,11 +39,17 @@ pub(crate) fn from_links(dir: &Place, page: Option<Entry>, links: &[Place]) -> V
 /// What an index says about `dir`. Names that cannot be ids are left out and reported.
 pub(crate) fn from_index(dir: &Place, index: Index) -> Names {
     let mut names = Names::new(dir.clone());
-    names.entries.reserve_exact(index.items.len());
+    let mut items = index.items;
+    names.entries.reserve_exact(items.len());
     // By the hash of a name: the names of a large directory are held once, not twice.
     let hasher = RandomState::new();
-    let mut seen: HashMap<u64, usize> = HashMap::with_capacity(index.items.len());
-    for item in index.items {
+    let mut seen: HashMap<u64, usize> = HashMap::with_capacity(items.len());
+    // Of a large directory the items go while the entries come: all of both are never held.
+    items.reverse();
+    while let Some(item) = items.pop() {
+        if items.len().is_multiple_of(ITEMS_AT_ONCE) {
+            items.shrink_to_fit();
+        }
         let place = dir.join(&Part { segment: item.segment.clone(), query: None });
         let Some(name) = name_of(&item.segment, None).filter(|_| place.fits()) else {
             tracing::debug!("{}{}: {} cannot be a name", dir.authority, dir.path, item.segment);
@@ -146,6 +152,9 @@ pub(crate) fn ends_as_a_file(segment: &str) -> bool {
     let ending = segment.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| FILE_ENDINGS.contains(&ending.as_str()))
 }
+
+/// Room of so many items is given back at a time.
+const ITEMS_AT_ONCE: usize = 4096;
 
 const FILE_ENDINGS: &[&str] = &[
     "html", "htm", "xhtml", "txt", "md", "rst", "css", "js", "mjs", "json", "xml", "rss", "atom", "csv", "pdf", "ps",

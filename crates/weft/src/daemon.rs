@@ -142,14 +142,15 @@ impl Daemon for MountDaemon {
     async fn status(&self, uid: u32) -> Result<Status, Refusal> {
         let stranger = self.is_stranger(uid);
         self.settle().await;
-        let state = binding_state(&self.vfs.sources());
-        let bindings = self.vfs.bindings().map(|(at, source)| BindingStatus {
+        let bindings = self.vfs.bindings().map(|(at, source, used)| BindingStatus {
             path: PathBytes(at.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/')),
             kind: source.split(':').next().unwrap_or_default().to_owned(),
             state: match source.split(':').next() {
                 Some("dir") => "on this machine".to_owned(),
-                Some("afs") => format!("{state}; with a ticket: level {}", level_worth(self.afs_level)),
-                _ => state.clone(),
+                Some("afs") => {
+                    format!("{}; with a ticket: level {}", binding_state(&used), level_worth(self.afs_level))
+                }
+                _ => binding_state(&used),
             },
         });
         let troubles = self.vfs.troubles().into_iter().rev();

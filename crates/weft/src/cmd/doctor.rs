@@ -41,6 +41,7 @@ pub fn run(json: bool) -> Outcome {
         passthrough(&environment),
         io_uring(),
         inotify(),
+        indexer(),
     ];
     if json {
         say!("{}", serde_json::to_string(&findings).expect("plain data"));
@@ -176,6 +177,31 @@ const INOTIFY_WATCHES: &str = "/proc/sys/fs/inotify/max_user_watches";
 /// As many as one mount may have.
 const WATCHES_WANTED: u64 = 65_536;
 
+/// The nightly index of file names (updatedb of plocate and mlocate) goes through every mount that it can enter and that is
+/// not left out by its type, and would ask every host that was ever visited.
+fn indexer() -> Finding {
+    let (state, sentence) = match std::fs::read_to_string(UPDATEDB) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (State::Good, format!("there is no {UPDATEDB}")),
+        Err(error) => (State::Lesser, format!("{UPDATEDB}: {error}")),
+        Ok(text) if leaves_out_weft(&text) => (State::Good, "leaves mounts of weft out".to_owned()),
+        Ok(_) => {
+            let enters = "goes through mounts that root can enter, and so asks every host each night";
+            let fix = format!("`sudo sed -i 's/^PRUNEFS *= *\"/&fuse.weft /' {UPDATEDB}` leaves them out");
+            (State::Lesser, format!("{enters}: type {fix}"))
+        }
+    };
+    Finding { name: "updatedb", state, sentence }
+}
+
+/// Whether the file systems that updatedb leaves out (PRUNEFS, updatedb.conf(5)) have weft's type among them.
+fn leaves_out_weft(text: &str) -> bool {
+    let values = text.lines().filter_map(|line| line.trim().strip_prefix("PRUNEFS")?.trim_start().strip_prefix('='));
+    let mut types = values.flat_map(|value| value.trim().trim_matches('"').split_whitespace());
+    types.any(|kind| kind.eq_ignore_ascii_case("fuse.weft"))
+}
+
+const UPDATEDB: &str = "/etc/updatedb.conf";
+
 /// Large cached files can be read past the daemon since Linux 6.9, by processes with CAP_SYS_ADMIN.
 fn passthrough(environment: &Environment) -> Finding {
     let name = "passthrough";
@@ -188,4 +214,23 @@ fn passthrough(environment: &Environment) -> Finding {
         (false, _) => (State::Lesser, format!("Linux {release} is too old (6.9 has it): large files are read slower")),
     };
     Finding { name, state, sentence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn updatedb_leaves_out_what_it_is_told() {
+        for (text, left_out) in [
+            ("", false),
+            ("PRUNEFS=\"NFS nfs fuse.sshfs\"\n", false),
+            ("PRUNE_BIND_MOUNTS=\"yes\"\nPRUNEFS = \"fuse.weft NFS\"\n", true),
+            ("PRUNEFS=\"NFS fuse.weft\"", true),
+            ("# PRUNEFS=\"fuse.weft\"\n", false),
+            ("PRUNEPATHS=\"/tmp fuse.weft\"\n", false),
+        ] {
+            assert_eq!(leaves_out_weft(text), left_out, "{text}");
+        }
+    }
 }

@@ -47,6 +47,22 @@ fn status_tells_the_daemon_and_what_it_holds() {
 }
 
 #[test]
+fn each_kind_tells_of_its_own_hosts() {
+    let cells = tempfile::tempdir().expect("a folder");
+    std::fs::write(cells.path().join("CellServDB"), ">weft.test #a cell\n127.0.0.1 #db\n").expect("written");
+    let config = format!("[afs]\nconfig_dir = \"{}\"\ndns = false\n", cells.path().display());
+    let Some((_liar, mount, _top)) = scene(Setup::default().config(&config)) else { return };
+    let status = mount.status();
+    let state = |path: &str| {
+        let bindings = status["bindings"].as_array().expect("a list");
+        let binding = bindings.iter().find(|binding| binding["path"] == path);
+        binding.and_then(|binding| binding["state"].as_str()).unwrap_or_default().to_owned()
+    };
+    assert_eq!(state("web"), "1 host used, connected", "{status}");
+    assert!(state("afs").starts_with("no host used yet;"), "{status}");
+}
+
+#[test]
 fn ls_lists_what_is_known_and_not_cached() {
     let Some((liar, mount, top)) = scene(Setup::default()) else { return };
     let before = liar.asked().len();
