@@ -71,6 +71,10 @@ fn order(args: &WarmArgs) -> Outcome<(Located, WarmOrder, Vec<path_list::BadLine
         let source = Source::parse(&located.client.status()?.source).map_err(Failure::failed)?;
         let (listed, bad_lines) =
             path_list::paths(&list, &Against { mountpoint: mountpoint.as_path(), source: &source });
+        if matches!(source, Source::Everything | Source::Web | Source::Dirs) {
+            // The mount itself says which one the list is about: as a whole it is not gone through.
+            paths.retain(|path: &PathBytes| !path.0.is_empty());
+        }
         paths.extend(listed);
         bad = bad_lines;
     }

@@ -138,6 +138,10 @@ fn depth_globs_and_lists_choose() {
     assert_eq!(paths(&lines, "failed", &site), ["missing.txt"], "{lines:?}");
     let bad: Vec<u64> = lines.iter().filter_map(|line| line["line"].as_u64()).collect();
     assert_eq!(bad, [5, 6]);
+    std::fs::write(&list, format!("http://{}/x/y.txt\n", server.host())).expect("written");
+    let (outcome, lines) = warm(&mount, &format!("--list {}", list.display()), [mount.dir()]);
+    assert_eq!(outcome.code, Some(0), "the mount only says which one it is: {outcome:?}");
+    assert_eq!(paths(&lines, "file", &site), ["x/y.txt"], "{lines:?}");
     let refused = mount.verb("warm --match [a", [&top]);
     assert!(refused.code == Some(1) && refused.err.contains("[a"), "{refused:?}");
     let none = mount.verb("warm", [top.join("missing.txt")]);
