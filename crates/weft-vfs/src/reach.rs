@@ -54,7 +54,7 @@ impl Vfs {
         self.store.apply(vec![Record::Dentry(inode.id, name.clone(), None)])?;
         self.notices.send(Notice::Entry { parent: self.namespace.shown(inode.id), name: name.clone() });
         let looked = self.clone().lookup(call, dir, name.as_bytes().to_vec()).await;
-        Ok(first_of(looked, names).ok())
+        first_of(looked, names).map(Some)
     }
 }
 

@@ -178,6 +178,7 @@ mod tests {
         assert_eq!(again.bucket_of("/a/"), None);
         assert_eq!(again.bucket_of("/n99/x"), Some("/n99/".to_owned()));
     }
+
     #[test]
     fn a_way_holds_all_that_leads_to_it() {
         let notes = MemoryNotes::default();

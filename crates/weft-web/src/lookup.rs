@@ -17,7 +17,6 @@ use crate::lister::Lister;
 use crate::listing::page_name;
 use crate::name::{Part, Wanted, wanted_of};
 use crate::remote::{Web, foreign, not_a_directory};
-use crate::unlisted::is_refusal;
 
 impl Web {
     /// [`Remote::lookup`](weft_remote::Remote::lookup) without the deadline.
@@ -72,6 +71,7 @@ impl Web {
         if !place.fits() {
             return Err(RemoteError::BadName { detail: format!("{}: too long for a URL", name) });
         }
+        let (below, plain) = (if empty { place.clone() } else { place.slashed() }, part.query.is_none());
         let reply = self.client.get(call, &place, &[]).await?;
         if reply.slashed {
             return Ok(self.found_dir(call, name.clone(), &place.slashed(), &place, reply).await.map(Some));
@@ -80,9 +80,9 @@ impl Web {
             if empty {
                 return Ok(self.found_dir(call, name.clone(), &place, &place, reply).await.map(Some));
             }
-            if part.query.is_none() && self.led_on(call, &place.slashed()) {
+            if plain && self.led_on(call, &below) {
                 // It has longer names below it: it lies in their directory.
-                return Ok(refused_dir(name.clone(), &place.slashed(), reply).await.map(Some));
+                return Ok(refused_dir(name.clone(), &below, reply).await.map(Some));
             }
             return Ok(self.found_file_or_bucket(call, name, &place, reply).await?.map(Some));
         }
@@ -92,8 +92,8 @@ impl Web {
             reply.body.drain().await;
             return Ok(found.map(Some));
         }
-        if is_refusal(reply.status) && part.query.is_none() && self.leads_on(call, &place.slashed()) {
-            return Ok(refused_dir(name.clone(), &place.slashed(), reply).await.map(Some));
+        if plain && self.leads_on(call, &below, reply.status) {
+            return Ok(refused_dir(name.clone(), &below, reply).await.map(Some));
         }
         self.absent_or_error(reply).await
     }

@@ -104,7 +104,7 @@ impl Default for WebOptions {
             proxies: Proxies::default(),
             credentials: Credentials::default(),
             dav_hosts: Vec::new(),
-            unlisted_hosts: UNLISTED_HOSTS.iter().filter_map(|host| HostPattern::parse(host).ok()).collect(),
+            unlisted_hosts: UNLISTED_HOSTS.iter().map(|host| HostPattern::Exact((*host).to_owned())).collect(),
             crawl_at_once: 2,
             crawl_pause: Duration::ZERO,
             builtin: HashMap::new(),
@@ -158,8 +158,7 @@ const PROBE_NAMES: &[&str] = &[
     "Thumbs.db",
 ];
 
-/// Raw files and packages. In November 2026 index.crates.io and files.pythonhosted.org answered 404 for directories,
-/// proxy.golang.org 403; raw.githubusercontent.com answers 400 or 404.
+/// Hosts of raw files and of packages: for the directories of what they give they answer 400, 403 or 404.
 const UNLISTED_HOSTS: &[&str] = &[
     "raw.githubusercontent.com",
     "gist.githubusercontent.com",

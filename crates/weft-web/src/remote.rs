@@ -24,7 +24,6 @@ use crate::ladder::{Document, holds_nothing};
 use crate::listing::page_name;
 use crate::lookup::{bare_dir, refused_dir};
 use crate::name::{canonical_path, name_of};
-use crate::unlisted::is_refusal;
 use crate::validator::{hashed, unless_same};
 
 /// The web: a directory of hosts, each a directory of what it serves. Read-only.
@@ -114,7 +113,7 @@ impl Web {
             return Ok(unchanged(reply, known, self.options()).map(|()| Checked::Unchanged));
         }
         if is_dir {
-            if is_refusal(reply.status) && self.leads_on(call, &place) {
+            if !has_content(&reply) && self.leads_on(call, &place, reply.status) {
                 let found = refused_dir(last_name(&place), &place, reply).await;
                 return Ok(found.map(|found| Checked::Is(Box::new(found))));
             }
@@ -220,7 +219,7 @@ impl Web {
             }
             return self.list_page(call, dir, reply, known).await;
         }
-        let unlisted = is_refusal(reply.status) && self.leads_on(call, dir);
+        let leads_on = self.leads_on(call, dir, reply.status);
         let (error, audience) = (status_error(&reply), reply.audience);
         reply.body.drain().await;
         let absent = matches!(error, RemoteError::NotFound { .. } | RemoteError::Denied { .. });
@@ -235,8 +234,8 @@ impl Web {
             return Ok(listed);
         }
         let is_top = dir.unslashed().is_none() && matches!(error, RemoteError::NotFound { .. });
-        if is_top || unlisted {
-            // The top of a host that answers is there, whatever it says about it.
+        if is_top || leads_on {
+            // There whatever the host says about it: as its top is, if it answers.
             let page = Page { entries: Vec::new(), completeness: Completeness::Partial, next: None };
             let lease = Lease::lasting(self.options().absence_time);
             return Ok(Answer { audience, ..Answer::new(Listing::Page(page, None), Version::None, lease) });

@@ -17,16 +17,19 @@ use crate::remote::Web;
 
 /// Whether an answer refuses what was asked for in a way that may be all that a host tells of a directory. 401 is none:
 /// first somebody must log in.
-pub(crate) fn is_refusal(status: StatusCode) -> bool {
+fn is_refusal(status: StatusCode) -> bool {
     matches!(status.as_u16(), 400 | 403 | 404 | 405 | 410)
 }
 
 impl Web {
-    /// Whether a directory that its host refuses is there all the same.
-    pub(crate) fn leads_on(&self, call: &Call, dir: &Place) -> bool {
+    /// Whether a directory of which its host gave nothing but this status is there all the same.
+    pub(crate) fn leads_on(&self, call: &Call, dir: &Place, status: StatusCode) -> bool {
+        self.led_on(call, dir) || (is_refusal(status) && !is_named_as_a_file(dir) && self.is_unlisted(dir))
+    }
+
+    fn is_unlisted(&self, dir: &Place) -> bool {
         let Some(authority) = Authority::parse(&dir.authority) else { return false };
-        let named = self.options().unlisted_hosts.iter().any(|pattern| pattern.covers_name(authority.bare_host()));
-        (named && !is_named_as_a_file(dir)) || self.led_on(call, dir)
+        self.options().unlisted_hosts.iter().any(|pattern| pattern.covers_name(authority.bare_host()))
     }
 
     /// Whether something that the caller may see was found below a directory by its whole path.

@@ -28,14 +28,18 @@ fn reads(top: &Path, path: &str) {
 /// `weft reload`, read, listed; the same after a remount.
 #[test]
 fn what_is_asked_for_by_its_whole_path_is_there_from_then_on() {
-    for (refusal, errno) in [("404 Not Found", Errno::NOENT), ("403 Forbidden", Errno::ACCESS), ("400 Bad", Errno::IO)]
-    {
+    for (refusal, errno, code) in [
+        ("404 Not Found", Errno::NOENT, 4),
+        ("403 Forbidden", Errno::ACCESS, 5),
+        ("401 Unauthorized", Errno::ACCESS, 5),
+        ("400 Bad", Errno::IO, 1),
+    ] {
         let liar = host(refusal);
         let Some(mount) = Mount::with(Setup::default()) else { return };
         let top = mount.at(liar.site());
         fails_with(std::fs::metadata(top.join("a/1.0/c.txt")), errno);
         let absent = mount.verb("reload", [top.join("a/1.0/d.txt")]);
-        assert!(absent.code != Some(0), "{refusal}: nothing is there: {absent:?}");
+        assert_eq!(absent.code, Some(code), "{refusal}: nothing is there: {absent:?}");
         fails_with(std::fs::metadata(top.join("a")), errno);
 
         let reloaded = mount.json("reload", [top.join("a/1.0/c.txt")]);
