@@ -12,6 +12,7 @@ use crate::device::{Aligned, BLOCK_BYTES, Device};
 use crate::fields::{Fields, Packed};
 use crate::index::{Index, Slot};
 use crate::log::Position;
+use crate::marks::Marks;
 use crate::superblock::Superblock;
 
 /// The head of a checkpoint.
@@ -29,11 +30,12 @@ pub(crate) struct CheckpointHead {
     body: u64,
 }
 
-/// A segment's row: its sequence and what is known of its use.
+/// A segment's row: its sequence, what is known of its use, and where something begins in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentRow {
     pub(crate) sequence: u64,
     pub(crate) record: u8,
+    pub(crate) marks: Marks,
 }
 
 /// What a checkpoint held.
@@ -61,8 +63,8 @@ pub(crate) fn write(
     let mut body = BodyWriter::new(device, start + BLOCK_BYTES as u64, start + block.checkpoint_bytes());
     let mut rows = Packed::default();
     for segment in 0..block.segments {
-        let SegmentRow { sequence, record } = row(segment);
-        rows.u64(sequence).u8(record).bytes(&[0; 7]);
+        let SegmentRow { sequence, record, marks } = row(segment);
+        rows.u64(sequence).u8(record).u8(0).u16(marks.0).u32(0);
         if rows.0.len() >= CHUNK_BYTES {
             body.put(&rows.0)?;
             rows.0.clear();
@@ -121,7 +123,9 @@ pub(crate) fn load(device: &dyn Device, block: &Superblock, head: CheckpointHead
     let mut is_sound = true;
     for _ in 0..block.segments {
         let mut fields = Fields(body.row()?);
-        rows.push(SegmentRow { sequence: fields.u64().unwrap_or(0), record: fields.u8().unwrap_or(0) });
+        let (sequence, record, _) = (fields.u64(), fields.u8(), fields.u8());
+        let (sequence, record) = (sequence.unwrap_or(0), record.unwrap_or(0));
+        rows.push(SegmentRow { sequence, record, marks: Marks(fields.u16().unwrap_or(0)) });
     }
     let index = Index::new();
     for (shard, count) in head.shards.iter().enumerate() {
@@ -294,7 +298,7 @@ mod tests {
     }
 
     fn row(segment: u32) -> SegmentRow {
-        SegmentRow { sequence: u64::from(segment) << 32, record: segment as u8 }
+        SegmentRow { sequence: u64::from(segment) << 32, record: segment as u8, marks: Marks(segment as u16 ^ 0x5555) }
     }
 
     #[test]

@@ -285,7 +285,7 @@ impl Counter {
 pub(crate) struct Counters {
     pub(crate) memory_reads: Counter,
     pub(crate) object_reads: Counter,
-    pub(crate) segment_reads: Counter,
+    pub(crate) neighbour_reads: Counter,
     pub(crate) neighbours_used: Counter,
     pub(crate) misses: Counter,
     pub(crate) damaged: Counter,
@@ -313,7 +313,7 @@ impl Shared {
             buffer_bytes,
             memory_reads: counters.memory_reads.get(),
             object_reads: counters.object_reads.get(),
-            segment_reads: counters.segment_reads.get(),
+            neighbour_reads: counters.neighbour_reads.get(),
             neighbours_used: counters.neighbours_used.get(),
             misses: counters.misses.get(),
             damaged: counters.damaged.get(),

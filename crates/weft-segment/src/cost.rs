@@ -1,4 +1,4 @@
-//! Whether a read takes the whole segment or one object: from what reads have cost on this device, and from how many
+//! Whether a read takes one object or its neighbours too: from what reads have cost on this device, and from how many
 //! neighbours were used after earlier reads of the segment.
 
 use std::time::Duration;
@@ -7,22 +7,25 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Take {
     Object,
-    Segment,
+    /// The object and the neighbours that belong with it: all of the segment where nothing tells which do.
+    Neighbours,
 }
 
 /// What is known of a segment's use, in a byte: see the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UseRecord(pub(crate) u8);
 
-/// What reads cost, and what came of reading whole segments.
+/// What reads cost, and what came of reading neighbours.
 #[derive(Debug)]
 pub(crate) struct Costs {
     object: Mean,
-    segment: Mean,
-    /// Neighbours used after the first whole read of segments packed as friends, and of others.
+    neighbours: Mean,
+    /// Bytes of a segment.
+    segment: f64,
+    /// Neighbours used after the first read with neighbours of segments packed as friends, and of others.
     prior_friends: f64,
     prior_strangers: f64,
-    /// Lately, after whole reads of segments that had been read so before: neighbours that their records told of, and
+    /// Lately, after reads with neighbours of segments that had been read so before: neighbours that their records told of, and
     /// those that were used.
     told: f64,
     found: f64,
@@ -41,9 +44,9 @@ impl UseRecord {
         UseRecord(UNTRIED | if friends { FRIENDS } else { 0 })
     }
 
-    /// It is read as a whole once more; the first time so many of its neighbours are expected to be used, which counts as
+    /// Some of it is read with neighbours once more; the first time so many are expected to be used, which counts as
     /// much as what that shows.
-    pub(crate) fn after_whole_read(self, expected: f64) -> UseRecord {
+    pub(crate) fn after_read(self, expected: f64) -> UseRecord {
         let mean = match self.0 & UNTRIED {
             // At most 62: as a number it is small.
             UNTRIED => FIRST_TRIAL | (expected * 4.0 / 2.0).clamp(0.0, f64::from(MEAN_MAX - 1)) as u8,
@@ -71,7 +74,7 @@ impl UseRecord {
         self.0 & UNTRIED != UNTRIED && self.0 & FIRST_TRIAL != 0
     }
 
-    /// Mean number of neighbours used after a whole read.
+    /// Mean number of neighbours used after a read with them.
     fn mean(self) -> Option<f64> {
         (self.0 & UNTRIED != UNTRIED).then(|| f64::from(self.0 & MEAN_MAX) / 4.0)
     }
@@ -82,7 +85,8 @@ impl Costs {
     pub(crate) fn new(segment_bytes: u32) -> Costs {
         Costs {
             object: Mean { bytes: 16384.0, ns: 100_000.0 },
-            segment: Mean { bytes: segment_bytes.into(), ns: 190_000.0 },
+            neighbours: Mean { bytes: segment_bytes.into(), ns: 190_000.0 },
+            segment: segment_bytes.into(),
             prior_friends: PRIOR_FRIENDS,
             prior_strangers: PRIOR_STRANGERS,
             told: PRIOR_FRIENDS,
@@ -94,21 +98,21 @@ impl Costs {
     /// Forgets the assumption: these are the first values measured.
     pub(crate) fn begin(&mut self, object: (usize, Duration), segment: (usize, Duration)) {
         let mean = |(bytes, took): (usize, Duration)| Mean { bytes: bytes as f64, ns: took.as_nanos().max(1) as f64 };
-        (self.object, self.segment) = (mean(object), mean(segment));
+        (self.object, self.neighbours) = (mean(object), mean(segment));
     }
 
-    /// Which read of an object of `bytes` is expected to cost less in the end.
-    pub(crate) fn choose(&mut self, record: UseRecord, bytes: usize) -> Take {
+    /// Which read is expected to cost less in the end: of an object of `bytes`, or of `all` with its neighbours.
+    pub(crate) fn choose(&mut self, record: UseRecord, bytes: usize, all: usize) -> Take {
         let object = self.estimate(bytes);
-        let extra = self.segment.ns - object;
+        let extra = (self.estimate(all) - object).max(0.0);
         if self.expected(record) * self.object.ns > extra {
-            return Take::Segment;
+            return Take::Neighbours;
         }
         // Now and then it is tried all the same, so seldom that it costs little even when nothing comes of it.
         self.since_probe += 1;
         if f64::from(self.since_probe) >= (extra / object / PROBE_SHARE).clamp(PROBE_EVERY_MIN, PROBE_EVERY_MAX) {
             self.since_probe = 0;
-            return Take::Segment;
+            return Take::Neighbours;
         }
         Take::Object
     }
@@ -117,7 +121,7 @@ impl Costs {
     pub(crate) fn note(&mut self, take: Take, bytes: usize, took: Duration) {
         let mean = match take {
             Take::Object => &mut self.object,
-            Take::Segment => &mut self.segment,
+            Take::Neighbours => &mut self.neighbours,
         };
         // One that waited for something else tells nothing of the device.
         let ns = (took.as_nanos().max(1) as f64).min(mean.ns * OUTLIER);
@@ -125,7 +129,7 @@ impl Costs {
         mean.ns += (ns - mean.ns) / COST_WINDOW;
     }
 
-    /// How many neighbours are expected to be used after a whole read of a segment with this record: what it tells, as
+    /// How many neighbours are expected to be used after a read with them of a segment with this record: what it tells, as
     /// far as records tell the truth of what is going on now.
     pub(crate) fn expected(&self, record: UseRecord) -> f64 {
         let prior = if record.is_of_friends() { self.prior_friends } else { self.prior_strangers };
@@ -133,8 +137,8 @@ impl Costs {
         record.mean().map_or(prior, |mean| mean * truth)
     }
 
-    /// A segment with this record is read as a whole.
-    pub(crate) fn whole_read(&mut self, record: UseRecord) {
+    /// An object of a segment with this record is read with its neighbours.
+    pub(crate) fn read(&mut self, record: UseRecord) {
         match record.mean() {
             None => {
                 let prior = self.prior(record);
@@ -162,14 +166,14 @@ impl Costs {
 
     /// Between the two means that were measured, a straight line.
     fn estimate(&self, bytes: usize) -> f64 {
-        let span = (self.segment.bytes - self.object.bytes).max(1.0);
-        let slope = ((self.segment.ns - self.object.ns) / span).max(0.0);
+        let span = (self.neighbours.bytes - self.object.bytes).max(self.segment / SPAN_PART);
+        let slope = ((self.neighbours.ns - self.object.ns) / span).max(0.0);
         (self.object.ns + slope * (bytes as f64 - self.object.bytes)).max(self.object.ns / 4.0)
     }
 }
 
 const FRIENDS: u8 = 0x80;
-/// In the low seven bits: never read as a whole.
+/// In the low seven bits: never read with neighbours.
 const UNTRIED: u8 = 0x7f;
 const FIRST_TRIAL: u8 = 0x40;
 const MEAN_MAX: u8 = 0x3f;
@@ -182,6 +186,8 @@ const TOLD_MIN: f64 = 0.25;
 /// Most that records are taken to understate.
 const TRUTH_MAX: f64 = 2.0;
 const COST_WINDOW: f64 = 32.0;
+/// Means that lie nearer to each other than that part of a segment say little of what a byte costs.
+const SPAN_PART: f64 = 8.0;
 const OUTLIER: f64 = 8.0;
 /// What trying may cost, as a part of what reading objects alone costs.
 const PROBE_SHARE: f64 = 0.03;
@@ -205,10 +211,10 @@ mod tests {
         let mut whole = 0;
         for _ in 0..count {
             // Each time another segment.
-            if costs.choose(record, 16 << 10) == Take::Segment {
+            if costs.choose(record, 16 << 10, WHOLE) == Take::Neighbours {
                 whole += 1;
-                costs.whole_read(record);
-                let mut tried = record.after_whole_read(costs.expected(record));
+                costs.read(record);
+                let mut tried = record.after_read(costs.expected(record));
                 for _ in 0..used {
                     costs.neighbour_used(tried);
                     tried = tried.after_use();
@@ -222,9 +228,9 @@ mod tests {
     fn a_rotating_disk_takes_whole_segments_and_a_fast_one_only_those_of_friends() {
         let strangers = UseRecord::new(false);
         let friends = UseRecord::new(true);
-        assert_eq!(costs(11_000, 11_700).choose(strangers, 16 << 10), Take::Segment);
-        assert_eq!(costs(60, 113).choose(strangers, 16 << 10), Take::Object);
-        assert_eq!(costs(60, 113).choose(friends, 16 << 10), Take::Segment);
+        assert_eq!(costs(11_000, 11_700).choose(strangers, 16 << 10, WHOLE), Take::Neighbours);
+        assert_eq!(costs(60, 113).choose(strangers, 16 << 10, WHOLE), Take::Object);
+        assert_eq!(costs(60, 113).choose(friends, 16 << 10, WHOLE), Take::Neighbours);
     }
 
     #[test]
@@ -257,10 +263,10 @@ mod tests {
         for nth in 0..count {
             let at = nth % records.len();
             let record = &mut records[at];
-            if costs.choose(*record, 16 << 10) == Take::Segment {
+            if costs.choose(*record, 16 << 10, WHOLE) == Take::Neighbours {
                 whole += usize::from(nth >= count / 2);
-                costs.whole_read(*record);
-                *record = record.after_whole_read(4.0);
+                costs.read(*record);
+                *record = record.after_read(4.0);
                 for _ in 0..used {
                     costs.neighbour_used(*record);
                     *record = record.after_use();
@@ -287,19 +293,19 @@ mod tests {
     #[test]
     fn one_read_for_a_straggler_does_not_hide_the_friends() {
         let mut costs = costs(100, 185);
-        let read = UseRecord::new(true).after_whole_read(5.0);
-        assert_eq!(costs.choose(read, 16 << 10), Take::Segment, "{:?}", read.mean());
+        let read = UseRecord::new(true).after_read(5.0);
+        assert_eq!(costs.choose(read, 16 << 10, WHOLE), Take::Neighbours, "{:?}", read.mean());
     }
 
     #[test]
     fn a_segment_remembers_what_its_whole_reads_were_good_for() {
-        let mut record = UseRecord::new(true).after_whole_read(2.0);
+        let mut record = UseRecord::new(true).after_read(2.0);
         for _ in 0..5 {
             record = record.after_use();
         }
         assert_eq!(record.mean(), Some(3.5));
         for _ in 0..20 {
-            record = record.after_whole_read(2.0);
+            record = record.after_read(2.0);
         }
         assert!(record.mean().unwrap() < 0.6 && record.is_of_friends());
         for _ in 0..1000 {
@@ -307,7 +313,7 @@ mod tests {
         }
         assert_eq!(record.mean(), Some(15.75), "it does not run over");
         for expected in [0.0, 4.0, 1e9] {
-            let first = UseRecord::new(false).after_whole_read(expected);
+            let first = UseRecord::new(false).after_read(expected);
             assert!((0..100).fold(first, |record, _| record.after_use()).mean().is_some());
         }
     }

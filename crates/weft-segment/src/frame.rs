@@ -86,6 +86,15 @@ impl FrameHead {
     }
 }
 
+/// The key and the length of the frame that `bytes` seem to begin with, of this sequence; it is all there. Nothing is
+/// checked: bytes of an object may look like that as well.
+pub(crate) fn peek(bytes: &[u8], sequence: u64) -> Option<(&[u8], usize)> {
+    let head = FrameHead::decode(&mut Fields(bytes), sequence)?;
+    let (key, attributes) = (usize::from(head.key_bytes), usize::from(head.attributes_bytes));
+    let length = frame_bytes(key, attributes, usize::try_from(head.content_bytes).ok()?);
+    (length <= bytes.len()).then(|| (&bytes[HEAD_BYTES..HEAD_BYTES + key], length))
+}
+
 /// Length of a frame with parts of these lengths, filled up to [`ALIGN_BYTES`].
 pub(crate) fn frame_bytes(key: usize, attributes: usize, content: usize) -> usize {
     (HEAD_BYTES + key + attributes + content).next_multiple_of(ALIGN_BYTES)

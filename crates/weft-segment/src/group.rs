@@ -42,9 +42,9 @@ pub(crate) struct Group {
 
 impl Waiting {
     /// How it goes into a segment.
-    pub(crate) fn entry(&self) -> Entry<'_> {
+    pub(crate) fn entry(&self, begins: bool) -> Entry<'_> {
         let Waiting { hash, key, attributes, content, .. } = self;
-        Entry { hash: *hash, parts: Parts { key, attributes, content } }
+        Entry { hash: *hash, parts: Parts { key, attributes, content }, begins }
     }
 
     /// The first record of the log that holds a state of it.

@@ -3,7 +3,7 @@
 //! A file for each small object costs a file system two to five reads when it is cold, and its creation several
 //! writes. Here objects that are used together lie together, with their names, attributes and checksums, in *segments*
 //! of 64 to 256 KiB that are written at once; where each lies is known in memory, 18 to 20 bytes an object. A read
-//! takes one I/O, or brings the whole segment when its neighbours are likely to be wanted next.
+//! takes one I/O, or brings its neighbours along when they are likely to be wanted next.
 //!
 //! What is promised:
 //!
@@ -33,6 +33,7 @@ mod group;
 mod index;
 mod inspect;
 mod log;
+mod marks;
 mod options;
 mod packer;
 mod packing;

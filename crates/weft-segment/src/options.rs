@@ -93,8 +93,8 @@ pub struct Stats {
     pub memory_reads: u64,
     /// Reads of one object from the disk.
     pub object_reads: u64,
-    /// Reads of a whole segment from the disk.
-    pub segment_reads: u64,
+    /// Reads of an object and its neighbours from the disk.
+    pub neighbour_reads: u64,
     /// Neighbours that came along and were used.
     pub neighbours_used: u64,
     /// Reads that found nothing.

@@ -15,6 +15,7 @@ use crate::cost::UseRecord;
 use crate::device::Aligned;
 use crate::group::{Waiting, short};
 use crate::index::Place;
+use crate::marks::Marks;
 use crate::options::Packer;
 use crate::packing::{self, Plan};
 use crate::segment::{self, Entry};
@@ -53,6 +54,8 @@ pub(crate) struct Outgoing {
     sequence: u64,
     friends: bool,
     pub(crate) objects: Vec<Waiting>,
+    /// Of each object whether it is not to be read with the one before it.
+    begins: Vec<bool>,
     /// Where the objects lie, once it is put together.
     places: Vec<Place>,
 }
@@ -260,7 +263,8 @@ impl Shared {
         let mut core = self.core.lock();
         core.sequence += 1;
         let (sequence, friends) = (core.sequence, plan.is_of_friends());
-        Ok(Some(Outgoing { segment, sequence, friends, objects, places: Vec::new() }))
+        let begins = plan.begins_of(objects.iter().map(|object| short(object.hash)));
+        Ok(Some(Outgoing { segment, sequence, friends, objects, begins, places: Vec::new() }))
     }
 
     /// Puts segments together that lie one after another.
@@ -269,7 +273,8 @@ impl Shared {
         let segment_bytes = self.segment_bytes();
         let mut end = 0;
         for (outgoing, place) in run.iter_mut().zip(memory.chunks_exact_mut(segment_bytes)) {
-            let entries: Vec<Entry<'_>> = outgoing.objects.iter().map(Waiting::entry).collect();
+            let objects = outgoing.objects.iter().zip(&outgoing.begins);
+            let entries: Vec<Entry<'_>> = objects.map(|(object, begins)| object.entry(*begins)).collect();
             let Outgoing { segment, sequence, .. } = *outgoing;
             let (head, extents) = segment::encode(segment, sequence, self.block.seed, &entries, place);
             outgoing.places = extents.into_iter().map(|extent| Place::new(segment, extent)).collect();
@@ -299,12 +304,15 @@ impl Shared {
 
     /// A segment was written: its objects are found there from now on, but for those that changed meanwhile.
     pub(crate) fn enter(&self, outgoing: Outgoing) {
-        let Outgoing { segment, sequence, friends, objects, places } = outgoing;
+        let Outgoing { segment, sequence, friends, objects, begins, places } = outgoing;
+        let begin = places.iter().zip(begins).filter(|(_, begins)| *begins).map(|(place, _)| place.extent().offset);
+        let marks = Marks::at(begin, self.block.segment_bytes);
         let mut core = self.core.lock();
         let core = &mut *core;
         let ticket = core.next_ticket();
         self.sequences.set(segment, sequence);
         core.table.set_record(segment, UseRecord::new(friends));
+        core.table.set_marks(segment, marks);
         let (mut dead, mut pinned) = (Vec::new(), Vec::new());
         for ((object, place), row) in objects.into_iter().zip(places).zip(0u16..) {
             let hash = short(object.hash);
@@ -361,8 +369,11 @@ impl Shared {
             (core.checkpoint, oldest.map_or(tail.position(), |ticket| tail.position_before(ticket)))
         };
         let row = |segment| {
-            let record = self.core.lock().table.record(segment).0;
-            SegmentRow { sequence: self.sequences.get(segment), record }
+            let (record, marks) = {
+                let core = self.core.lock();
+                (core.table.record(segment).0, core.table.marks(segment))
+            };
+            SegmentRow { sequence: self.sequences.get(segment), record, marks }
         };
         checkpoint::write(&*self.device, &self.block, number, begin, &self.index, row)
             .map_err(|error| self.fail(&mut self.core.lock(), &error))?;

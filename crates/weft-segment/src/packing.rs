@@ -4,10 +4,13 @@
 //! groups that they share with what is there already, divided by the root of how many groups they are in, so that what
 //! belongs to many pages is not dragged along with one. What belongs to very many (a logo) lies with its like alone: it
 //! is wanted at all times, and would bring along parts of a page that nobody wants. A directory in common counts as a
-//! weak group. Such a *unit* that fills a segment becomes one. A smaller one goes as a whole to the fullest of four
-//! open segments that has room, so that objects without friends lie in the order of their first use. When none has, one
-//! is filled up with some of it and done, and the segment where the rest goes is written right after it where that can
-//! be: a disk that turns reads on for little. The same input always gives the same segments.
+//! weak group.
+//!
+//! Such a *unit* that fills a segment becomes one. A smaller one goes as a whole to the fullest of four open segments
+//! that has room, so that objects without friends lie in the order of their first use. When none has, one is filled up
+//! with some of it and done, and the rest begins another segment, which is written right after it where that can be: a
+//! disk that turns reads on for little. So does a unit that is longer than a segment. Where each begins is told, so that
+//! a read brings the one that is wanted and not those beside it. The same input always gives the same segments.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,8 +34,12 @@ pub(crate) struct Plan {
     /// In the order of the segment.
     pub(crate) hashes: Vec<u64>,
     pub(crate) used: usize,
+    /// Where among `hashes` a unit of friends begins, or what follows one.
+    begins: Vec<usize>,
     /// Bytes of those that lie with friends.
     befriended: usize,
+    /// Whether the last of it is a unit of friends.
+    ends_with_friends: bool,
 }
 
 impl Plan {
@@ -41,10 +48,37 @@ impl Plan {
         self.befriended * 2 > self.used
     }
 
+    /// Of some of the objects, in the order of the segment, whether each is not to be read with the one before.
+    pub(crate) fn begins_of(&self, hashes: impl Iterator<Item = u64>) -> Vec<bool> {
+        let (mut all, mut former) = (self.hashes.iter().enumerate(), 0);
+        let begins = hashes.map(|hash| {
+            let at = all.find(|(_, other)| **other == hash).map_or(self.hashes.len(), |(at, _)| at);
+            let begun = self.begins.partition_point(|begin| *begin <= at);
+            std::mem::replace(&mut former, begun) != begun
+        });
+        begins.collect()
+    }
+
+    /// With a unit in it.
+    fn of(unit: Plan) -> Plan {
+        let mut plan = Plan::default();
+        plan.take(unit);
+        plan
+    }
+
     fn take(&mut self, unit: Plan) {
+        self.begin(unit.is_of_friends());
         self.hashes.extend(unit.hashes);
         self.used += unit.used;
         self.befriended += unit.befriended;
+    }
+
+    /// What comes next are friends, or others.
+    fn begin(&mut self, friends: bool) {
+        if friends || self.ends_with_friends {
+            self.begins.push(self.hashes.len());
+        }
+        self.ends_with_friends = friends;
     }
 }
 
@@ -52,9 +86,7 @@ impl Plan {
 /// What would fill less than `least` of one waits for others.
 pub(crate) fn plan(items: &[Item], groups: &Groups, room: usize, least: usize) -> Vec<Plan> {
     let mut packing = Packing::new(items, groups, room);
-    let (mut full, mut open) = (Vec::new(), Vec::<Plan>::new());
-    // Of each unit that was split, one of the objects of each part.
-    let mut splits = Vec::new();
+    let (mut full, mut open) = (Full::default(), Vec::<Plan>::new());
     // What is popular comes first: so it is done before the segments are filled up with what is left over.
     let mut seeds: Vec<usize> = (0..items.len()).collect();
     seeds.sort_by_key(|seed| !groups.is_popular(items[*seed].name));
@@ -62,40 +94,21 @@ pub(crate) fn plan(items: &[Item], groups: &Groups, room: usize, least: usize) -
         if packing.placed[seed] {
             continue;
         }
-        let mut unit = packing.unit(seed);
-        while !unit.hashes.is_empty() {
-            if unit.used >= full_at(room) {
-                full.push(std::mem::take(&mut unit));
-            } else if let Some(at) = fullest(&open, room - unit.used) {
-                open[at].take(std::mem::take(&mut unit));
-            } else if open.len() < OPEN_MAX {
-                open.push(std::mem::take(&mut unit));
-            } else {
-                // Better a few friends apart than a hole in a segment: the one that can be filled best is done.
-                let filled = |plan: &Plan| packing.topped_up(plan.clone(), unit.clone());
-                let best = (0..open.len()).min_by_key(|at| (room - filled(&open[*at]).0.used, *at));
-                let sealed = open.remove(best.expect("some are open"));
-                let count = unit.hashes.len();
-                let (sealed, rest) = packing.topped_up(sealed, unit);
-                if rest.hashes.len() < count {
-                    splits.extend(sealed.hashes.last().copied().zip(rest.hashes.first().copied()));
-                }
-                full.push(sealed);
-                unit = rest;
-            }
-        }
+        let unit = packing.unit(seed);
+        packing.put(&mut open, unit, &mut full);
     }
-    full.extend(open.into_iter().filter(|plan| plan.used >= least));
-    chained(full, &splits)
+    full.plans.extend(open.into_iter().filter(|plan| plan.used >= least));
+    chained(full)
 }
 
 /// Orders segments so that the two parts of a split unit follow each other, as far as one has one neighbour.
-fn chained(plans: Vec<Plan>, splits: &[(u64, u64)]) -> Vec<Plan> {
+fn chained(full: Full) -> Vec<Plan> {
+    let Full { plans, splits } = full;
     let hashes = plans.iter().enumerate().flat_map(|(at, plan)| plan.hashes.iter().map(move |hash| (*hash, at)));
     let place: HashMap<u64, usize> = hashes.collect();
     let (mut next, mut has_former) = (vec![None; plans.len()], vec![false; plans.len()]);
     for (first, rest) in splits {
-        let (Some(first), Some(rest)) = (place.get(first), place.get(rest)) else { continue };
+        let (Some(first), Some(rest)) = (place.get(&first), place.get(&rest)) else { continue };
         // The rest is done later than what it is the rest of: there is no circle.
         if first < rest && next[*first].is_none() && !has_former[*rest] {
             next[*first] = Some(*rest);
@@ -125,6 +138,32 @@ pub(crate) fn full_at(room: usize) -> usize {
     room / FULL_OF * FULL
 }
 
+/// Segments to be written.
+#[derive(Debug, Default)]
+struct Full {
+    plans: Vec<Plan>,
+    /// Of each unit that was split, one of the objects of each part.
+    splits: Vec<(u64, u64)>,
+}
+
+impl Full {
+    /// One that was filled up with some of a unit, of which the rest goes elsewhere.
+    fn add(&mut self, sealed: Plan, rest: &Plan, is_split: bool) {
+        if is_split {
+            self.splits.extend(sealed.hashes.last().copied().zip(rest.hashes.first().copied()));
+        }
+        self.plans.push(sealed);
+    }
+}
+
+/// Some of a unit's objects, and what they take of a segment.
+struct Taken {
+    objects: Vec<usize>,
+    /// How many of them are the closest ones.
+    closest: usize,
+    used: usize,
+}
+
 struct Packing<'i> {
     items: &'i [Item],
     groups: &'i Groups,
@@ -146,7 +185,7 @@ impl<'i> Packing<'i> {
         Packing { items, groups, room, placed: vec![false; items.len()], at, named, directories }
     }
 
-    /// The object `seed` and as many of its friends as fit.
+    /// The object `seed` and as many of its friends as fit; of those who are friends of all, as many as fit into two.
     fn unit(&mut self, seed: usize) -> Plan {
         let mut unit = Plan::default();
         // Ordered, so that nothing depends on the order of a hash table.
@@ -158,40 +197,128 @@ impl<'i> Packing<'i> {
             unit.hashes.push(self.items[item].hash);
             unit.used += self.items[item].cost;
             self.befriend(item, &mut closeness);
-            let left = self.room - unit.used;
-            let fitting = closeness.iter().filter(|(other, _)| self.items[**other].cost <= left);
+            let fits = |other: usize, by: &Closeness| {
+                let used = unit.used + self.items[other].cost;
+                let is_of_all = by.friends >= unit.hashes.len();
+                used <= if is_of_all { self.room * UNIT_SEGMENTS_MAX } else { self.room }
+            };
+            let fitting = closeness.iter().filter(|(other, by)| fits(**other, by));
             // The nearer one where two are as close.
             next =
                 fitting.max_by_key(|(other, by)| (by.sum, usize::MAX - other.abs_diff(item))).map(|(other, _)| *other);
-            if let Some(by) = next.and_then(|next| closeness.get(&next)).filter(|by| by.is_of_groups) {
+            if next.and_then(|next| closeness.get(&next)).is_some_and(|by| by.friends > 0) {
                 let seed_too = if unit.befriended == 0 { unit.used } else { 0 };
                 let cost = next.map_or(0, |next| self.items[next].cost);
-                unit.befriended += cost + seed_too * usize::from(by.is_of_groups);
+                unit.befriended += cost + seed_too;
             }
         }
         unit
     }
 
-    /// Fills a segment with objects of a unit: the one that the others came for first, then the large ones, for the small
-    /// ones fit into what is left.
+    /// Puts a unit where there is room for it, or what fits of it there and the rest at the beginning of the next segment.
+    fn put(&self, open: &mut Vec<Plan>, mut unit: Plan, full: &mut Full) {
+        let is_short = unit.used <= self.room;
+        if is_short && unit.used >= full_at(self.room) {
+            full.plans.push(Plan::of(unit));
+            return;
+        }
+        if let Some(at) = is_short.then(|| fullest(open, self.room - unit.used)).flatten() {
+            open[at].take(unit);
+            return;
+        }
+        if open.len() >= OPEN_MAX {
+            // Better a few friends apart than a hole in a segment: the one that can be filled best is done.
+            let sealed = open.remove(self.best_filled(open, &unit));
+            unit = self.split(sealed, unit, full);
+        }
+        while unit.used > self.room {
+            unit = self.split(Plan::default(), unit, full);
+        }
+        // Nothing of another is before it: so it can follow what it is the rest of.
+        if !unit.hashes.is_empty() {
+            open.push(Plan::of(unit));
+        }
+    }
+
+    /// Fills a segment up with a unit, and tells the rest.
+    fn split(&self, sealed: Plan, unit: Plan, full: &mut Full) -> Plan {
+        let count = unit.hashes.len();
+        // It is asked for from its first object on: a part that lay before that would be read by itself.
+        let fits = sealed.used + self.cost(unit.hashes[0]) <= self.room;
+        let (sealed, rest) = if fits { self.topped_up(sealed, unit) } else { (sealed, unit) };
+        full.add(sealed, &rest, rest.hashes.len() < count);
+        rest
+    }
+
+    /// Which of the open segments has the least room left when it is filled up with objects of a unit, the first one
+    /// among them if that can be.
+    fn best_filled(&self, open: &[Plan], unit: &Plan) -> usize {
+        let left = |plan: &Plan| {
+            let room = self.room - plan.used;
+            let fits = self.cost(unit.hashes[0]) <= room;
+            (!fits, if fits { room - self.chosen(unit, room).used } else { room })
+        };
+        (0..open.len()).min_by_key(|at| (left(&open[*at]), *at)).expect("some are open")
+    }
+
+    fn cost(&self, hash: u64) -> usize {
+        self.items[self.at[&hash]].cost
+    }
+
+    /// Fills a segment with objects of a unit, and tells the rest.
     fn topped_up(&self, mut plan: Plan, mut unit: Plan) -> (Plan, Plan) {
-        let cost = |hash: &u64| self.items[self.at[hash]].cost;
-        let mut order: Vec<usize> = (0..unit.hashes.len()).collect();
-        order.sort_by_key(|at| (*at != 0, std::cmp::Reverse(cost(&unit.hashes[*at]))));
-        let mut taken = vec![false; unit.hashes.len()];
-        for at in order {
-            let (hash, cost) = (unit.hashes[at], cost(&unit.hashes[at]));
-            if plan.used + cost <= self.room {
-                plan.hashes.push(hash);
-                plan.used += cost;
-                unit.used -= cost;
-                taken[at] = true;
+        plan.begin(unit.is_of_friends());
+        let taken = self.chosen(&unit, self.room - plan.used);
+        plan.hashes.extend(taken.objects.iter().map(|at| unit.hashes[*at]));
+        plan.used += taken.used;
+        let befriended = unit.befriended.min(taken.used);
+        plan.befriended += befriended;
+        unit.befriended -= befriended;
+        unit.used -= taken.used;
+        let mut is_left = vec![true; unit.hashes.len()];
+        taken.objects.iter().for_each(|at| is_left[*at] = false);
+        let mut is_left = is_left.into_iter();
+        unit.hashes.retain(|_| is_left.next() == Some(true));
+        (plan, unit)
+    }
+
+    /// Which of a unit's objects fill so much room: the closest as far as they fit, then the large ones, for the small ones
+    /// fit into what is left. Fewer of the closest where that leaves less of a hole.
+    fn chosen(&self, unit: &Plan, room: usize) -> Taken {
+        let hole = self.room - full_at(self.room);
+        let mut taken = self.fitting(unit, unit.hashes.len(), room);
+        let mut closest = taken.closest;
+        while room - taken.used > hole && closest > 1 {
+            closest -= closest.div_ceil(FEWER_PART);
+            let other = self.fitting(unit, closest, room);
+            if other.used > taken.used {
+                taken = other;
             }
         }
-        let mut at = taken.iter();
-        unit.hashes.retain(|_| at.next() == Some(&false));
-        unit.befriended = unit.befriended.min(unit.used);
-        (plan, unit)
+        taken
+    }
+
+    /// Those of a unit's objects that fit: so many of the closest, as far as they do, then the large ones first.
+    fn fitting(&self, unit: &Plan, closest: usize, room: usize) -> Taken {
+        let mut taken = Taken { objects: Vec::new(), closest: 0, used: 0 };
+        for (at, hash) in unit.hashes.iter().enumerate().take(closest) {
+            if taken.used + self.cost(*hash) > room {
+                break;
+            }
+            taken.objects.push(at);
+            taken.used += self.cost(*hash);
+        }
+        taken.closest = taken.objects.len();
+        let mut others: Vec<usize> = (taken.closest..unit.hashes.len()).collect();
+        others.sort_by_key(|at| std::cmp::Reverse(self.cost(unit.hashes[*at])));
+        for at in others {
+            let cost = self.cost(unit.hashes[at]);
+            if taken.used + cost <= room {
+                taken.objects.push(at);
+                taken.used += cost;
+            }
+        }
+        taken
     }
 
     /// Adds what an item's friends gain by its being in the unit.
@@ -203,7 +330,7 @@ impl<'i> Packing<'i> {
                 let popularity = self.groups.popularity(self.items[other].name).max(1);
                 let by = closeness.entry(other).or_default();
                 by.sum += weight * SCALE / (popularity * SCALE * SCALE).isqrt();
-                by.is_of_groups |= is_of_groups;
+                by.friends += usize::from(is_of_groups);
             }
         };
         self.groups.friends(self.items[item].name, |name, weight| {
@@ -222,10 +349,16 @@ impl<'i> Packing<'i> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Closeness {
     sum: u64,
-    is_of_groups: bool,
+    /// How often a group tells of one of the unit and it.
+    friends: usize,
 }
 
-/// Segments that are being filled with what has no friends.
+/// The part of the closest objects that is given up at a time to fill a hole.
+const FEWER_PART: usize = 4;
+/// How far a unit of friends may go. What belongs to a page is read in a row, however long that is; of a long list (what
+/// somebody has looked at in a day) parts are wanted.
+const UNIT_SEGMENTS_MAX: usize = 2;
+/// Segments that are being filled.
 const OPEN_MAX: usize = 4;
 /// A segment with a hole of a thirty-second part is full.
 const FULL: usize = 31;
@@ -307,20 +440,30 @@ mod tests {
     #[test]
     fn the_parts_of_a_page_that_does_not_fit_follow_each_other() {
         let mut groups = Groups::default();
-        // Five pages of ten objects, each three fourths of a segment: the fifth is split.
-        for page in 0..5u64 {
-            let members: Vec<u64> = (0..10).map(|object| page * 100 + object).collect();
+        // Five pages of ten objects, each three fourths of a segment, and one that is longer than a segment.
+        let counts = [10, 10, 10, 10, 10, 18u64];
+        let mut items = Vec::new();
+        for (page, count) in (0u64..).zip(counts) {
+            let members: Vec<u64> = (0..count).map(|object| page * 100 + object).collect();
             groups.add(Affinity::Linked, &members);
+            items.extend(members.iter().map(|hash| item(*hash, ROOM * 3 / 40)));
         }
-        let items: Vec<Item> =
-            (0..5).flat_map(|page| (0..10).map(move |object| item(page * 100 + object, ROOM * 3 / 40))).collect();
         let plans = plan(&items, &groups, ROOM, 0);
-        let of_last = |plan: &Plan| plan.hashes.iter().any(|hash| hash / 100 == 4);
-        let at: Vec<usize> = (0..plans.len()).filter(|at| of_last(&plans[*at])).collect();
-        assert!(at.len() == 2 && at[0] + 1 == at[1], "{at:?} of {plans:?}");
-        assert!(plans[at[0]].hashes.contains(&400), "the page itself comes first");
+        for page in 0..6 {
+            let of_page = |plan: &Plan| plan.hashes.iter().any(|hash| hash / 100 == page);
+            let at: Vec<usize> = (0..plans.len()).filter(|at| of_page(&plans[*at])).collect();
+            assert!(at.windows(2).all(|two| two[0] + 1 == two[1]) && at.len() <= 3, "{page} in {at:?} of {plans:?}");
+            let first = &plans[at[0]];
+            let begin = first.hashes.iter().position(|hash| *hash == page * 100).expect("the page itself comes first");
+            assert!(first.begins.contains(&begin), "{page} in {first:?}");
+            // What does not fit begins the next one.
+            assert!(
+                at[1..].iter().all(|at| plans[*at].hashes[0] / 100 == page && plans[*at].begins[0] == 0),
+                "{plans:?}"
+            );
+        }
         let all: usize = plans.iter().map(|plan| plan.hashes.len()).sum();
-        assert_eq!(all, 50);
+        assert_eq!(all, 68);
     }
 
     #[test]

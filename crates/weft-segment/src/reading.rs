@@ -1,5 +1,6 @@
 //! Reading objects: from memory, or from the disk with every byte checked.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use crate::buffer::Cached;
 use crate::core::Shared;
 use crate::cost::Take;
 use crate::device::{Aligned, BLOCK_BYTES, ReadAt};
-use crate::frame::Frame;
+use crate::frame::{self, ALIGN_BYTES, Frame};
 use crate::group::short;
 use crate::index::Place;
 use crate::record;
@@ -117,13 +118,17 @@ impl Shared {
     fn read_place(&self, asked: Asked<'_>, place: Place, sequence: u64) -> Result<Outcome> {
         let extent = place.extent();
         let length = usize::try_from(extent.length).expect("short");
-        let record = self.core.lock().table.record(place.segment());
+        let (record, marks) = {
+            let core = self.core.lock();
+            (core.table.record(place.segment()), core.table.marks(place.segment()))
+        };
+        let all = marks.around(extent, self.block.segment_bytes);
         // Neighbours are of no use where there is no memory to keep them in.
         let keeps = self.options.buffer_bytes >= usize::try_from(self.block.segment_bytes).expect("short");
-        let take = if keeps { self.costs.lock().choose(record, length) } else { Take::Object };
+        let take = if keeps { self.costs.lock().choose(record, length, all.len()) } else { Take::Object };
         match take {
             Take::Object => self.read_object(asked, place, sequence),
-            Take::Segment => self.read_segment(asked, place, sequence),
+            Take::Neighbours => self.read_neighbours(asked, (place, all), sequence),
         }
     }
 
@@ -147,48 +152,67 @@ impl Shared {
         Ok(outcome)
     }
 
-    /// Reads all of a segment; its other objects go into memory as well.
-    fn read_segment(&self, (hash, key, keep): Asked<'_>, place: Place, sequence: u64) -> Result<Outcome> {
+    /// Reads all of this part of a segment; the other objects there go into memory as well.
+    fn read_neighbours(
+        &self,
+        (hash, key, keep): Asked<'_>,
+        (place, part): (Place, Range<u32>),
+        sequence: u64,
+    ) -> Result<Outcome> {
         let segment = place.segment();
-        let mut bytes = self.borrow_memory(self.block.segment_bytes);
-        let took = self.timed_read(&mut bytes, self.block.segment_start(segment))?;
-        self.counters.segment_reads.add(1);
+        let mut bytes = self.borrow_memory(part.end - part.start);
+        let took = self.timed_read(&mut bytes, self.block.segment_start(segment) + u64::from(part.start))?;
+        self.counters.neighbour_reads.add(1);
         {
             let mut core = self.core.lock();
             let record = core.table.record(segment);
             let mut costs = self.costs.lock();
-            core.table.set_record(segment, record.after_whole_read(costs.expected(record)));
-            costs.note(Take::Segment, bytes.len(), took);
-            costs.whole_read(record);
+            core.table.set_record(segment, record.after_read(costs.expected(record)));
+            costs.note(Take::Neighbours, bytes.len(), took);
+            costs.read(record);
         }
         let extent = place.extent();
-        let from = usize::try_from(extent.offset).expect("short");
+        let from = usize::try_from(extent.offset - part.start).expect("short");
         let outcome = self.judge(&bytes[from..], key, extent, sequence);
         if let Outcome::Found(object) = &outcome {
             if keep == Keep::Here {
                 self.remember(hash, (place, sequence), object, None);
             }
-            self.remember_neighbours(&bytes, hash, segment, sequence);
+            self.remember_neighbours((&bytes, part.start), extent, (segment, sequence));
         }
         self.return_memory(bytes);
         Ok(outcome)
     }
 
-    fn remember_neighbours(&self, bytes: &[u8], wanted: u64, segment: u32, sequence: u64) {
-        let Some((head, rows)) = SegmentHead::decode(bytes, self.block.segment_bytes, self.block.seed) else { return };
-        if head.sequence != sequence || head.number != segment {
-            return;
+    /// Puts the objects into memory whose frames are found in `bytes`, which begin at `offset` of a segment, perhaps
+    /// within a frame. The nearest to the one that was wanted come last: where there is little room, they stay.
+    fn remember_neighbours(&self, (bytes, offset): (&[u8], u32), wanted: Extent, (segment, sequence): (u32, u64)) {
+        let mut extents = Vec::new();
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            // Anything may look like a frame; whether it is one, the index and the checksum know.
+            let Some((key, length)) = frame::peek(rest, sequence) else {
+                at += ALIGN_BYTES;
+                continue;
+            };
+            let small = |value: usize| u32::try_from(value).expect("a segment is short");
+            let (hash, extent) = (short(self.hash(key)), Extent { offset: offset + small(at), length: small(length) });
+            if extent != wanted
+                && self.index.get(hash).is_some_and(|now| now.is_same_place(Place::new(segment, extent)))
+            {
+                extents.push((hash, extent));
+            }
+            at += length;
         }
-        for row in rows.iter().filter(|row| short(row.hash) != wanted) {
-            let (hash, place) = (short(row.hash), Place::new(segment, row.extent()));
-            let is_live = self.index.get(hash).is_some_and(|now| now.is_same_place(place));
-            if !is_live || self.buffer.lock().contains(hash) {
+        extents.sort_by_key(|(_, extent)| std::cmp::Reverse(extent.offset.abs_diff(wanted.offset)));
+        for (hash, extent) in extents {
+            if self.buffer.lock().contains(hash) {
                 continue;
             }
-            let frame = &bytes[usize::try_from(row.offset).expect("short")..];
+            let frame = &bytes[usize::try_from(extent.offset - offset).expect("short")..];
             // One that is damaged is found when it is asked for.
-            if let Some(object) = self.cut(frame, row.extent(), sequence) {
-                self.remember(hash, (place, sequence), &object, Some(segment));
+            if let Some(object) = self.cut(frame, extent, sequence) {
+                self.remember(hash, (Place::new(segment, extent), sequence), &object, Some(segment));
             }
         }
     }
@@ -236,8 +260,7 @@ impl Shared {
         let frame = Frame::decode(bytes, sequence, self.block.seed)?;
         // One piece of memory for all three.
         let all = Bytes::copy_from_slice(&bytes[frame.key.start..frame.content.end]);
-        let part =
-            |range: std::ops::Range<usize>| all.slice(range.start - frame.key.start..range.end - frame.key.start);
+        let part = |range: Range<usize>| all.slice(range.start - frame.key.start..range.end - frame.key.start);
         Some(Cached {
             key: part(frame.key.clone()),
             attributes: part(frame.attributes.clone()),

@@ -16,6 +16,7 @@ use crate::device::{Aligned, BLOCK_BYTES, Device};
 use crate::group::{Group, Waiting, short};
 use crate::index::{Index, Place};
 use crate::log::{Position, Ring, Tail};
+use crate::marks::Marks;
 use crate::options::{Options, Packer};
 use crate::packer::AT_ONCE;
 use crate::reading::{WHOLE_AT_ONCE, Whole};
@@ -29,7 +30,7 @@ use crate::{Result, SegmentError};
 struct Found {
     index: Index,
     sequences: Sequences,
-    records: Vec<UseRecord>,
+    records: Vec<(UseRecord, Marks)>,
     group: Group,
     tail: Tail,
     checkpoint: u64,
@@ -81,8 +82,9 @@ pub(crate) fn open(device: Arc<dyn Device>, options: Options) -> Result<Shared> 
 fn core_of(block: &Superblock, found: &Found) -> Core {
     let standing = if found.scan.is_some() { Standing::Unknown } else { Standing::Free };
     let mut table = Table::new(block.segments, standing);
-    for (segment, record) in (0..block.segments).zip(&found.records) {
+    for (segment, (record, marks)) in (0..block.segments).zip(&found.records) {
         table.set_record(segment, *record);
+        table.set_marks(segment, *marks);
     }
     for shard in 0..found.index.shard_count() {
         for (_, place) in found.index.shard_slots(shard) {
@@ -163,7 +165,7 @@ fn replay(device: &dyn Device, block: &Superblock, loaded: Loaded) -> io::Result
     for (segment, row) in (0..block.segments).zip(&loaded.rows) {
         sequences.set(segment, row.sequence);
     }
-    let records = loaded.rows.iter().map(|row| UseRecord(row.record)).collect();
+    let records = loaded.rows.iter().map(|row| (UseRecord(row.record), row.marks)).collect();
     let tail = Tail::new(ring, begin, begin);
     let mut found = Found {
         index: loaded.index,
@@ -242,7 +244,8 @@ impl Found {
                 let whole = whole.filter(|(head, _)| (head.number, head.sequence) == (segment, sequence));
                 let Some((_, rows)) = whole else { return Ok(()) };
                 self.sequences.set(segment, sequence);
-                self.records[usize::try_from(segment).expect("below the count")] = UseRecord::new(friends);
+                let marks = Marks::of(&rows, block.segment_bytes);
+                self.records[usize::try_from(segment).expect("below the count")] = (UseRecord::new(friends), marks);
                 for (row, _) in rows.iter().zip(0u16..).filter(|(_, number)| !dead.contains(number)) {
                     let pinned = self.group.remove(short(row.hash)).is_some_and(|object| object.pinned);
                     let place = Place::new(segment, row.extent()).with_pin(pinned);
@@ -307,7 +310,7 @@ fn scan_later(device: &dyn Device, block: &Superblock, newest: u64) -> io::Resul
     Ok(Found {
         index: Index::new(),
         sequences: Sequences::new(block.segments),
-        records: vec![UseRecord::new(false); usize::try_from(block.segments).expect("32 bits fit")],
+        records: vec![(UseRecord::new(false), Marks::default()); usize::try_from(block.segments).expect("32 bits fit")],
         group,
         tail: Tail::new(ring, at, at),
         checkpoint: newest.max(block.epoch << 32),
@@ -373,6 +376,7 @@ impl Shared {
             return;
         };
         self.sequences.set(segment, head.sequence);
+        core.table.set_marks(segment, Marks::of(&rows, self.block.segment_bytes));
         let ticket = core.next_ticket();
         for row in rows {
             let hash = short(row.hash);

@@ -38,6 +38,8 @@ pub(crate) struct Row {
 pub(crate) struct Entry<'p> {
     pub(crate) hash: u128,
     pub(crate) parts: Parts<'p>,
+    /// Whether it is not to be read with the one before it.
+    pub(crate) begins: bool,
 }
 
 /// Where an object came to lie in a segment, in bytes.
@@ -61,7 +63,7 @@ pub(crate) fn encode(
     out[..at].fill(0);
     let mut table = Packed::default();
     let mut extents = Vec::with_capacity(entries.len());
-    for Entry { hash, parts } in entries {
+    for Entry { hash, parts, begins } in entries {
         let length = parts.frame_bytes();
         let frame = &mut out[at..at + length];
         let tail = frame.len() - ALIGN_BYTES;
@@ -70,7 +72,8 @@ pub(crate) fn encode(
         let small = |value: usize| u32::try_from(value).expect("a segment is short");
         let short = |value: usize| u16::try_from(value).expect("checked when it was put");
         table.u128(*hash).u32(small(at)).u32(small(parts.content.len())).u16(short(parts.key.len()));
-        table.u16(short(parts.attributes.len())).u32(0).u64(check);
+        let flags = if *begins { BEGINS } else { 0 };
+        table.u16(short(parts.attributes.len())).u32(flags).u64(check);
         extents.push(Extent { offset: small(at), length: small(length) });
         at += length;
     }
@@ -151,6 +154,11 @@ impl Row {
         fits.then_some(row)
     }
 
+    /// Whether it is not to be read with the one before it.
+    pub(crate) fn begins(&self) -> bool {
+        self.flags & BEGINS != 0
+    }
+
     /// Length of its frame.
     pub(crate) fn frame_bytes(&self) -> usize {
         let content = usize::try_from(self.content_bytes).unwrap_or(usize::MAX / 2);
@@ -207,6 +215,8 @@ const FIELDS_BYTES: usize = 32;
 /// Where the table's part of the checksum begins.
 const CHECKED: usize = HEAD_BYTES;
 const ROW_BYTES: usize = 40;
+/// The flag of a row: see [`Row::begins`].
+const BEGINS: u32 = 1;
 /// Length of the foot: magic, sequence, zeros, checksum.
 pub(crate) const FOOT_BYTES: usize = 32;
 /// Most objects of a segment: as many empty ones as the largest has room for.
@@ -231,7 +241,11 @@ mod tests {
         let owned: Vec<_> = objects.iter().zip(1u128..).map(|(object, hash)| entry(object, hash)).collect();
         let entries: Vec<Entry<'_>> = owned
             .iter()
-            .map(|(hash, key, content)| Entry { hash: *hash, parts: Parts { key, attributes: b"a", content } })
+            .map(|(hash, key, content)| Entry {
+                hash: *hash,
+                parts: Parts { key, attributes: b"a", content },
+                begins: hash % 3 == 1,
+            })
             .collect();
         // What the buffer held before must not matter.
         let mut bytes = vec![0xee; BYTES as usize];
@@ -248,6 +262,7 @@ mod tests {
             prop_assert_eq!(found, head);
             for ((row, extent), (key, content)) in rows.iter().zip(&extents).zip(&objects) {
                 prop_assert_eq!(row.extent(), *extent);
+                prop_assert_eq!(row.begins(), row.hash % 3 == 1);
                 let frame = &bytes[extent.offset as usize..][..extent.length as usize];
                 let parts = Frame::decode(frame, 55, 7).unwrap();
                 prop_assert_eq!(&frame[parts.key], &key[..]);
@@ -299,7 +314,7 @@ mod tests {
         for content in [0usize, 1, 31, 500, 4000, 32_000] {
             let parts = Parts { key: b"k", attributes: b"", content: &vec![5; content] };
             let count = room(BYTES) / cost(parts.frame_bytes());
-            let entries = vec![Entry { hash: 1, parts }; count];
+            let entries = vec![Entry { hash: 1, parts, begins: false }; count];
             let mut bytes = vec![0; BYTES as usize];
             let (head, _) = encode(0, 1, 0, &entries, &mut bytes);
             assert!(head.length <= BYTES);

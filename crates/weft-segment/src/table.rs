@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::cost::UseRecord;
 use crate::frame::ALIGN_BYTES;
 use crate::index::Place;
+use crate::marks::Marks;
 
 /// The sequences, by segment: what a read compares a frame with.
 #[derive(Debug)]
@@ -49,6 +50,7 @@ struct Row {
     objects: u16,
     standing: Standing,
     record: UseRecord,
+    marks: Marks,
 }
 
 /// The rest of it, under the lock of the volume.
@@ -66,7 +68,7 @@ pub(crate) struct Table {
 impl Table {
     /// So many segments, all of them free or all unknown.
     pub(crate) fn new(segments: u32, standing: Standing) -> Table {
-        let row = Row { live: 0, objects: 0, standing, record: UseRecord::new(false) };
+        let row = Row { live: 0, objects: 0, standing, record: UseRecord::new(false), marks: Marks::default() };
         let free = if standing == Standing::Free { segments } else { 0 };
         Table { rows: vec![row; at(segments)], free, cursor: 0, dying: VecDeque::new(), live_bytes: 0 }
     }
@@ -81,6 +83,14 @@ impl Table {
 
     pub(crate) fn set_record(&mut self, segment: u32, record: UseRecord) {
         self.rows[at(segment)].record = record;
+    }
+
+    pub(crate) fn marks(&self, segment: u32) -> Marks {
+        self.rows[at(segment)].marks
+    }
+
+    pub(crate) fn set_marks(&mut self, segment: u32, marks: Marks) {
+        self.rows[at(segment)].marks = marks;
     }
 
     /// Objects of a segment that are in the index, and what they take of it in bytes.

@@ -135,7 +135,7 @@ fn read(
     ensure!(bytes == expected, "{}: {bytes} bytes instead of {expected}", reader.name());
     book.note(reader.name(), what.0, list.len() as f64 / took);
     let reads = match &store {
-        Some(store) => Some((store.stats().object_reads + store.stats().segment_reads) as f64),
+        Some(store) => Some((store.stats().object_reads + store.stats().neighbour_reads) as f64),
         None => filled.disk.reads().zip(before).map(|(after, before)| after - before),
     };
     if let Some(reads) = reads {

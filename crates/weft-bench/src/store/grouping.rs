@@ -223,7 +223,7 @@ impl<'t> Replayed<'t> {
         }
         let stats = volume.stats();
         ensure!(stats.misses == 0 && stats.damaged == 0, "objects were lost");
-        let reads = stats.object_reads + stats.segment_reads;
+        let reads = stats.object_reads + stats.neighbour_reads;
         Ok(Took {
             reads: reads as f64,
             from_memory: stats.memory_reads as f64 / (stats.memory_reads + reads) as f64,

@@ -22,7 +22,7 @@ fn an_object_can_be_read_at_once_from_its_segment_and_after_a_remount() {
             assert_eq!(get(&volume, number), Some(content(number, 500 + number as usize * 40)), "{round}");
         }
     }
-    assert!(volume.stats().object_reads + volume.stats().segment_reads > 0, "the device was read");
+    assert!(volume.stats().object_reads + volume.stats().neighbour_reads > 0, "the device was read");
     drop(volume);
     let volume = open(&device, options());
     for number in 0..200 {
@@ -41,7 +41,7 @@ fn what_is_taken_is_not_kept_and_its_neighbours_are() {
     (0..8).zip(all()).for_each(|(number, content)| put(&volume, number, content, Class::Cache));
     drop(volume);
     let volume = open(&device, Options { buffer_bytes: 1 << 20, ..options() });
-    let reads = |volume: &weft_segment::Volume| volume.stats().object_reads + volume.stats().segment_reads;
+    let reads = |volume: &weft_segment::Volume| volume.stats().object_reads + volume.stats().neighbour_reads;
     assert_eq!(get(&volume, 0), Some(content(0, 4000)));
     let before = reads(&volume);
     let take = |number| volume.take(&key(number)).unwrap().map(|held| held.content);
@@ -118,7 +118,7 @@ fn friends_come_with_one_read() {
         }
     }
     let stats = volume.stats();
-    assert_eq!(stats.segment_reads + stats.object_reads, 8, "{stats:?}");
+    assert_eq!(stats.neighbour_reads + stats.object_reads, 8, "{stats:?}");
     assert_eq!(stats.neighbours_used, 40);
 }
 
@@ -236,7 +236,7 @@ fn groups_go_by_the_part_of_the_keys_that_they_are_to_go_by() {
         assert_eq!(volume.get(&whole(number)).unwrap().map(|held| held.content), Some(content(number, 10_000)));
     }
     let stats = volume.stats();
-    assert_eq!(stats.segment_reads + stats.object_reads, 8, "{stats:?}");
+    assert_eq!(stats.neighbour_reads + stats.object_reads, 8, "{stats:?}");
 }
 
 /// Far more goes through the log than it holds, while everything is replaced over and over.

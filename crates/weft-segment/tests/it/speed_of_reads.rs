@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_segment::device::{Device, MemoryDevice, Rotating};
 use weft_segment::{Affinity, Class, Options, Shape, Volume};
 
-use crate::sample::{content, get, key, open, options, put};
+use crate::sample::{content, get, key, new_volume, open, options, put};
 
 const PAGES: u64 = 60;
 const OBJECTS: u64 = 14;
@@ -56,7 +56,7 @@ fn pages_that_were_told_of_take_few_requests_and_little_time_on_a_disk_that_turn
     assert!(alone / together > 3.0, "{alone} s alone, {together} s together");
 }
 
-/// Objects without any locality, read once each: whole segments are a loss there, and are given up soon.
+/// Objects without any locality, read once each: neighbours are a loss there, and are given up soon.
 #[test]
 fn without_locality_each_object_takes_one_read() {
     let image = filled(false);
@@ -69,6 +69,85 @@ fn without_locality_each_object_takes_one_read() {
         assert_eq!(get(&volume, number), Some(content(number, length(number))));
     }
     let stats = volume.stats();
-    let requests = stats.object_reads + stats.segment_reads;
+    let requests = stats.object_reads + stats.neighbour_reads;
     assert!(requests as f64 <= 1.05 * all as f64, "{stats:?}");
+}
+
+/// Three pages of four objects that lie in one segment.
+fn three_pages(ended: bool) -> MemoryDevice {
+    let (device, volume) = new_volume(options());
+    for page in 0..3u64 {
+        let keys: Vec<Vec<u8>> = (0..4).map(|object| key(page * 10 + object)).collect();
+        volume.hint(Affinity::Linked, &keys.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    }
+    for number in (0..4).flat_map(|object| (0..3u64).map(move |page| page * 10 + object)) {
+        put(&volume, number, content(number, 4500), Class::Cache);
+    }
+    volume.flush().unwrap();
+    assert_eq!(volume.stats().segments_written, 1);
+    let crashed = device.image();
+    drop(volume);
+    MemoryDevice::of(if ended { device.image() } else { crashed })
+}
+
+/// The reads that it takes to get the middle page of three, and then the others; and what is in memory after the first.
+fn read_three_pages(device: MemoryDevice) -> (u64, u64) {
+    let disk = Arc::new(Rotating::new(device, 250 << 30));
+    let volume = open(&disk, Options { buffer_bytes: 1 << 20, ..options() });
+    volume.wait_for_scan();
+    let page = |page: u64| {
+        for number in (0..4).map(|object| page * 10 + object) {
+            assert_eq!(get(&volume, number), Some(content(number, 4500)));
+        }
+    };
+    page(1);
+    let held = volume.stats().buffer_bytes;
+    (0..3).for_each(page);
+    assert_eq!(volume.stats().neighbours_used, 9);
+    (held, volume.stats().neighbour_reads + volume.stats().object_reads)
+}
+
+#[test]
+fn one_of_many_pages_in_a_segment_comes_alone_after_any_start() {
+    let mut void = three_pages(true);
+    let heads = void.image().chunks(4096).enumerate().filter(|(_, block)| block.starts_with(b"weftchk\n")).count();
+    assert_eq!(heads, 2, "both checkpoints are there");
+    for (at, _) in void.image().chunks(4096).enumerate().filter(|(_, block)| block.starts_with(b"weftchk\n")) {
+        void = MemoryDevice::of(void.image());
+        void.flip((at as u64 * 4096 + 24) * 8);
+    }
+    for (device, start) in
+        [(three_pages(true), "a clean end"), (three_pages(false), "a crash"), (void, "the loss of both checkpoints")]
+    {
+        let (held, reads) = read_three_pages(device);
+        assert_eq!(reads, 3, "after {start}");
+        // A page, and what of the others lies in the same sixteenths of the segment.
+        assert!((4 * 4500..7 * 4500).contains(&held), "{held} bytes in memory after {start}");
+    }
+}
+
+/// What is stored may be a segment itself, of this very volume: its frames are taken for content.
+#[test]
+fn objects_that_look_like_frames_are_no_neighbours() {
+    let image = three_pages(true).image();
+    let segment = image.chunks(4096).position(|block| block.starts_with(b"weftseg\n")).unwrap() * 4096;
+    let copy = bytes::Bytes::copy_from_slice(&image[segment..segment + 30_000]);
+    let device = Arc::new(MemoryDevice::of(image));
+    let volume = open(&device, options());
+    volume.hint(Affinity::Linked, &[&key(500), &key(501), &key(502)]);
+    for number in 500..503 {
+        // Shifted, so that frames do and do not lie where frames may.
+        let bytes = copy.slice((number as usize - 500) * 32..);
+        put(&volume, number, if number == 502 { content(number, 900) } else { bytes }, Class::Cache);
+    }
+    drop(volume);
+    let disk = Arc::new(Rotating::new(MemoryDevice::of(device.image()), 250 << 30));
+    let volume = open(&disk, Options { buffer_bytes: 1 << 20, ..options() });
+    for number in [502, 500, 501] {
+        let expected = if number == 502 { content(number, 900) } else { copy.slice((number as usize - 500) * 32..) };
+        assert_eq!(get(&volume, number), Some(expected));
+    }
+    for number in (0..3u64).flat_map(|page| (0..4).map(move |object| page * 10 + object)) {
+        assert_eq!(get(&volume, number), Some(content(number, 4500)));
+    }
 }
