@@ -25,8 +25,8 @@ pub(crate) struct Costs {
     /// Neighbours used after the first read with neighbours of segments packed as friends, and of others.
     prior_friends: f64,
     prior_strangers: f64,
-    /// Lately, after reads with neighbours of segments that had been read so before: neighbours that their records told of, and
-    /// those that were used.
+    /// Lately, after reads with neighbours of segments that had been read so before: neighbours that their records told
+    /// of, and those that were used.
     told: f64,
     found: f64,
     since_probe: u32,
@@ -129,8 +129,8 @@ impl Costs {
         mean.ns += (ns - mean.ns) / COST_WINDOW;
     }
 
-    /// How many neighbours are expected to be used after a read with them of a segment with this record: what it tells, as
-    /// far as records tell the truth of what is going on now.
+    /// How many neighbours are expected to be used after a read with them of a segment with this record: what it tells,
+    /// as far as records tell the truth of what is going on now.
     pub(crate) fn expected(&self, record: UseRecord) -> f64 {
         let prior = if record.is_of_friends() { self.prior_friends } else { self.prior_strangers };
         let truth = (self.found / self.told.max(TOLD_MIN)).min(TRUTH_MAX);

@@ -187,7 +187,7 @@ impl Shared {
     /// Puts the objects into memory whose frames are found in `bytes`, which begin at `offset` of a segment, perhaps
     /// within a frame. The nearest to the one that was wanted come last: where there is little room, they stay.
     fn remember_neighbours(&self, (bytes, offset): (&[u8], u32), wanted: Extent, (segment, sequence): (u32, u64)) {
-        let mut extents = Vec::new();
+        let mut found = Vec::new();
         let mut at = 0;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             // Anything may look like a frame; whether it is one, the index and the checksum know.
@@ -197,22 +197,20 @@ impl Shared {
             };
             let small = |value: usize| u32::try_from(value).expect("a segment is short");
             let (hash, extent) = (short(self.hash(key)), Extent { offset: offset + small(at), length: small(length) });
-            if extent != wanted
-                && self.index.get(hash).is_some_and(|now| now.is_same_place(Place::new(segment, extent)))
-            {
-                extents.push((hash, extent));
-            }
+            let lies_here = |now: &Place| now.segment() == segment && now.extent() == extent && extent != wanted;
+            found.extend(self.index.get(hash).filter(lies_here).map(|place| (hash, place)));
             at += length;
         }
-        extents.sort_by_key(|(_, extent)| std::cmp::Reverse(extent.offset.abs_diff(wanted.offset)));
-        for (hash, extent) in extents {
+        found.sort_by_key(|(_, place)| std::cmp::Reverse(place.extent().offset.abs_diff(wanted.offset)));
+        for (hash, place) in found {
             if self.buffer.lock().contains(hash) {
                 continue;
             }
+            let extent = place.extent();
             let frame = &bytes[usize::try_from(extent.offset - offset).expect("short")..];
             // One that is damaged is found when it is asked for.
             if let Some(object) = self.cut(frame, extent, sequence) {
-                self.remember(hash, (Place::new(segment, extent), sequence), &object, Some(segment));
+                self.remember(hash, (place, sequence), &object, Some(segment));
             }
         }
     }

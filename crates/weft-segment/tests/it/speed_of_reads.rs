@@ -151,3 +151,24 @@ fn objects_that_look_like_frames_are_no_neighbours() {
         assert_eq!(get(&volume, number), Some(content(number, 4500)));
     }
 }
+
+/// Damage may make the beginning of a segment look like a frame that is as long as the segment: longer than any can be.
+#[test]
+fn a_segment_that_looks_like_one_frame_is_none() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    Volume::format(&*device, &Shape { segment_bytes: 256 << 10, ..Shape::default() }).unwrap();
+    let volume = open(&device, options());
+    (0..4).for_each(|number| put(&volume, number, content(number, 30_000), Class::Cache));
+    drop(volume);
+    let mut image = device.image();
+    let segment = image.chunks(4096).position(|block| block.starts_with(b"weftseg\n")).unwrap() * 4096;
+    let sequence = image[segment + 16..segment + 24].to_vec();
+    // The key of an object that is there, after a checksum of nothing.
+    let lengths = [&((256u32 << 10) - 64).to_le_bytes()[..], &[5, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let head = [&b"wfrm"[..], &lengths, &sequence, &[0; 8], &key(0)].concat();
+    image[segment..segment + head.len()].copy_from_slice(&head);
+    let disk = Arc::new(Rotating::new(MemoryDevice::of(image), 250 << 30));
+    let volume = open(&disk, Options { buffer_bytes: 1 << 20, ..options() });
+    (0..4).for_each(|number| assert_eq!(get(&volume, number), Some(content(number, 30_000))));
+    assert!(volume.stats().neighbour_reads > 0, "the segment was read from its beginning: {:?}", volume.stats());
+}
