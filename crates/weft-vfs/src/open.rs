@@ -242,30 +242,59 @@ impl Vfs {
     /// Opens a file and empties it: what it was is not asked for.
     async fn open_truncated(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Opened> {
         let gate = inode.gate.lock().await;
-        // The version that is emptied must be the one that the source has.
-        if self.attributes_remaining(&inode)?.is_zero()
-            && let Check::Elsewhere(_) = self.check(call, &inode).await?
-        {
-            return Err(VfsError::Stale);
-        }
+        let confirmed = self.confirm_to_truncate(call, &inode).await?;
         drop(gate);
         let mut slot = inode.draft.write();
-        let draft = self.draft_over_nothing(&inode, &mut slot)?;
+        let draft = self.draft_over_nothing(&inode, &mut slot, confirmed.as_deref())?;
         draft.dirty.resize(0)?;
         draft.touch();
         Ok(self.open_fresh(&inode, &draft))
+    }
+
+    /// Sees to it that the version that is emptied is the one that the source has; returns the content that somebody has open
+    /// and that the source has said to be of it. The caller holds the inode's gate.
+    async fn confirm_to_truncate(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Option<Arc<Object>>> {
+        let is_trusted = !self.attributes_remaining(inode)?.is_zero();
+        let held = self.held_content(inode)?;
+        if is_trusted {
+            // A look at the file tells its version, and of the content that somebody has open not whether it is of that.
+            let is_unsure =
+                |held: &Current| !self.is_shared(inode, held) && inode.content.lock().is_open(held.object.generation());
+            if !held.as_ref().is_some_and(is_unsure) {
+                return Ok(None);
+            }
+        }
+        match self.check(call, inode).await {
+            Ok(Check::Unchanged) => Ok(held.map(|held| held.object)),
+            Ok(Check::Changed) => Ok(None),
+            Ok(Check::Elsewhere(_)) => Err(VfsError::Stale),
+            Err(_) if is_trusted => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether who has this content open sees what is written over nothing: it is of the version that is known, or not doubted;
+    /// a change of names or of the mode makes another version of it, and not another content.
+    fn is_shared(&self, inode: &Inode, held: &Current) -> bool {
+        *held.object.version() == inode.record.read().version || held.checked != SystemTime::UNIX_EPOCH
     }
 
     /// Opens a file that was just made, for writing. It is a draft at once: who opens it before the first write reads what
     /// is written.
     pub(crate) fn open_made(&self, inode: &Arc<Inode>) -> Result<Opened> {
         let mut slot = inode.draft.write();
-        let draft = self.draft_over_nothing(inode, &mut slot)?;
+        let draft = self.draft_over_nothing(inode, &mut slot, None)?;
         Ok(self.open_fresh(inode, &draft))
     }
 
-    /// The draft of a file whose content is not asked for; begun where there is none.
-    fn draft_over_nothing(&self, inode: &Arc<Inode>, slot: &mut Option<Arc<Draft>>) -> Result<Arc<Draft>> {
+    /// The draft of a file whose content is not asked for; begun where there is none. Who has the content open that opens get
+    /// sees it, where that is not doubted, or `confirmed` just now.
+    fn draft_over_nothing(
+        &self,
+        inode: &Arc<Inode>,
+        slot: &mut Option<Arc<Draft>>,
+        confirmed: Option<&Object>,
+    ) -> Result<Arc<Draft>> {
         if let Some(draft) = slot {
             return Ok(draft.clone());
         }
@@ -273,13 +302,11 @@ impl Vfs {
             let record = inode.record.read();
             (record.version.clone(), record.attributes.size.known().unwrap_or(0))
         };
-        // Who has the content open that opens get, and that is not doubted, sees what is written: a change of names or of the
-        // mode makes another version of it, and not another content.
-        let counted = {
-            let content = inode.content.lock();
-            let is_it = |held: &&Current| *held.object.version() == version || held.checked != SystemTime::UNIX_EPOCH;
-            content.current.as_ref().filter(is_it).map_or(0, |held| held.object.generation())
-        };
+        let held = inode.content.lock().current.clone();
+        let is_confirmed =
+            |held: &Current| confirmed.is_some_and(|object| object.generation() == held.object.generation());
+        let shared = held.filter(|held| is_confirmed(held) || self.is_shared(inode, held));
+        let counted = shared.map_or(0, |held| held.object.generation());
         let dirty = self.store.dirty(inode.id, version, length)?;
         let draft = Arc::new(Draft::over(dirty, counted, None));
         self.drafts.lock().insert(inode.id, inode.clone());

@@ -162,4 +162,12 @@ fn a_file_that_is_emptied_is_written_on() {
         ));
         assert_eq!(std::fs::read_to_string(pair.there("file")).expect("read"), "x\nter\n", "{before}");
     }
+    // What is known of the file is newer than what is known of the content that is open: it was looked at when its times could
+    // be relied on again.
+    pair.script(
+        "echo before > file.new; mv file.new file; cat file; exec 3>>file; touch -d '1 hour ago' file
+        until=$(($(date +%s%N) + 50000000)); while test $(date +%s%N) -lt $until; do stat file; done
+        : > file; echo after >&3; exec 3>&-; diff file $source/file",
+    );
+    assert_eq!(std::fs::read_to_string(pair.there("file")).expect("read"), "after\n");
 }
