@@ -28,16 +28,35 @@ impl Affinity {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     groups: HashMap<u32, Group>,
-    of: HashMap<u64, Vec<u32>>,
+    of: HashMap<u64, Membership>,
     order: VecDeque<u32>,
     next: u32,
     members: usize,
+    /// Hashes of keys of those that have become popular where they lie.
+    risen: VecDeque<u64>,
+}
+
+/// What is known of one member.
+#[derive(Debug, Default)]
+struct Membership {
+    groups: Vec<u32>,
+    /// The hash of its key, where it was packed before it was popular.
+    packed: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Group {
     weight: u64,
     members: Box<[u64]>,
+}
+
+impl Membership {
+    /// Tells it where it is popular and was packed before.
+    fn rise(&mut self, risen: &mut VecDeque<u64>) {
+        if self.groups.len() >= POPULAR && risen.len() < RISEN_MAX {
+            risen.extend(self.packed.take());
+        }
+    }
 }
 
 impl Groups {
@@ -56,10 +75,11 @@ impl Groups {
         self.next = self.next.wrapping_add(1);
         self.members += unique.len();
         for member in &unique {
-            let groups = self.of.entry(*member).or_default();
-            if groups.len() < GROUPS_OF_ONE_MAX {
-                groups.push(id);
+            let member = self.of.entry(*member).or_default();
+            if member.groups.len() < GROUPS_OF_ONE_MAX {
+                member.groups.push(id);
             }
+            member.rise(&mut self.risen);
         }
         self.groups.insert(id, Group { weight, members: unique.into() });
         self.order.push_back(id);
@@ -87,8 +107,22 @@ impl Groups {
         self.of(hash).len() >= POPULAR
     }
 
+    /// The object of a key with this hash was packed as one that is not popular, as far as it is a member of a group. It may
+    /// be so by now.
+    pub(crate) fn packed(&mut self, hash: u64, key_hash: u64) {
+        if let Some(member) = self.of.get_mut(&hash) {
+            member.packed = Some(key_hash);
+            member.rise(&mut self.risen);
+        }
+    }
+
+    /// The hash of the key of one that was packed before it was popular, and is now; each is told once, in their order.
+    pub(crate) fn next_risen(&mut self) -> Option<u64> {
+        self.risen.pop_front()
+    }
+
     fn of(&self, hash: u64) -> &[u32] {
-        self.of.get(&hash).map_or(&[], Vec::as_slice)
+        self.of.get(&hash).map_or(&[], |member| &member.groups)
     }
 
     fn forget_oldest(&mut self) {
@@ -96,7 +130,7 @@ impl Groups {
         let Some(group) = self.groups.remove(&id) else { return };
         self.members -= group.members.len();
         for member in &group.members {
-            if let Some(groups) = self.of.get_mut(member) {
+            if let Some(Membership { groups, .. }) = self.of.get_mut(member) {
                 groups.retain(|other| *other != id);
                 if groups.is_empty() {
                     self.of.remove(member);
@@ -112,6 +146,8 @@ pub(crate) const MEMBERS_MAX: usize = 256;
 const GROUPS_OF_ONE_MAX: usize = 16;
 /// One that is in as many groups is popular.
 pub(crate) const POPULAR: usize = 8;
+/// Most that may have become popular and are not told.
+const RISEN_MAX: usize = 1024;
 /// Most members of all groups together: about 8 MiB.
 const MEMBERS_OF_ALL_MAX: usize = 1 << 18;
 
@@ -130,6 +166,29 @@ mod tests {
         groups.friends(1, |hash, weight| told.push((hash, weight)));
         assert_eq!(told, [(2, 4), (3, 4), (3, 3)]);
         assert_eq!((groups.popularity(1), groups.popularity(9)), (2, 0));
+    }
+
+    #[test]
+    fn who_becomes_popular_where_it_lies_is_told_once() {
+        let mut groups = Groups::default();
+        let mut page = 0;
+        let mut add = |groups: &mut Groups, pages: usize| {
+            for _ in 0..pages {
+                page += 1;
+                groups.add(Affinity::Linked, &[page * 10, 7, 8]);
+            }
+        };
+        add(&mut groups, POPULAR - 1);
+        groups.packed(7, 77);
+        groups.packed(4711, 1);
+        assert_eq!(groups.next_risen(), None);
+        add(&mut groups, 1);
+        assert_eq!(groups.next_risen(), Some(77));
+        assert_eq!(groups.next_risen(), None, "8 has not been packed");
+        groups.packed(8, 88);
+        assert_eq!(groups.next_risen(), Some(88), "popular by the time that it was packed");
+        add(&mut groups, 20);
+        assert_eq!(groups.next_risen(), None);
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod frame;
 mod group;
 mod index;
 mod inspect;
+mod lifting;
 mod log;
 mod marks;
 mod options;

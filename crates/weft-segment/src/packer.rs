@@ -56,6 +56,8 @@ pub(crate) struct Outgoing {
     pub(crate) objects: Vec<Waiting>,
     /// Of each object whether it is not to be read with the one before it.
     begins: Vec<bool>,
+    /// How many of the objects lie there as popular ones: the first ones.
+    popular: usize,
     /// Where the objects lie, once it is put together.
     places: Vec<Place>,
 }
@@ -114,6 +116,7 @@ impl Shared {
         }
         let mut outcome = Ok(());
         if packs {
+            self.lift_risen();
             let full = packing::full_at(segment::room(self.block.segment_bytes));
             outcome = self.pack(scratch, full);
         }
@@ -264,7 +267,8 @@ impl Shared {
         core.sequence += 1;
         let (sequence, friends) = (core.sequence, plan.is_of_friends());
         let begins = plan.begins_of(objects.iter().map(|object| short(object.hash)));
-        Ok(Some(Outgoing { segment, sequence, friends, objects, begins, places: Vec::new() }))
+        let popular = plan.popular_of(objects.iter().map(|object| short(object.hash)));
+        Ok(Some(Outgoing { segment, sequence, friends, objects, begins, popular, places: Vec::new() }))
     }
 
     /// Puts segments together that lie one after another.
@@ -304,7 +308,7 @@ impl Shared {
 
     /// A segment was written: its objects are found there from now on, but for those that changed meanwhile.
     pub(crate) fn enter(&self, outgoing: Outgoing) {
-        let Outgoing { segment, sequence, friends, objects, begins, places } = outgoing;
+        let Outgoing { segment, sequence, friends, objects, begins, popular, places } = outgoing;
         let begin = places.iter().zip(begins).filter(|(_, begins)| *begins).map(|(place, _)| place.extent().offset);
         let marks = Marks::at(begin, self.block.segment_bytes);
         let mut core = self.core.lock();
@@ -314,6 +318,10 @@ impl Shared {
         core.table.set_record(segment, UseRecord::new(friends));
         core.table.set_marks(segment, marks);
         let (mut dead, mut pinned) = (Vec::new(), Vec::new());
+        {
+            let mut groups = self.groups.lock();
+            objects.iter().skip(popular).for_each(|object| groups.packed(object.name, short(object.hash)));
+        }
         for ((object, place), row) in objects.into_iter().zip(places).zip(0u16..) {
             let hash = short(object.hash);
             let Some(now) = core.group.get(hash).filter(|now| now.arrival == object.arrival) else {

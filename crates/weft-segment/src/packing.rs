@@ -3,7 +3,8 @@
 //! From the first object that has no place, its friends are added, the closest first: by the sum of the weights of the
 //! groups that they share with what is there already, divided by the root of how many groups they are in, so that what
 //! belongs to many pages is not dragged along with one. What belongs to very many (a logo) lies with its like alone: it
-//! is wanted at all times, and would bring along parts of a page that nobody wants. A directory in common counts as a
+//! is wanted at all times, and would bring along parts of a page that nobody wants. It waits until there is a segment of
+//! it, and what turns out to be so after it was packed is packed anew (lifting.rs). A directory in common counts as a
 //! weak group.
 //!
 //! Such a *unit* that fills a segment becomes one. A smaller one goes as a whole to the fullest of four open segments
@@ -40,12 +41,20 @@ pub(crate) struct Plan {
     befriended: usize,
     /// Whether the last of it is a unit of friends.
     ends_with_friends: bool,
+    /// How many of `hashes` are popular: the first ones.
+    popular: usize,
 }
 
 impl Plan {
     /// Whether most of it lies with friends.
     pub(crate) fn is_of_friends(&self) -> bool {
         self.befriended * 2 > self.used
+    }
+
+    /// How many of some of the objects, in the order of the segment, lie there as popular ones: the first ones.
+    pub(crate) fn popular_of(&self, hashes: impl Iterator<Item = u64>) -> usize {
+        let mut all = self.hashes[..self.popular].iter();
+        hashes.take_while(|hash| all.any(|other| other == hash)).count()
     }
 
     /// Of some of the objects, in the order of the segment, whether each is not to be read with the one before.
@@ -87,16 +96,13 @@ impl Plan {
 pub(crate) fn plan(items: &[Item], groups: &Groups, room: usize, least: usize) -> Vec<Plan> {
     let mut packing = Packing::new(items, groups, room);
     let (mut full, mut open) = (Full::default(), Vec::<Plan>::new());
-    // What is popular comes first: so it is done before the segments are filled up with what is left over.
-    let mut seeds: Vec<usize> = (0..items.len()).collect();
-    seeds.sort_by_key(|seed| !groups.is_popular(items[*seed].name));
-    for seed in seeds {
-        if packing.placed[seed] {
-            continue;
-        }
-        let unit = packing.unit(seed);
-        packing.put(&mut open, unit, &mut full);
-    }
+    let (popular, others): (Vec<usize>, Vec<usize>) =
+        (0..items.len()).partition(|at| groups.is_popular(items[*at].name));
+    // What is popular waits for its like; where all is to go, it is filled up as others are.
+    packing.put_all(&popular, (&mut open, POPULAR_OPEN_MAX), &mut full);
+    open.retain(|plan| plan.used >= least);
+    full.plans.iter_mut().chain(&mut open).for_each(|plan| plan.popular = plan.hashes.len());
+    packing.put_all(&others, (&mut open, OPEN_MAX), &mut full);
     full.plans.extend(open.into_iter().filter(|plan| plan.used >= least));
     chained(full)
 }
@@ -185,6 +191,16 @@ impl<'i> Packing<'i> {
         Packing { items, groups, room, placed: vec![false; items.len()], at, named, directories }
     }
 
+    /// Puts these objects and their friends, with at most so many segments open.
+    fn put_all(&mut self, seeds: &[usize], (open, open_max): (&mut Vec<Plan>, usize), full: &mut Full) {
+        for seed in seeds {
+            if !self.placed[*seed] {
+                let unit = self.unit(*seed);
+                self.put((open, open_max), unit, full);
+            }
+        }
+    }
+
     /// The object `seed` and as many of its friends as fit; of those who are friends of all, as many as fit into two.
     fn unit(&mut self, seed: usize) -> Plan {
         let mut unit = Plan::default();
@@ -216,7 +232,7 @@ impl<'i> Packing<'i> {
     }
 
     /// Puts a unit where there is room for it, or what fits of it there and the rest at the beginning of the next segment.
-    fn put(&self, open: &mut Vec<Plan>, mut unit: Plan, full: &mut Full) {
+    fn put(&self, (open, open_max): (&mut Vec<Plan>, usize), mut unit: Plan, full: &mut Full) {
         let is_short = unit.used <= self.room;
         if is_short && unit.used >= full_at(self.room) {
             full.plans.push(Plan::of(unit));
@@ -226,7 +242,7 @@ impl<'i> Packing<'i> {
             open[at].take(unit);
             return;
         }
-        if open.len() >= OPEN_MAX {
+        if open.len() >= open_max {
             // Better a few friends apart than a hole in a segment: the one that can be filled best is done.
             let sealed = open.remove(self.best_filled(open, &unit));
             unit = self.split(sealed, unit, full);
@@ -360,6 +376,8 @@ const FEWER_PART: usize = 4;
 const UNIT_SEGMENTS_MAX: usize = 2;
 /// Segments that are being filled.
 const OPEN_MAX: usize = 4;
+/// The same of what is popular. So much of it waits in memory until there is enough for a segment.
+const POPULAR_OPEN_MAX: usize = 2;
 /// A segment with a hole of a thirty-second part is full.
 const FULL: usize = 31;
 const FULL_OF: usize = 32;

@@ -225,7 +225,7 @@ impl Shared {
 
     /// Whether an object lies at a place of a segment that was not written again meanwhile. The place alone would not
     /// tell: the object may have come to the same one anew.
-    fn is_still(&self, hash: u64, (place, sequence): (Place, u64)) -> bool {
+    pub(crate) fn is_still(&self, hash: u64, (place, sequence): (Place, u64)) -> bool {
         self.index.get(hash).is_some_and(|now| now.is_same_place(place))
             && self.sequences.get(place.segment()) == sequence
     }

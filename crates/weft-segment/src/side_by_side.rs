@@ -82,6 +82,7 @@ impl Shared {
     /// Plans for what waits and is not on its way to the disk; none when there is too little of it, or something else
     /// is to be done first.
     fn plan_more(&self, on_their_way: &mut HashSet<u64>) -> Vec<Plan> {
+        self.lift_risen();
         let items = {
             let core = self.core.lock();
             if core.stop || core.group.cost() < self.pack_at() || self.has_else_to_do(&core) {

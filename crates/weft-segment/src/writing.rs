@@ -120,8 +120,8 @@ impl Shared {
         self.group_max() / 2
     }
 
-    /// Most that may wait. Packing leaves less than four segments of it behind, a fourth of the least that this is; and
-    /// twice as much is free when the policy is to evict.
+    /// Most that may wait. Packing leaves less than six segments of it behind, and begins at eight or more; and twice as
+    /// much is free when the policy is to evict.
     pub(crate) fn group_max(&self) -> usize {
         let room = segment::room(self.block.segment_bytes);
         let segments = usize::try_from(self.block.segments).expect("32 bits fit");

@@ -6,6 +6,7 @@ mod damage;
 mod killed;
 mod meddling;
 mod model;
+mod popular;
 mod refusals;
 mod room;
 mod sample;

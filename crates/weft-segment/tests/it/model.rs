@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use weft_segment::device::{Recorder, Tear};
-use weft_segment::{Class, Options};
+use weft_segment::{Affinity, Class, Options};
 
 use crate::sample::{content, formatted, get, key, open, options, put};
 
@@ -15,6 +15,8 @@ enum Step {
     Put(u64, usize, bool),
     Remove(u64, bool),
     Get(u64),
+    /// These are used together: who is in many groups is packed anew.
+    Hint([u64; 4]),
     Flush,
     Checkpoint,
     Reopen,
@@ -27,6 +29,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => (0u64..25, 0usize..32_769, any::<bool>()).prop_map(|(key, length, durable)| Step::Put(key, length, durable)),
         4 => (0u64..25, any::<bool>()).prop_map(|(key, durable)| Step::Remove(key, durable)),
         6 => (0u64..25).prop_map(Step::Get),
+        4 => proptest::array::uniform4(0u64..25).prop_map(Step::Hint),
         2 => Just(Step::Flush),
         1 => Just(Step::Checkpoint),
         1 => Just(Step::Reopen),
@@ -70,6 +73,10 @@ fn run(steps: Vec<Step>, options: Options) {
             Step::Get(number) => {
                 let expected = model.get(&number).and_then(|states| states.last()).and_then(|state| state.2.clone());
                 assert_eq!(get(open_volume, number), expected, "key {number}");
+            }
+            Step::Hint(numbers) => {
+                let keys = numbers.map(key);
+                open_volume.hint(Affinity::Linked, &keys.each_ref().map(Vec::as_slice));
             }
             Step::Flush => {
                 open_volume.flush().unwrap();
