@@ -12,11 +12,10 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use serde::{Deserialize, Serialize};
 use weft_remote::Version;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::draft_files::{DraftFiles, Pair, Paths};
+use crate::draft_log::{self, Logged, Told, Whose};
 use crate::extents::{Batch, Extents, Origin};
 use crate::{NodeId, Result, StoreError};
 
@@ -39,69 +38,51 @@ struct State {
     extents: Extents,
     /// The version that the source is taken to have.
     version: Version,
-    /// Where the log goes on.
+    /// Where the log goes on, and its life.
     log_end: u64,
+    life: u64,
     /// Bytes that are on their way to the source, if anything is.
     taken: Option<u64>,
-    /// It was discarded: nothing of it is to outlive the daemon. Where its files are then, if anywhere.
-    gone: Option<Option<Paths>>,
-}
-
-/// A record of the log.
-#[derive(Serialize, Deserialize)]
-enum Logged {
-    /// The log begins: the file at its source.
-    Base { version: Version, length: u64 },
-    /// Bytes were written.
-    Wrote(Range<u64>),
-    /// The file has this length.
-    Resized(u64),
-    /// The source has another version now, by what was sent. Which of the records before were in that is not told:
-    /// all are sent again.
-    Sent(Version),
-    /// Bytes of the base were put beside what was written.
-    Filled(Range<u64>),
-    /// The source has another file in this version and length, and is to be told all of this one.
-    Over { version: Version, length: u64 },
+    /// It was discarded: nothing of it is to outlive the daemon. Whether its files can be used again.
+    gone: Option<bool>,
 }
 
 impl Dirty {
     /// Begins to hold what is written to a file that its source has in this version and length.
     pub(crate) fn begin(folder: &Arc<DraftFiles>, node: NodeId, version: Version, length: u64) -> Result<Dirty> {
         let files = folder.begin(node)?;
-        let dirty = Dirty::new(folder, node, files, Extents::over(length), version.clone(), 0);
-        dirty.log(&mut dirty.state.lock(), &Logged::Base { version, length })?;
-        Ok(dirty)
+        let (bytes, life) = draft_log::beginning(node, version.clone(), length).map_err(unwritable)?;
+        if let Err(error) = files.log.write_all_at(&bytes, 0) {
+            let error = StoreError::from_io(&files.paths().log, error);
+            folder.remove(node, &files);
+            return Err(error);
+        }
+        let told = Told { extents: Extents::over(length), version, end: bytes.len() as u64, life };
+        Ok(Dirty::new(folder, node, files, told))
     }
 
     /// Takes up what a former daemon left; `None`, and its files removed, when it ended before anything was written.
     ///
     /// # Errors
     /// `Io`: the files cannot be read, or the log does not say which bytes were written. Then they stay, for people.
-    pub(crate) fn again(folder: &Arc<DraftFiles>, node: NodeId) -> Result<Option<Dirty>> {
-        let files = folder.again(node)?;
+    pub(crate) fn again(folder: &Arc<DraftFiles>, (node, paths): (NodeId, Arc<Paths>)) -> Result<Option<Dirty>> {
+        let files = folder.again(node, paths)?;
         let refused = |error| StoreError::from_io(&files.paths().log, error);
         let length = usize::try_from(files.log.len().map_err(refused)?.min(LOG_BYTES_MAX)).unwrap_or(0);
         let bytes = files.log.read_vec(0, length).map_err(refused)?;
-        let Some((extents, version, log_end)) = replay(&bytes) else {
-            if bytes.is_empty() {
+        let Some(told) = draft_log::replay(&bytes) else {
+            if draft_log::whose(&bytes) == Whose::Nobody {
                 folder.remove(node, &files);
                 return Ok(None);
             }
             return Err(refused(io::Error::new(io::ErrorKind::InvalidData, "its first record is damaged")));
         };
-        Ok(Some(Dirty::new(folder, node, files, extents, version, log_end)))
+        Ok(Some(Dirty::new(folder, node, files, told)))
     }
 
-    fn new(
-        folder: &Arc<DraftFiles>,
-        node: NodeId,
-        files: Pair,
-        extents: Extents,
-        version: Version,
-        log_end: u64,
-    ) -> Dirty {
-        let state = Mutex::new(State { extents, version, log_end, taken: None, gone: None });
+    fn new(folder: &Arc<DraftFiles>, node: NodeId, files: Pair, told: Told) -> Dirty {
+        let Told { extents, version, end, life } = told;
+        let state = Mutex::new(State { extents, version, log_end: end, life, taken: None, gone: None });
         Dirty { node, folder: folder.clone(), files: Some(files), filling: RwLock::default(), state }
     }
 
@@ -281,15 +262,18 @@ impl Dirty {
     pub fn sent(&self, version: Version) -> Result<()> {
         let mut state = self.state.lock();
         (state.version, state.taken) = (version.clone(), None);
-        if state.extents.is_unsent() {
+        if state.extents.is_unsent() || state.gone.is_some() {
             return self.log(&mut state, &Logged::Sent(version));
         }
         // Nothing is left to be lost: the log begins anew, and at no time says nothing.
-        let length = state.extents.length();
-        state.log_end = 0;
-        self.log(&mut state, &Logged::Base { version, length })?;
+        let (bytes, life) = draft_log::beginning(self.node, version, state.extents.length()).map_err(unwritable)?;
         let files = self.files();
-        files.log.set_len(state.log_end).map_err(|error| StoreError::from_io(&files.paths().log, error))
+        // Whoever has begun another one meanwhile is whose it is.
+        let begun = self.folder.with_names(self.node, files, || files.log.write_all_at(&bytes, 0));
+        if begun.transpose().map_err(|error| StoreError::from_io(&files.paths().log, error))?.is_some() {
+            (state.log_end, state.life) = (bytes.len() as u64, life);
+        }
+        Ok(())
     }
 
     /// The source is taken to have this version, with the same bytes: its attributes or names changed.
@@ -335,12 +319,7 @@ impl Dirty {
         if state.gone.is_some() {
             return Ok(());
         }
-        let fields = postcard::to_stdvec(record).map_err(|error| StoreError::Index(Box::new(error)))?;
-        let length = u32::try_from(fields.len()).map_err(|error| StoreError::Index(Box::new(error)))?;
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + fields.len());
-        bytes.extend_from_slice(&length.to_le_bytes());
-        bytes.extend_from_slice(&xxh3_64(&fields).to_le_bytes());
-        bytes.extend_from_slice(&fields);
+        let bytes = record.encoded(state.life).map_err(unwritable)?;
         let files = self.files();
         let written = files.log.write_all_at(&bytes, state.log_end);
         written.map_err(|error| StoreError::from_io(&files.paths().log, error))?;
@@ -355,47 +334,17 @@ impl Dirty {
 
 impl Drop for Dirty {
     fn drop(&mut self) {
-        if let (Some(files), Some(Some(paths))) = (self.files.take(), self.state.get_mut().gone.take()) {
-            self.folder.give_back(files, paths);
+        let state = self.state.get_mut();
+        if let (Some(files), Some(true)) = (self.files.take(), state.gone) {
+            self.folder.give_back(files, state.log_end);
         }
     }
 }
 
-/// What a log says: extents, version, and where it goes on. A record that is torn ends it.
-fn replay(log: &[u8]) -> Option<(Extents, Version, u64)> {
-    let mut state: Option<(Extents, Version)> = None;
-    let mut rest = log;
-    while let Some((record, after)) = record(rest) {
-        match (record, &mut state) {
-            (Logged::Base { version, length }, _) => state = Some((Extents::over(length), version)),
-            (Logged::Wrote(range), Some((extents, _))) if range.start <= range.end => extents.write(range),
-            (Logged::Resized(length), Some((extents, _))) => extents.resize(length),
-            (Logged::Sent(told), Some((_, version))) => *version = told,
-            (Logged::Filled(range), Some((extents, _))) if range.start < range.end => extents.fill(range),
-            (Logged::Over { version: told, length }, Some((extents, version))) if !extents.needs_base() => {
-                extents.replace(length);
-                *version = told;
-            }
-            _ => break,
-        }
-        rest = after;
-    }
-    let (extents, version) = state?;
-    Some((extents, version, (log.len() - rest.len()) as u64))
+fn unwritable(error: postcard::Error) -> StoreError {
+    StoreError::Index(Box::new(error))
 }
 
-fn record(log: &[u8]) -> Option<(Logged, &[u8])> {
-    let (length, rest) = log.split_first_chunk::<4>()?;
-    let (check, rest) = rest.split_first_chunk::<8>()?;
-    let (fields, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    if xxh3_64(fields).to_le_bytes() != *check {
-        return None;
-    }
-    Some((postcard::from_bytes(fields).ok()?, rest))
-}
-
-/// Bytes before a record's fields: their length (4, little-endian) and their XXH3-64 (8, little-endian).
-const HEAD_BYTES: usize = 12;
 /// Longest file that can be written, in bytes.
 const LENGTH_MAX: u64 = i64::MAX as u64;
 /// Longest log that is read again.
@@ -416,6 +365,14 @@ mod tests {
         Dirty::begin(&folder(dir), NodeId(7), Version::strong("1"), 10).unwrap()
     }
 
+    /// What the next daemon takes up.
+    fn again(dir: &Path) -> Result<Option<Dirty>> {
+        let folder = folder(dir);
+        let mut left = folder.left().unwrap().nodes;
+        assert!(left.len() <= 1 && left.iter().all(|(node, _)| *node == NodeId(7)), "{left:?}");
+        left.pop().map_or(Ok(None), |left| Dirty::again(&folder, left))
+    }
+
     #[test]
     fn what_was_written_outlives_the_daemon_and_a_torn_end_of_the_log() {
         let dir = tempfile::tempdir().unwrap();
@@ -427,32 +384,91 @@ mod tests {
         let mut torn = std::fs::read(&log).unwrap();
         torn.extend_from_slice(&[9, 0, 0, 0, 1, 2, 3]);
         std::fs::write(&log, &torn).unwrap();
-        assert_eq!(folder(dir.path()).left().unwrap(), [NodeId(7)]);
-        let again = Dirty::again(&folder(dir.path()), NodeId(7)).unwrap().unwrap();
-        assert_eq!(again.state.lock().extents, extents);
-        assert_eq!((again.version(), again.read(4, 6).unwrap()), (Version::strong("1"), Bytes::from("four\0\0")));
-        again.write(0, b"zero").unwrap();
-        let extents = again.state.lock().extents.clone();
-        let third = Dirty::again(&folder(dir.path()), NodeId(7)).unwrap().unwrap();
+        let second = again(dir.path()).unwrap().unwrap();
+        assert_eq!(second.state.lock().extents, extents);
+        assert_eq!((second.version(), second.read(4, 6).unwrap()), (Version::strong("1"), Bytes::from("four\0\0")));
+        second.write(0, b"zero").unwrap();
+        let extents = second.state.lock().extents.clone();
+        let third = again(dir.path()).unwrap().unwrap();
         assert_eq!(third.state.lock().extents, extents, "the torn record was written over");
         third.discard();
-        assert!(folder(dir.path()).left().unwrap().is_empty());
+        assert!(again(dir.path()).unwrap().is_none());
     }
 
     #[test]
     fn what_says_nothing_is_removed_and_what_is_damaged_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let paths = Paths::of(dir.path(), NodeId(7));
-        let again = || Dirty::again(&folder(dir.path()), NodeId(7));
-        begin(dir.path()).write(4, b"four").unwrap();
-        let mut log = std::fs::read(&paths.log).unwrap();
-        log[5] ^= 1;
-        std::fs::write(&paths.log, &log).unwrap();
-        assert!(matches!(again(), Err(StoreError::Io { .. })));
-        assert!(paths.log.exists() && paths.bytes.exists());
-        std::fs::write(&paths.log, b"").unwrap();
-        assert!(again().unwrap().is_none());
-        assert!(!paths.log.exists() && !paths.bytes.exists());
+        let dirty = begin(dir.path());
+        dirty.write(4, b"four").unwrap();
+        let (bytes, log) = (dirty.files().paths().bytes.clone(), dirty.files().paths().log.clone());
+        drop(dirty);
+        let sound = std::fs::read(&log).unwrap();
+        let damage = |at: usize| {
+            let mut damaged = sound.clone();
+            damaged[at] ^= 1;
+            std::fs::write(&log, &damaged).unwrap();
+        };
+        let first = 12 + usize::from(sound[0]);
+        damage(first + 5);
+        assert!(matches!(again(dir.path()), Err(StoreError::Io { .. })), "it says whose it is, and not what");
+        damage(5);
+        let left = folder(dir.path()).left().unwrap();
+        assert_eq!((left.nodes.len(), &left.damaged[..]), (0, &[log.clone()][..]));
+        assert!(log.exists() && bytes.exists());
+        for silent in [&b""[..], &[0; 12], &[&[0; 12], &sound[12..]].concat()] {
+            std::fs::write(&log, silent).unwrap();
+            std::fs::write(&bytes, b"four").unwrap();
+            assert!(again(dir.path()).unwrap().is_none());
+            assert!(!log.exists() && !bytes.exists());
+        }
+    }
+
+    /// Goal: what an earlier weft left, whose logs had no record of whose they are, is taken up, goes on, and is used again.
+    #[test]
+    fn what_was_left_in_the_former_way_is_taken_up() {
+        let dir = tempfile::tempdir().unwrap();
+        // Longer than what is read to learn whose a log is.
+        let version = Version::strong("former".repeat(20));
+        let records = [Logged::Base { version: version.clone(), length: 10 }, Logged::Wrote(4..8)];
+        let log: Vec<u8> = records.iter().flat_map(|record| record.encoded(0).unwrap()).collect();
+        std::fs::write(dir.path().join("0000000000000007.log"), log).unwrap();
+        std::fs::write(dir.path().join("0000000000000007"), b"\0\0\0\0four").unwrap();
+        std::fs::write(dir.path().join("spare-3"), b"").unwrap();
+        let second = again(dir.path()).unwrap().unwrap();
+        assert!(!dir.path().join("spare-3").exists());
+        assert_eq!((second.version(), second.read(4, 4).unwrap()), (version, Bytes::from("four")));
+        second.write(0, b"zero").unwrap();
+        drop(second);
+        let third = again(dir.path()).unwrap().unwrap();
+        assert_eq!((third.bytes_away(), third.read(0, 8).unwrap()), (Some(8), Bytes::from("zerofour")));
+        third.take().unwrap();
+        third.sent(Version::strong("2")).unwrap();
+        third.write(9, b"!").unwrap();
+        let fourth = again(dir.path()).unwrap().unwrap();
+        assert_eq!((fourth.bytes_away(), fourth.version()), (Some(1), Version::strong("2")));
+        let folder = fourth.folder.clone();
+        fourth.discard();
+        drop(fourth);
+        let other = Dirty::begin(&folder, NodeId(8), Version::strong("1"), 0).unwrap();
+        assert_eq!(other.path(), dir.path().join("0000000000000007"), "the same files");
+        let left: Vec<NodeId> = folder.left().unwrap().nodes.into_iter().map(|(node, _)| node).collect();
+        assert_eq!(left, [NodeId(8)]);
+    }
+
+    /// Goal: records of a former life of the same file are not taken for those of this one.
+    #[test]
+    fn what_lies_behind_a_log_that_began_anew_counts_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirty = begin(dir.path());
+        (0..20).for_each(|at| dirty.write(at, b"x").unwrap());
+        dirty.take().unwrap();
+        dirty.sent(Version::strong("2")).unwrap();
+        let log = std::fs::read(&dirty.files().paths().log).unwrap();
+        assert!(log.len() as u64 > dirty.state.lock().log_end, "it is not cut");
+        let second = again(dir.path()).unwrap().unwrap();
+        assert_eq!((second.bytes_away(), second.version()), (None, Version::strong("2")));
+        dirty.write(3, b"y").unwrap();
+        assert_eq!(again(dir.path()).unwrap().unwrap().bytes_away(), Some(1));
     }
 
     #[test]
@@ -463,7 +479,7 @@ mod tests {
         let batch = dirty.take().unwrap();
         dirty.write(0, b"meanwhile").unwrap();
         dirty.sent(Version::strong("2")).unwrap();
-        let again = || Dirty::again(&folder(dir.path()), NodeId(7)).unwrap().unwrap();
+        let again = || again(dir.path()).unwrap().unwrap();
         assert!(again().is_unsent() && again().version() == Version::strong("2"));
         assert_eq!((batch.extents().len(), batch.length()), (1, 10));
         dirty.take().unwrap();
@@ -482,7 +498,7 @@ mod tests {
         assert_eq!(dirty.bytes_away(), Some(4), "what was filled is not told by itself");
         assert_eq!(dirty.read(0, 10).unwrap(), Bytes::from("0123four89"));
         assert!(dirty.over(Version::strong("2"), 99).unwrap());
-        for dirty in [Dirty::again(&folder(dir.path()), NodeId(7)).unwrap().unwrap(), dirty] {
+        for dirty in [again(dir.path()).unwrap().unwrap(), dirty] {
             assert_eq!((dirty.version(), dirty.source_length()), (Version::strong("2"), 99));
             assert_eq!((dirty.bytes_away(), dirty.length()), (Some(10), 10));
             let batch = dirty.take().unwrap();

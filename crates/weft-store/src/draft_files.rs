@@ -1,7 +1,9 @@
-//! The files that hold what was written, used again: a file system takes long to make files where as many were removed a
-//! moment ago, and whoever writes many small files has each begun, sent and done with at once.
+//! The files that hold what was written, used again: a file system takes long to make, name and cut files, and whoever
+//! writes many small files has each begun, sent and done with at once.
 //!
-//! Files that are done with go to a spare name, empty. Those of a daemon that was killed are removed by the next.
+//! They come in pairs, whose names mean nothing: the log says whose a pair is. One that is done with says nothing any more,
+//! and is the next one's. Those of a daemon that was killed are removed by the next. Before, files had the name of their
+//! node; what was left so is taken up as it is.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::disk::{Disk, DiskFile};
+use crate::draft_log::{self, HEAD_BYTES, WHOSE_BYTES, Whose};
 use crate::{NodeId, Result, StoreError};
 
 /// The folder of drafts. Those of one node are begun and let go of one at a time: the caller sees to that.
@@ -23,8 +26,8 @@ pub(crate) struct DraftFiles {
     spare: Mutex<Vec<Pair>>,
     /// The number of the next pair.
     next: AtomicU64,
-    /// Whose files the names of a node are. Held for one look or one change.
-    named: Mutex<HashMap<NodeId, u64>>,
+    /// Whose files are a node's. Held for one look or one change, and while a log says another node than before.
+    named: Mutex<HashMap<NodeId, Arc<Paths>>>,
 }
 
 /// The two files of a draft.
@@ -32,25 +35,29 @@ pub(crate) struct DraftFiles {
 pub(crate) struct Pair {
     pub(crate) bytes: DiskFile,
     pub(crate) log: DiskFile,
-    paths: Paths,
-    /// Tells it from another that has had the same names; its spare name has it.
-    number: u64,
+    /// No two pairs that are there at the same time have the same.
+    paths: Arc<Paths>,
 }
 
 /// Where they are.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Paths {
     pub(crate) bytes: PathBuf,
     pub(crate) log: PathBuf,
 }
 
-impl Paths {
-    fn named(dir: &Path, name: &str) -> Paths {
-        Paths { log: dir.join(format!("{name}{LOG_SUFFIX}")), bytes: dir.join(name) }
-    }
+/// What a former daemon left.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Of these nodes, there.
+    pub(crate) nodes: Vec<(NodeId, Arc<Paths>)>,
+    /// Logs that do not say of which.
+    pub(crate) damaged: Vec<PathBuf>,
+}
 
-    pub(crate) fn of(dir: &Path, node: NodeId) -> Paths {
-        Paths::named(dir, &format!("{:016x}", node.0))
+impl Paths {
+    fn named(dir: &Path, name: &str) -> Arc<Paths> {
+        Arc::new(Paths { log: dir.join(format!("{name}{LOG_SUFFIX}")), bytes: dir.join(name) })
     }
 
     fn remove(&self, disk: &Disk) {
@@ -68,6 +75,11 @@ impl Pair {
     pub(crate) fn paths(&self) -> &Paths {
         &self.paths
     }
+
+    /// Has the log say nothing.
+    fn silence(&self) -> io::Result<()> {
+        self.log.write_all_at(&[0; HEAD_BYTES], 0)
+    }
 }
 
 impl DraftFiles {
@@ -80,116 +92,138 @@ impl DraftFiles {
             next: AtomicU64::new(0),
             named: Mutex::default(),
         };
-        for name in files.names().unwrap_or_default() {
-            if name.starts_with(SPARE_PREFIX) {
-                // One that stays is emptied and used when its number comes.
-                let _ = disk.remove(&files.dir.join(name));
-            }
-        }
+        files.clear_up();
         Arc::new(files)
     }
 
-    /// Two empty files for a node. Those that it had have no name from now on; whoever has them goes on with them.
+    /// Removes what says nothing.
+    fn clear_up(&self) {
+        let names = self.names().unwrap_or_default();
+        let numbers = names.iter().filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok());
+        self.next.store(numbers.max().map_or(0, |last: u64| last + 1), Ordering::Relaxed);
+        let silent = |name: &&String| {
+            let whose = (!name.ends_with(LOG_SUFFIX)).then(|| self.whose(&Paths::named(&self.dir, name)));
+            // One that stays is emptied where its name comes again.
+            name.starts_with(FORMER_SPARE_PREFIX) || matches!(whose, Some(Ok(Whose::Nobody)))
+        };
+        names.iter().filter(silent).for_each(|name| Paths::named(&self.dir, name).remove(&self.disk));
+    }
+
+    /// Whose log that is; one that is not there says nothing.
+    fn whose(&self, paths: &Paths) -> io::Result<Whose> {
+        let log = match self.disk.open(&paths.log) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Whose::Nobody),
+            log => log?,
+        };
+        Ok(draft_log::whose(&log.read_vec(0, WHOSE_BYTES)?))
+    }
+
+    /// Two files for a node, of which the log is to be begun by the caller. Those that it had say nothing from now on;
+    /// whoever has them goes on with them.
     pub(crate) fn begin(&self, node: NodeId) -> Result<Pair> {
-        let (paths, number) = (Paths::of(&self.dir, node), self.number());
-        let former = self.named.lock().insert(node, number);
-        if former.is_some() {
-            paths.remove(&self.disk);
-        }
         let spare = self.spare.lock().pop();
-        if let Some(pair) = spare {
-            // The bytes first: without a log they mean nothing.
-            match self.rename(&pair.paths, &paths, [|paths| &paths.bytes, |paths| &paths.log]) {
-                Ok(()) => return Ok(Pair { paths, number, ..pair }),
-                Err(error) => {
-                    tracing::debug!(path = %paths.bytes.display(), %error, "a spare file is not used");
-                    pair.paths.remove(&self.disk);
-                }
+        let pair = spare.map_or_else(|| self.make(), Ok)?;
+        let mut named = self.named.lock();
+        if let Some(former) = named.insert(node, pair.paths.clone()) {
+            let silenced = self.disk.open(&former.log).and_then(|log| log.write_all_at(&[0; HEAD_BYTES], 0));
+            if let Err(error) = silenced {
+                tracing::debug!(path = %former.log.display(), %error, "a log is removed, and not used again");
+                former.remove(&self.disk);
             }
         }
+        Ok(pair)
+    }
+
+    fn make(&self) -> Result<Pair> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let paths = Paths::named(&self.dir, &format!("{PREFIX}{number}"));
         let open = |path: &Path| {
             let file = self.disk.open_or_create(path).and_then(|file| file.set_len(0).map(|()| file));
             file.map_err(|error| StoreError::from_io(path, error))
         };
         self.disk.make_dir(&self.dir).map_err(|error| StoreError::from_io(&self.dir, error))?;
-        Ok(Pair { bytes: open(&paths.bytes)?, log: open(&paths.log)?, paths, number })
+        Ok(Pair { bytes: open(&paths.bytes)?, log: open(&paths.log)?, paths })
     }
 
     /// The files that a former daemon left of a node.
-    pub(crate) fn again(&self, node: NodeId) -> Result<Pair> {
-        let (paths, number) = (Paths::of(&self.dir, node), self.number());
+    pub(crate) fn again(&self, node: NodeId, paths: Arc<Paths>) -> Result<Pair> {
         let open = |path: &Path| self.disk.open(path).map_err(|error| StoreError::from_io(path, error));
-        let pair = Pair { bytes: open(&paths.bytes)?, log: open(&paths.log)?, paths, number };
-        self.named.lock().insert(node, number);
+        let pair = Pair { bytes: open(&paths.bytes)?, log: open(&paths.log)?, paths };
+        self.named.lock().insert(node, pair.paths.clone());
         Ok(pair)
     }
 
-    fn number(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The nodes of which a former daemon left something.
-    pub(crate) fn left(&self) -> io::Result<Vec<NodeId>> {
-        let node = |name: String| u64::from_str_radix(name.strip_suffix(LOG_SUFFIX)?, 16).ok().map(NodeId);
-        Ok(self.names()?.into_iter().filter_map(node).collect())
-    }
-
-    /// A node has these files no more; whoever has them open goes on with them. Where they are then, or `None` where they
-    /// have no name any more.
-    pub(crate) fn let_go(&self, node: NodeId, pair: &Pair) -> Option<Paths> {
-        if !self.unname(node, pair) {
-            return None;
-        }
-        let paths = Paths::named(&self.dir, &format!("{SPARE_PREFIX}{}", pair.number));
-        // The log first: without it the bytes mean nothing.
-        let emptied = pair.log.set_len(0);
-        match emptied.and_then(|()| self.rename(&pair.paths, &paths, [|paths| &paths.log, |paths| &paths.bytes])) {
-            Ok(()) => Some(paths),
-            Err(error) => {
-                tracing::debug!(path = %pair.paths.bytes.display(), %error, "written bytes are removed, and not used again");
-                pair.paths.remove(&self.disk);
-                paths.remove(&self.disk);
-                None
+    /// What a former daemon left something of.
+    pub(crate) fn left(&self) -> io::Result<Left> {
+        let mut left = Left::default();
+        for name in self.names()? {
+            let Some(name) = name.strip_suffix(LOG_SUFFIX) else { continue };
+            let paths = Paths::named(&self.dir, name);
+            let node = match self.whose(&paths)? {
+                Whose::Nobody => continue,
+                Whose::Node(node) => Some(node),
+                Whose::Named => u64::from_str_radix(name, 16).ok().map(NodeId),
+            };
+            match node {
+                Some(node) => left.nodes.push((node, paths)),
+                None => left.damaged.push(paths.log.clone()),
             }
         }
+        Ok(left)
     }
 
-    /// Nobody has these files open any more, which are here by now.
-    pub(crate) fn give_back(&self, pair: Pair, paths: Paths) {
-        let is_empty = pair.bytes.set_len(0).and_then(|()| pair.log.set_len(0)).is_ok();
+    /// A node has these files no more; whoever has them open goes on with them. Whether they can be used again then.
+    pub(crate) fn let_go(&self, node: NodeId, pair: &Pair) -> bool {
+        let silenced = self.with_names(node, pair, || pair.silence());
+        self.unname(node, pair);
+        match silenced {
+            Some(Ok(())) => return true,
+            Some(Err(error)) => {
+                tracing::debug!(path = %pair.paths.bytes.display(), %error, "written bytes are not used again");
+            }
+            // Somebody has begun others.
+            None => {}
+        }
+        pair.paths.remove(&self.disk);
+        false
+    }
+
+    /// Nobody has these files open any more, whose log went so far.
+    pub(crate) fn give_back(&self, pair: Pair, log_end: u64) {
+        let is_long = log_end > LOG_KEPT_BYTES;
+        let emptied = pair.bytes.set_len(0).and_then(|()| if is_long { pair.log.set_len(0) } else { Ok(()) });
         let mut spare = self.spare.lock();
-        if is_empty && spare.len() < SPARE_MAX {
-            return spare.push(Pair { paths, ..pair });
+        if emptied.is_ok() && spare.len() < SPARE_MAX {
+            return spare.push(pair);
         }
         drop(spare);
-        paths.remove(&self.disk);
+        pair.paths.remove(&self.disk);
     }
 
     /// Removes the files of a node.
     pub(crate) fn remove(&self, node: NodeId, pair: &Pair) {
-        if self.unname(node, pair) {
-            pair.paths.remove(&self.disk);
-        }
+        self.unname(node, pair);
+        pair.paths.remove(&self.disk);
     }
 
-    /// The names of a node are nobody's from now on; whether they were this pair's.
-    fn unname(&self, node: NodeId, pair: &Pair) -> bool {
+    /// Does something with a node's files while nobody begins others; `None`, and nothing done, where somebody has.
+    pub(crate) fn with_names<T>(&self, node: NodeId, pair: &Pair, doing: impl FnOnce() -> T) -> Option<T> {
+        let named = self.named.lock();
+        let is_own = named.get(&node).is_some_and(|paths| Arc::ptr_eq(paths, &pair.paths));
+        is_own.then(doing)
+    }
+
+    /// The files of a node are nobody's from now on, if they were these.
+    fn unname(&self, node: NodeId, pair: &Pair) {
         let mut named = self.named.lock();
-        let is_own = named.get(&node) == Some(&pair.number);
-        if is_own {
+        if named.get(&node).is_some_and(|paths| Arc::ptr_eq(paths, &pair.paths)) {
             named.remove(&node);
         }
-        is_own
     }
 
     /// Free bytes, and all, of the disk that they are on.
     pub(crate) fn space(&self) -> io::Result<(u64, u64)> {
         self.disk.space(&self.dir)
-    }
-
-    /// Renames the two, in this order.
-    fn rename(&self, from: &Paths, to: &Paths, order: [fn(&Paths) -> &PathBuf; 2]) -> io::Result<()> {
-        order.into_iter().try_for_each(|which| self.disk.rename(which(from), which(to)))
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
@@ -208,8 +242,12 @@ impl Drop for DraftFiles {
 }
 
 const LOG_SUFFIX: &str = ".log";
-/// Names of files that no node has; no number of a node begins so.
-const SPARE_PREFIX: &str = "spare-";
+/// Names begin so, and end in a number.
+const PREFIX: &str = "draft-";
+/// Before, names of files that no node has began so.
+const FORMER_SPARE_PREFIX: &str = "spare-";
+/// A longer log is emptied before it is used again.
+const LOG_KEPT_BYTES: u64 = 64 << 10;
 /// Most pairs that are kept.
 const SPARE_MAX: usize = 16;
 
@@ -227,6 +265,19 @@ mod tests {
         names
     }
 
+    fn left(folder: &DraftFiles) -> Vec<NodeId> {
+        let mut left: Vec<NodeId> = folder.left().unwrap().nodes.into_iter().map(|(node, _)| node).collect();
+        left.sort();
+        left
+    }
+
+    /// What a log says, read anew.
+    fn again(folder: &Arc<DraftFiles>, node: u64) -> Dirty {
+        let mut nodes = folder.left().unwrap().nodes.into_iter();
+        let left = nodes.find(|(of, _)| *of == NodeId(node)).expect("it is there");
+        Dirty::again(folder, left).unwrap().unwrap()
+    }
+
     /// Goal: whoever reads what was discarded goes on reading that, and files are used again only when nobody does.
     #[test]
     fn files_are_used_again_when_nobody_has_them() {
@@ -238,26 +289,28 @@ mod tests {
         first.discard();
         first.discard();
         first.write(5, b"!").unwrap();
-        assert!(folder.left().unwrap().is_empty(), "nothing of it outlives the daemon");
+        first.take().unwrap();
+        first.sent(Version::strong("2")).unwrap();
+        assert!(left(&folder).is_empty(), "nothing of it outlives the daemon");
         let second = begin(7);
         second.write(0, b"2").unwrap();
         assert_eq!(
             (&first.read(0, 6).unwrap()[..], &second.read(0, 6).unwrap()[..]),
             (&b"first!"[..], &b"2\0\0\0\0\0"[..])
         );
-        assert_eq!(names(dir.path()), ["0000000000000007", "0000000000000007.log", "spare-0", "spare-0.log"]);
+        assert_eq!(names(dir.path()), ["draft-0", "draft-0.log", "draft-1", "draft-1.log"]);
         drop(first);
         let third = begin(8);
         assert_eq!((third.length(), &third.read(0, 3).unwrap()[..]), (0, &b"\0\0\0"[..]));
-        assert_eq!(folder.left().unwrap().len(), 2);
-        assert!(names(dir.path()).iter().all(|name| !name.starts_with(SPARE_PREFIX)), "they are the third's");
+        assert_eq!(left(&folder), [NodeId(7), NodeId(8)]);
+        assert_eq!(names(dir.path()).len(), 4, "the first's are the third's");
         third.write(0, b"3").unwrap();
-        let again = Dirty::again(&folder, NodeId(8)).unwrap().unwrap();
+        let again = again(&folder, 8);
         assert_eq!((again.length(), again.bytes_away()), (1, Some(1)));
     }
 
-    /// Goal: who is done with files late takes none from whoever has begun with the same names meanwhile. Method: also where
-    /// there are spare ones, and where the first goes on writing and reading.
+    /// Goal: who is done with files late takes none from whoever has begun for the same node meanwhile. Method: also where
+    /// there are spare ones, and where the first goes on writing, sending and reading.
     #[test]
     fn who_is_done_late_takes_nothing_from_the_next() {
         let dir = tempfile::tempdir().unwrap();
@@ -269,36 +322,59 @@ mod tests {
             let second = begin();
             second.write(0, b"second").unwrap();
             first.write(5, b"!").unwrap();
+            first.take().unwrap();
+            first.sent(Version::strong("2")).unwrap();
+            assert_eq!(left(&folder), [NodeId(7)]);
             first.discard();
             assert_eq!(&first.read(0, 6).unwrap()[..], b"first!");
             drop(first);
             assert_eq!(&second.read(0, 6).unwrap()[..], b"second", "round {round}");
-            assert_eq!(folder.left().unwrap(), [NodeId(7)]);
-            let again = Dirty::again(&folder, NodeId(7)).unwrap().unwrap();
+            let again = again(&folder, 7);
             assert_eq!((again.length(), &again.read(0, 6).unwrap()[..]), (6, &b"second"[..]));
             again.discard();
             drop((second, again));
-            assert!(folder.left().unwrap().is_empty());
+            assert!(left(&folder).is_empty());
         }
     }
 
-    /// Goal: what a daemon leaves that is killed is not taken for what was written, and not left for ever.
+    /// Goal: what a daemon leaves that is killed is not taken for what was written, and not left for ever; names that are
+    /// taken are not given again.
     #[test]
     fn spare_files_of_a_former_daemon_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let folder = || DraftFiles::new(&Disk::default(), dir.path().to_owned());
         let former = folder();
-        let dirty = |node| Dirty::begin(&former, NodeId(node), Version::strong("1"), 0).unwrap();
-        let all: Vec<Dirty> = (1..=SPARE_MAX as u64 + 3).map(dirty).collect();
-        all.iter().skip(1).for_each(Dirty::discard);
+        let dirty = |folder: &_, node| Dirty::begin(folder, NodeId(node), Version::strong("1"), 0).unwrap();
+        let all: Vec<Dirty> = (1..=SPARE_MAX as u64 + 3).map(|node| dirty(&former, node)).collect();
+        all.iter().take(SPARE_MAX + 2).for_each(Dirty::discard);
         drop(all);
         assert_eq!(names(dir.path()).len(), 2 + 2 * SPARE_MAX, "no more are kept");
         std::mem::forget(former);
-        assert_eq!(folder().left().unwrap(), [NodeId(1)]);
+        let next = folder();
+        assert_eq!(left(&next), [NodeId(SPARE_MAX as u64 + 3)]);
         assert_eq!(names(dir.path()).len(), 2);
-        let short = folder();
-        Dirty::begin(&short, NodeId(2), Version::strong("1"), 0).unwrap().discard();
-        drop(short);
+        dirty(&next, 2).discard();
+        assert_eq!(names(dir.path()).len(), 4);
+        assert_eq!(left(&next).len(), 1);
+        drop(next);
         assert_eq!(names(dir.path()).len(), 2, "one that ends removes its own");
+    }
+
+    /// Goal: a long log is not kept for the next, and bytes of before are not its bytes.
+    #[test]
+    fn what_is_used_again_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = DraftFiles::new(&Disk::default(), dir.path().to_owned());
+        let begin = || Dirty::begin(&folder, NodeId(7), Version::strong("1"), 0).unwrap();
+        let first = begin();
+        (0..LOG_KEPT_BYTES / 12).for_each(|at| first.write(at, b"x").unwrap());
+        first.discard();
+        drop(first);
+        let length = |name| std::fs::metadata(dir.path().join(name)).unwrap().len();
+        assert_eq!((length("draft-0"), length("draft-0.log")), (0, 0));
+        let second = begin();
+        second.write(5, b"y").unwrap();
+        assert_eq!(&second.read(0, 6).unwrap()[..], b"\0\0\0\0\0y");
+        assert!(length("draft-0.log") < 200);
     }
 }

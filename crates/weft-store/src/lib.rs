@@ -23,6 +23,7 @@ mod database;
 mod dirty;
 mod disk;
 mod draft_files;
+mod draft_log;
 mod error;
 mod evict;
 mod extents;

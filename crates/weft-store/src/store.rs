@@ -304,15 +304,13 @@ impl Store {
     /// What was written and not sent when a former daemon ended. What cannot be read is left where it is, and told as a
     /// trouble.
     pub fn left_dirty(&self) -> Vec<Dirty> {
-        let nodes = self.drafts.left().unwrap_or_default();
-        let again = |node| match Dirty::again(&self.drafts, node) {
-            Ok(dirty) => dirty,
-            Err(error) => {
-                self.shelf.troubles.tell(format!("what was written to a file cannot be sent to its source: {error}"));
-                None
-            }
+        let tell = |error: &dyn std::fmt::Display| {
+            self.shelf.troubles.tell(format!("what was written to a file cannot be sent to its source: {error}"));
         };
-        nodes.into_iter().filter_map(again).collect()
+        let left = self.drafts.left().unwrap_or_default();
+        left.damaged.iter().for_each(|log| tell(&format!("{}: its first record is damaged", log.display())));
+        let again = |left| Dirty::again(&self.drafts, left).inspect_err(|error| tell(error)).ok().flatten();
+        left.nodes.into_iter().filter_map(again).collect()
     }
 
     /// Where the cache lies.
