@@ -1,18 +1,19 @@
 //! A UDP socket that gives many datagrams to the system at once, and takes many from it.
 
-use std::io::{Error, ErrorKind, IoSliceMut, Result};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{ErrorKind, IoSliceMut, Result};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, set_ip_mtu_discover, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
 };
 use tokio::io::Interest;
-use tokio::net::UdpSocket;
+use tokio::io::unix::AsyncFd;
 
 /// A socket on a port that the system has chosen, now or for an earlier one.
 pub(crate) struct Socket {
-    io: UdpSocket,
+    /// Not the runtime's own, which has its thread woken whenever something that was sent has left.
+    io: AsyncFd<UdpSocket>,
     offload: UdpSocketState,
 }
 
@@ -41,7 +42,7 @@ impl Socket {
     /// # Errors
     /// What the system says.
     pub fn open(former: Option<u16>) -> Result<Socket> {
-        let bind = |port: u16| std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
+        let bind = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
         let io = former.map(bind).and_then(Result::ok).map_or_else(|| bind(0), Ok)?;
         io.set_nonblocking(true)?;
         let offload = UdpSocketState::new(UdpSockRef::from(&io))?;
@@ -51,7 +52,12 @@ impl Socket {
         if set_socket_recv_buffer_size_force(&io, QUEUE_BYTES).is_err() {
             set_socket_recv_buffer_size(&io, QUEUE_BYTES)?;
         }
-        Ok(Socket { io: UdpSocket::from_std(io)?, offload })
+        #[expect(
+            deprecated,
+            reason = "the other way is unsafe, for descriptors that change; that of a socket does not"
+        )]
+        let io = AsyncFd::with_interest(io, Interest::READABLE)?;
+        Ok(Socket { io, offload })
     }
 
     /// Sends all that `next` gives, without waiting: what the system does not take is as lost on the way.
@@ -65,7 +71,6 @@ impl Socket {
         self.send(train);
     }
 
-    /// Not by the runtime's own call, which sends nothing before it has once heard that the socket can be written.
     fn send(&self, train: &mut Train) {
         let Some(to) = train.to else { return };
         if train.count > 1 && self.give(to, &train.bytes, Some(train.each)).is_ok() {
@@ -82,42 +87,45 @@ impl Socket {
 
     fn give(&self, destination: SocketAddr, contents: &[u8], segment_size: Option<usize>) -> Result<()> {
         let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };
-        self.offload.try_send(UdpSockRef::from(&self.io), &transmit)
+        self.offload.try_send(UdpSockRef::from(self.io.get_ref()), &transmit)
     }
 
-    /// Waits until something has come.
+    /// Waits until something has come, and takes as much of it as there is room for.
     ///
     /// # Errors
-    /// What the system says.
-    pub async fn readable(&self) -> Result<()> {
-        self.io.readable().await
-    }
-
-    /// Takes what has come, as much as there is room for, without waiting.
-    pub fn receive<'a>(&self, into: &'a mut Arrivals) -> impl Iterator<Item = (SocketAddr, &'a [u8])> {
+    /// What the system says when it is asked to wait.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn receive<'a>(&self, into: &'a mut Arrivals) -> Result<impl Iterator<Item = (SocketAddr, &'a [u8])>> {
         let Arrivals { bytes, metas } = into;
-        let count = self.io.try_io(Interest::READABLE, || {
-            let mut rooms: Vec<IoSliceMut<'_>> = bytes.chunks_exact_mut(ROOM_BYTES).map(IoSliceMut::new).collect();
-            self.offload.recv(UdpSockRef::from(&self.io), &mut rooms, metas)
-        });
-        let count = count.unwrap_or_else(|error: Error| {
-            if error.kind() != ErrorKind::WouldBlock {
+        let mut ready = self.io.readable().await?;
+        let mut rooms: Vec<IoSliceMut<'_>> = bytes.chunks_exact_mut(ROOM_BYTES).map(IoSliceMut::new).collect();
+        let received = self.offload.recv(UdpSockRef::from(self.io.get_ref()), &mut rooms, metas);
+        let (count, is_all) = match received {
+            Ok(count) => (count, count < BATCH),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => (0, true),
+            Err(error) => {
                 // An answer of ICMP to something sent before: the protocol finds out by itself who is silent.
                 tracing::trace!(%error, "a datagram was not received");
+                (0, false)
             }
-            0
-        });
+        };
+        if is_all {
+            // What comes from now on is told anew.
+            ready.clear_ready();
+        }
         let rooms = bytes.chunks_exact(ROOM_BYTES).zip(&*metas).take(count);
-        rooms.flat_map(|(room, meta)| {
+        Ok(rooms.flat_map(|(room, meta)| {
             // An empty datagram is of no use to anybody.
             let datagrams = room[..meta.len.min(ROOM_BYTES)].chunks(meta.stride.max(1));
             datagrams.map(|datagram| (meta.addr, datagram))
-        })
+        }))
     }
 
     /// Its port.
     pub fn port(&self) -> u16 {
-        self.io.local_addr().expect("it is bound").port()
+        self.io.get_ref().local_addr().expect("it is bound").port()
     }
 }
 
@@ -173,8 +181,8 @@ mod tests {
     async fn received(socket: &Socket, wanted: usize) -> Vec<Vec<u8>> {
         let (mut arrivals, mut all) = (Arrivals::new(), Vec::new());
         while all.len() < wanted {
-            socket.readable().await.expect("a socket");
-            all.extend(socket.receive(&mut arrivals).map(|(_, datagram)| datagram.to_vec()));
+            let came = socket.receive(&mut arrivals).await.expect("a socket");
+            all.extend(came.map(|(_, datagram)| datagram.to_vec()));
         }
         all
     }
@@ -234,7 +242,7 @@ mod tests {
     #[tokio::test]
     async fn fragments_are_allowed() {
         let socket = Socket::open(None).unwrap();
-        let told = rustix::net::sockopt::ip_mtu_discover(&socket.io).unwrap();
+        let told = rustix::net::sockopt::ip_mtu_discover(socket.io.get_ref()).unwrap();
         assert!([Ipv4PathMtuDiscovery::WANT, Ipv4PathMtuDiscovery::DONT].contains(&told), "{told:?}");
         let ports: HashSet<u16> = [socket.port(), Socket::open(None).unwrap().port()].into();
         assert!(ports.len() == 2 && !ports.contains(&0));

@@ -269,9 +269,8 @@ impl Shared {
         state.endpoint.wants_to_send()
     }
 
-    /// Takes in what has come, as far as that goes without waiting.
-    fn receive(&self, arrivals: &mut Arrivals) {
-        let datagrams = self.socket.receive(arrivals);
+    /// Takes in what has come.
+    fn take_in<'a>(&self, datagrams: impl Iterator<Item = (SocketAddr, &'a [u8])>) {
         let mut state = self.state.lock();
         datagrams.for_each(|(from, datagram)| state.endpoint.handle_datagram(Instant::now(), from, datagram));
         self.settle(&mut state);
@@ -320,9 +319,9 @@ async fn drive(shared: Arc<Shared>) {
             alarm.as_mut().reset(earlier.into());
         }
         tokio::select! {
-            readable = shared.socket.readable() => {
-                if readable.is_ok() {
-                    shared.receive(&mut arrivals);
+            came = shared.socket.receive(&mut arrivals) => {
+                if let Ok(datagrams) = came {
+                    shared.take_in(datagrams);
                 }
             }
             () = &mut alarm, if is_set => shared.state.lock().sleeps_until = None,
