@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use weft_rx::{CallError, CallId, Config, Drained, Endpoint, Event};
 
@@ -32,8 +32,7 @@ pub(crate) struct Transport {
 
 struct Shared {
     socket: Socket,
-    /// Held while the protocol is told or asked something, and while what it wants sent is handed to the system, which does
-    /// not wait.
+    /// Held while the protocol is told or asked something; not while what it wants sent is handed to the system.
     state: Mutex<State>,
     /// The driver is to look at the time again.
     earlier: Notify,
@@ -47,8 +46,10 @@ struct State {
     /// Calls of others that nobody has begun to answer.
     incoming: Vec<(CallId, SocketAddr)>,
     routes: Routes,
-    /// What goes together.
-    train: Train,
+    /// What is to be sent, in its order.
+    outbox: Vec<(SocketAddr, Vec<u8>)>,
+    /// What goes together; `None` while somebody sends.
+    train: Option<Train>,
     /// When the driver looks at the time next at the latest; `None` if it does not.
     sleeps_until: Option<Instant>,
 }
@@ -91,7 +92,8 @@ impl Transport {
             waiting: HashMap::new(),
             incoming: Vec::new(),
             routes: Routes::default(),
-            train: Train::default(),
+            outbox: Vec::new(),
+            train: Some(Train::default()),
             sleeps_until: None,
         };
         let shared = Arc::new(Shared { socket, state: Mutex::new(state), earlier: Notify::new(), answering });
@@ -230,18 +232,36 @@ impl Shared {
         if next.is_some_and(|next| state.sleeps_until.is_none_or(|until| next < until)) {
             self.earlier.notify_one();
         }
+        self.send(state);
         outcome
     }
 
-    /// Takes what has come for calls, wakes who waits, and then sends what is to be sent: acknowledgements tell of what was
-    /// taken.
+    /// Takes what has come for calls, wakes who waits, and learns after that what is to be sent: acknowledgements tell of what
+    /// was taken.
     fn settle(&self, state: &mut State) {
         while self.hear(state) {
-            let State { endpoint, train, .. } = state;
-            self.socket.send_all(train, || {
-                endpoint.poll_transmit(Instant::now()).map(|transmit| (transmit.to, transmit.payload))
+            while let Some(transmit) = state.endpoint.poll_transmit(Instant::now()) {
+                state.outbox.push((transmit.to, transmit.payload));
+            }
+        }
+    }
+
+    /// Sends what is to be sent. Whoever does it does it for all that come meanwhile: so everything goes in its order, and
+    /// nobody waits for the system who has only something to ask.
+    fn send(&self, mut state: MutexGuard<'_, State>) {
+        if state.outbox.is_empty() {
+            return;
+        }
+        let Some(mut train) = state.train.take() else { return };
+        let mut outbox = Vec::new();
+        while !state.outbox.is_empty() {
+            std::mem::swap(&mut outbox, &mut state.outbox);
+            MutexGuard::unlocked(&mut state, || {
+                let mut all = outbox.drain(..);
+                self.socket.send_all(&mut train, || all.next());
             });
         }
+        state.train = Some(train);
     }
 
     /// Hears what the protocol tells; whether there may be something to send after that.
@@ -274,6 +294,7 @@ impl Shared {
         let mut state = self.state.lock();
         datagrams.for_each(|(from, datagram)| state.endpoint.handle_datagram(Instant::now(), from, datagram));
         self.settle(&mut state);
+        self.send(state);
     }
 
     /// Answers a call of somebody else.
@@ -311,7 +332,9 @@ async fn drive(shared: Arc<Shared>) {
             let next = state.endpoint.poll_timeout();
             let earlier = next.filter(|next| state.sleeps_until.is_none_or(|until| *next < until));
             state.sleeps_until = earlier.or(state.sleeps_until);
-            (earlier, state.sleeps_until.is_some())
+            let is_set = state.sleeps_until.is_some();
+            shared.send(state);
+            (earlier, is_set)
         };
         // It is set earlier only. One that goes off too early costs a look; to set it for each call costs the waking of a
         // thread.
