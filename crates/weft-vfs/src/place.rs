@@ -1,7 +1,7 @@
 //! Where a node lies: the directories above it, and what follows from them for space.
 
 use weft_remote::Name;
-use weft_store::{Account, NodeId};
+use weft_store::{Account, BindingId, NodeId};
 
 use crate::Result;
 use crate::vfs::Vfs;
@@ -46,24 +46,34 @@ impl Vfs {
         let mut path: Option<Vec<Name>> = None;
         let mut at = self.namespace.real(node);
         while nodes.len() < DEPTH_MAX {
-            let Some(record) = self.store.node(at)? else { break };
-            if let Some(bound) = self.namespace.bound(record.binding).filter(|bound| bound.root == at) {
+            let Some((binding, parent, name)) = self.what_is_above(at)? else { break };
+            if let Some(bound) = self.namespace.bound(binding).filter(|bound| bound.root == at) {
                 let below = nodes.iter().rev().map(|(_, name): &(NodeId, Name)| name.clone());
                 path = Some(bound.at.iter().cloned().chain(below).collect());
                 if let [kind, _] = bound.at.as_slice() {
-                    nodes.push((at, record.name));
+                    nodes.push((at, name));
                     nodes.extend(self.namespace.own_above(bound).map(|own| (own, kind.clone())));
                     break;
                 }
             }
-            nodes.push((at, record.name));
-            if record.parent == NodeId::ROOT || record.parent == at {
+            nodes.push((at, name));
+            if parent == NodeId::ROOT || parent == at {
                 break;
             }
-            at = record.parent;
+            at = parent;
         }
         nodes.reverse();
         Ok(Place { nodes, path })
+    }
+
+    /// The binding of a node, the directory above it, and its name there: of one that is in use without asking the store.
+    fn what_is_above(&self, node: NodeId) -> Result<Option<(BindingId, NodeId, Name)>> {
+        if let Some(inode) = self.inodes.peek(node) {
+            // Whoever asks may be looking at it.
+            let record = inode.record.read_recursive();
+            return Ok(Some((record.binding, record.parent, record.name.clone())));
+        }
+        Ok(self.store.node(node)?.map(|record| (record.binding, record.parent, record.name)))
     }
 
     /// What a node's content counts towards.
