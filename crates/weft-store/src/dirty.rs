@@ -336,7 +336,7 @@ impl Drop for Dirty {
     fn drop(&mut self) {
         let state = self.state.get_mut();
         if let (Some(files), Some(true)) = (self.files.take(), state.gone) {
-            self.folder.give_back(files, state.log_end);
+            self.folder.give_back(files);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The files that hold what was written, used again: a file system takes long to make, name and cut files, and whoever
 //! writes many small files has each begun, sent and done with at once.
 //!
-//! They come in pairs, whose names mean nothing: the log says whose a pair is. One that is done with says nothing any more,
-//! and is the next one's. Those of a daemon that was killed are removed by the next. Before, files had the name of their
+//! They come in pairs, whose names mean nothing: the log says whose a pair is. That of one that is done with is empty before
+//! its bytes are another's: file systems keep the order of what is cut, so that not even a machine that fails finds a log
+//! beside bytes of another file. Then the pair is the next one's. Those of a daemon that was killed are removed by the next. Before, files had the name of their
 //! node; what was left so is taken up as it is.
 
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::disk::{Disk, DiskFile};
-use crate::draft_log::{self, HEAD_BYTES, WHOSE_BYTES, Whose};
+use crate::draft_log::{self, WHOSE_BYTES, Whose};
 use crate::{NodeId, Result, StoreError};
 
 /// The folder of drafts. Those of one node are begun and let go of one at a time: the caller sees to that.
@@ -75,11 +76,6 @@ impl Pair {
     pub(crate) fn paths(&self) -> &Paths {
         &self.paths
     }
-
-    /// Has the log say nothing.
-    fn silence(&self) -> io::Result<()> {
-        self.log.write_all_at(&[0; HEAD_BYTES], 0)
-    }
 }
 
 impl DraftFiles {
@@ -125,8 +121,8 @@ impl DraftFiles {
         let pair = spare.map_or_else(|| self.make(), Ok)?;
         let mut named = self.named.lock();
         if let Some(former) = named.insert(node, pair.paths.clone()) {
-            let silenced = self.disk.open(&former.log).and_then(|log| log.write_all_at(&[0; HEAD_BYTES], 0));
-            if let Err(error) = silenced {
+            let emptied = self.disk.open(&former.log).and_then(|log| log.set_len(0));
+            if let Err(error) = emptied {
                 tracing::debug!(path = %former.log.display(), %error, "a log is removed, and not used again");
                 former.remove(&self.disk);
             }
@@ -174,9 +170,9 @@ impl DraftFiles {
 
     /// A node has these files no more; whoever has them open goes on with them. Whether they can be used again then.
     pub(crate) fn let_go(&self, node: NodeId, pair: &Pair) -> bool {
-        let silenced = self.with_names(node, pair, || pair.silence());
+        let emptied = self.with_names(node, pair, || pair.log.set_len(0));
         self.unname(node, pair);
-        match silenced {
+        match emptied {
             Some(Ok(())) => return true,
             Some(Err(error)) => {
                 tracing::debug!(path = %pair.paths.bytes.display(), %error, "written bytes are not used again");
@@ -188,12 +184,11 @@ impl DraftFiles {
         false
     }
 
-    /// Nobody has these files open any more, whose log went so far.
-    pub(crate) fn give_back(&self, pair: Pair, log_end: u64) {
-        let is_long = log_end > LOG_KEPT_BYTES;
-        let emptied = pair.bytes.set_len(0).and_then(|()| if is_long { pair.log.set_len(0) } else { Ok(()) });
+    /// Nobody has these files open any more, whose log is empty.
+    pub(crate) fn give_back(&self, pair: Pair) {
+        let is_empty = pair.bytes.set_len(0).is_ok();
         let mut spare = self.spare.lock();
-        if emptied.is_ok() && spare.len() < SPARE_MAX {
+        if is_empty && spare.len() < SPARE_MAX {
             return spare.push(pair);
         }
         drop(spare);
@@ -246,8 +241,6 @@ const LOG_SUFFIX: &str = ".log";
 const PREFIX: &str = "draft-";
 /// Before, names of files that no node has began so.
 const FORMER_SPARE_PREFIX: &str = "spare-";
-/// A longer log is emptied before it is used again.
-const LOG_KEPT_BYTES: u64 = 64 << 10;
 /// Most pairs that are kept.
 const SPARE_MAX: usize = 16;
 
@@ -360,14 +353,14 @@ mod tests {
         assert_eq!(names(dir.path()).len(), 2, "one that ends removes its own");
     }
 
-    /// Goal: a long log is not kept for the next, and bytes of before are not its bytes.
+    /// Goal: neither bytes nor records of before are the next one's.
     #[test]
     fn what_is_used_again_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         let folder = DraftFiles::new(&Disk::default(), dir.path().to_owned());
         let begin = || Dirty::begin(&folder, NodeId(7), Version::strong("1"), 0).unwrap();
         let first = begin();
-        (0..LOG_KEPT_BYTES / 12).for_each(|at| first.write(at, b"x").unwrap());
+        (0..500).for_each(|at| first.write(at, b"x").unwrap());
         first.discard();
         drop(first);
         let length = |name| std::fs::metadata(dir.path().join(name)).unwrap().len();

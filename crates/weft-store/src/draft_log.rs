@@ -2,7 +2,8 @@
 //!
 //! A record is the length of its fields (4 bytes, little-endian), their XXH3-64 (8 bytes, little-endian; the seed is the
 //! log's life) and the fields in postcard. The first one, whose seed is 0, says whose the log is and which life it has. So
-//! a log begins anew with one write, whatever is left of others behind it; and one that begins with zeros says nothing.
+//! a log begins anew with one write, whatever is left of others behind it. One that is empty, or begins with zeros, says
+//! nothing.
 //!
 //! Logs of before had no such record: their names say whose they are, and their life is 0.
 
@@ -124,6 +125,6 @@ fn record(log: &[u8], life: u64) -> Option<(Logged, &[u8])> {
 }
 
 /// Bytes before a record's fields; a log that begins with so many zeros says nothing.
-pub(crate) const HEAD_BYTES: usize = 12;
+const HEAD_BYTES: usize = 12;
 /// As many bytes as the first record has at most, and some more.
 pub(crate) const WHOSE_BYTES: usize = 64;
