@@ -12,14 +12,14 @@ impl Shared {
     /// those who tell what is popular.
     pub(crate) fn lift_risen(&self) {
         let mut left = segment::room(self.block.segment_bytes);
-        while let Some(hash) = self.groups.lock().next_risen() {
+        while left > 0 && self.has_space(&self.core.lock(), left) {
+            // By itself: the lock must not be held any more.
+            let risen = self.groups.lock().next_risen();
+            let Some(hash) = risen else { return };
             let Some(place) = self.index.get(hash) else { continue };
             let mut memory = self.borrow_memory(self.block.segment_bytes);
             left = left.saturating_sub(self.lift((hash, place), &mut memory));
             self.return_memory(memory);
-            if left == 0 {
-                return;
-            }
         }
     }
 
@@ -51,10 +51,10 @@ impl Shared {
             since: self.now(),
             arrival: 0,
         };
-        let cost = waiting.cost();
-        if !self.has_space(&core, cost) || !self.is_still(hash, (place, sequence)) || core.group.get(hash).is_some() {
+        if !self.is_still(hash, (place, sequence)) || core.group.get(hash).is_some() {
             return 0;
         }
+        let cost = waiting.cost();
         waiting.pinned = self.index.get(hash).is_some_and(Place::is_pinned);
         // It stays where it is as well until it is written elsewhere.
         core.group.insert(waiting);
