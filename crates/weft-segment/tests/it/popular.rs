@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_segment::device::{MemoryDevice, Rotating};
-use weft_segment::{Affinity, Class, Options, Volume};
+use weft_segment::{Affinity, Class, Options, Packer, Volume};
 
 use crate::sample::{content, formatted, get, key, new_volume, open, options, put};
 
@@ -72,6 +72,28 @@ fn what_is_packed_anew_stays_what_it_is() {
         assert_eq!(get(volume, LOGOS[1]), None);
         assert_eq!(get(volume, LOGOS[2]), Some(content(LOGOS[2], LENGTH)));
         assert_eq!(get(volume, LOGOS[3]), Some(content(LOGOS[3], LENGTH)));
+        assert!(volume.check().unwrap().is_sound());
+    };
+    check(&volume);
+    drop(volume);
+    check(&open(&device, options()));
+}
+
+/// Goal: who puts, who tells and who packs do not wait for each other for ever.
+#[test]
+fn many_tell_what_is_popular_while_it_is_packed() {
+    let (device, volume) = new_volume(Options { packer: Packer::Thread, ..options() });
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let volume = &volume;
+            scope.spawn(move || (0..40).for_each(|page| put_page(volume, writer * 100 + page, 3, &LOGOS)));
+        }
+    });
+    let all = (0..4).flat_map(|writer| (0..40).map(move |page| writer * 100 + page));
+    let own = all.flat_map(|page| (0..3).map(move |object| page * 10 + object));
+    let numbers: Vec<u64> = own.chain(LOGOS).collect();
+    let check = |volume: &Volume| {
+        numbers.iter().for_each(|number| assert_eq!(get(volume, *number), Some(content(*number, LENGTH))));
         assert!(volume.check().unwrap().is_sound());
     };
     check(&volume);
