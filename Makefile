@@ -9,6 +9,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 FUZZ_SECONDS ?= 60
 HISTORIES ?= 100-200
 AFS_TOOLS := fs vos pts
+# Where cargo puts what it builds.
+BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: help run build test faults fuzz histories check bench bench-quick bench-store bench-afs afs-cell install uninstall
 
@@ -82,8 +84,8 @@ afs-cell:
 	@scripts/afs-cell.sh up target/afs-cell
 
 install:
-	@test -x target/release/weft || { echo "build first: make build" >&2; exit 1; }
-	install -D -m 755 target/release/weft "$(DESTDIR)$(PREFIX)/bin/weft"
+	@test -x $(BUILT)/weft || { echo "build first: make build" >&2; exit 1; }
+	install -D -m 755 $(BUILT)/weft "$(DESTDIR)$(PREFIX)/bin/weft"
 	ln -sf weft "$(DESTDIR)$(PREFIX)/bin/lsw"
 	ln -sf weft "$(DESTDIR)$(PREFIX)/bin/rmw"
 	@# The tools of AFS have names that OpenAFS's own may have here: then those stay.
@@ -96,11 +98,11 @@ install:
 	ln -sf "$(PREFIX)/bin/weft" "$(DESTDIR)$(SBINDIR)/mount.weft"
 	ln -sf "$(PREFIX)/bin/weft" "$(DESTDIR)$(SBINDIR)/mount.fuse.weft"
 	install -d "$(DESTDIR)$(PREFIX)/share/man/man1"
-	target/release/weft man "$(DESTDIR)$(PREFIX)/share/man/man1"
+	$(BUILT)/weft man "$(DESTDIR)$(PREFIX)/share/man/man1"
 	install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions"
-	target/release/weft completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft"
+	$(BUILT)/weft completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft"
 	install -d "$(DESTDIR)$(PREFIX)/share/zsh/site-functions"
-	target/release/weft completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft"
+	$(BUILT)/weft completions zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft"
 	install -D -m 644 packaging/weft.service "$(DESTDIR)$(PREFIX)/lib/systemd/system/weft.service"
 	install -D -m 644 packaging/weft-user.service "$(DESTDIR)$(PREFIX)/lib/systemd/user/weft.service"
 

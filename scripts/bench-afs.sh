@@ -8,6 +8,8 @@ set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
 export PATH="$HOME/.cargo/bin:$PATH:/usr/sbin:/sbin"
+# Where cargo puts what it builds.
+built=${CARGO_TARGET_DIR:-target}
 
 if [ "$(id -u)" -ne 0 ]; then
     echo "An AFS cell needs network namespaces: run this as root." >&2
@@ -59,5 +61,5 @@ for argument in "$@"; do
         --quick | --only) figures=() ;;
     esac
 done
-target/release/weft-bench afs --weft target/release/weft --dir "$dir" --scripts scripts --promises "$promises" \
+"$built"/release/weft-bench afs --weft "$built"/release/weft --dir "$dir" --scripts scripts --promises "$promises" \
     ${figures[@]+"${figures[@]}"} "$@"

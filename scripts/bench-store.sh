@@ -9,6 +9,8 @@ set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
 export PATH="$HOME/.cargo/bin:$PATH"
+# Where cargo puts what it builds.
+built=${CARGO_TARGET_DIR:-target}
 
 # shellcheck disable=SC2046  # no package at all where nginx is there
 need_servers fuse3 e2fsprogs $(nginx_package) || echo "Going on without nginx." >&2
@@ -53,5 +55,5 @@ done
 # The mounts of the bench are its own: they go with it, and nobody else sees them.
 own=()
 [ "$(id -u)" -eq 0 ] && own=(unshare --mount --propagation private)
-${own[@]+"${own[@]}"} target/release/weft-bench store --dir "$dir" --weft target/release/weft \
+${own[@]+"${own[@]}"} "$built"/release/weft-bench store --dir "$dir" --weft "$built"/release/weft \
     ${rivals[@]+"${rivals[@]}"} ${figures[@]+"${figures[@]}"} "$@"

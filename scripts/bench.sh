@@ -7,6 +7,8 @@ set -eu
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
 export PATH="$HOME/.cargo/bin:$PATH"
+# Where cargo puts what it builds.
+built=${CARGO_TARGET_DIR:-target}
 
 # shellcheck disable=SC2046  # no package at all where nginx is there
 need_servers fuse3 curl $(nginx_package)
@@ -17,7 +19,7 @@ need_packages libfuse3-dev pkg-config || echo "Going on without libfuse's exampl
 echo "Building the release."
 cargo build --release --package weft --package weft-bench
 cargo build --release --package weft-fusedev --example door
-doors=(--door target/release/examples/door)
+doors=(--door "$built"/release/examples/door)
 fuser=crates/weft-bench/counterparts/fuser-door
 if cargo build --release --locked --manifest-path "$fuser/Cargo.toml" --target-dir target/fuser-door; then
     doors+=(--fuser-door target/fuser-door/release/fuser-door)
@@ -51,4 +53,4 @@ for argument in "$@"; do
         --quick | --only) figures=() ;;
     esac
 done
-target/release/weft-bench run --weft target/release/weft --dir "$dir" "${doors[@]}" ${figures[@]+"${figures[@]}"} "$@"
+"$built"/release/weft-bench run --weft "$built"/release/weft --dir "$dir" "${doors[@]}" ${figures[@]+"${figures[@]}"} "$@"

@@ -7,7 +7,7 @@ dir=${1:-$HOME/weft}
 
 echo "Building weft (a few minutes the first time)."
 cargo build --release --bin weft
-weft=$PWD/target/release/weft
+weft=$(realpath "${CARGO_TARGET_DIR:-target}")/release/weft
 
 if "$weft" status "$dir" >/dev/null 2>&1; then
     echo "$dir is mounted already."
