@@ -111,7 +111,7 @@ impl Shared {
     /// # Errors
     /// `VersionChanged` when a file's bytes are not those of the expected version.
     pub fn expect_bytes(&self, at: &At, expected: &Version) -> Result<()> {
-        match at.facts.has_bytes_of(expected) || self.ours.is_same(at.id, &at.facts, expected) {
+        match at.facts.has_bytes_of(expected) || self.ours.may_follow(at.id, &at.facts, expected) {
             true => Ok(()),
             false => Err(RemoteError::VersionChanged { detail: self.top.shown(&at.path) }),
         }

@@ -82,6 +82,14 @@ impl Ours {
         self.of(id, now, |deed| deed.same.iter().any(|same| is_same(same, expected)))
     }
 
+    /// Whether a file that is this now may be written by whoever has read that version, by what we know of it: also where
+    /// somebody else changed its names or its mode since.
+    pub fn may_follow(&self, id: Identity, now: &Facts, expected: &Version) -> bool {
+        let deeds = self.deeds.lock();
+        let of = |deed: &Deed| now.has_bytes_of(&deed.now) && deed.same.iter().any(|same| is_same(same, expected));
+        deeds.of.get(&id).is_some_and(of)
+    }
+
     /// Whether a file that is this now is what a write over that version left when it broke off.
     pub fn is_torn(&self, id: Identity, now: &Facts, expected: &Version) -> bool {
         let deeds = self.deeds.lock();

@@ -171,3 +171,15 @@ fn a_file_that_is_emptied_is_written_on() {
     );
     assert_eq!(std::fs::read_to_string(pair.there("file")).expect("read"), "after\n");
 }
+
+/// Goal: what is written to a file goes on to its source where we have set its times and somebody else has given it another
+/// name since it was opened.
+#[test]
+fn a_file_that_is_moved_by_another_is_written_on() {
+    let Some(pair) = Pair::new() else { return };
+    pair.script(
+        "echo before > file.new; mv file.new file; cat file; exec 3>>file; touch -d '1 hour ago' file
+        mv $source/file $source/other; stat other; echo after >&3; exec 3>&-",
+    );
+    assert_eq!(std::fs::read_to_string(pair.there("other")).expect("read"), "before\nafter\n");
+}
