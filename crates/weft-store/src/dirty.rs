@@ -14,7 +14,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use weft_remote::Version;
 
-use crate::draft_files::{DraftFiles, Pair, Paths};
+use crate::draft_files::{self, DraftFiles, Pair, Paths};
 use crate::draft_log::{self, Logged, Told, Whose};
 use crate::extents::{Batch, Extents, Origin};
 use crate::{NodeId, Result, StoreError};
@@ -75,7 +75,7 @@ impl Dirty {
                 folder.remove(node, &files);
                 return Ok(None);
             }
-            return Err(refused(io::Error::new(io::ErrorKind::InvalidData, "its first record is damaged")));
+            return Err(refused(draft_files::damaged()));
         };
         Ok(Some(Dirty::new(folder, node, files, told)))
     }
@@ -269,7 +269,7 @@ impl Dirty {
         let (bytes, life) = draft_log::beginning(self.node, version, state.extents.length()).map_err(unwritable)?;
         let files = self.files();
         // Whoever has begun another one meanwhile is whose it is.
-        let begun = self.folder.with_names(self.node, files, || files.log.write_all_at(&bytes, 0));
+        let begun = files.while_current(|| files.log.write_all_at(&bytes, 0));
         if begun.transpose().map_err(|error| StoreError::from_io(&files.paths().log, error))?.is_some() {
             (state.log_end, state.life) = (bytes.len() as u64, life);
         }
@@ -413,7 +413,8 @@ mod tests {
         assert!(matches!(again(dir.path()), Err(StoreError::Io { .. })), "it says whose it is, and not what");
         damage(5);
         let left = folder(dir.path()).left().unwrap();
-        assert_eq!((left.nodes.len(), &left.damaged[..]), (0, &[log.clone()][..]));
+        assert!(left.nodes.is_empty() && left.damaged.len() == 1, "{left:?}");
+        assert!(left.damaged[0].to_string().contains(&log.display().to_string()), "{left:?}");
         assert!(log.exists() && bytes.exists());
         for silent in [&b""[..], &[0; 12], &[&[0; 12], &sound[12..]].concat()] {
             std::fs::write(&log, silent).unwrap();
@@ -421,6 +422,18 @@ mod tests {
             assert!(again(dir.path()).unwrap().is_none());
             assert!(!log.exists() && !bytes.exists());
         }
+    }
+
+    /// Goal: one log that cannot be read keeps no other from being taken up.
+    #[test]
+    fn what_cannot_be_read_hides_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        begin(dir.path()).write(4, b"four").unwrap();
+        std::fs::create_dir(dir.path().join("draft-99.log")).unwrap();
+        let left = folder(dir.path()).left().unwrap();
+        assert_eq!((left.nodes.len(), left.damaged.len()), (1, 1));
+        assert!(left.damaged[0].to_string().contains("draft-99.log"), "{left:?}");
+        assert_eq!(again(dir.path()).unwrap().unwrap().bytes_away(), Some(4));
     }
 
     /// Goal: what an earlier weft left, whose logs had no record of whose they are, is taken up, goes on, and is used again.

@@ -3,8 +3,8 @@
 //!
 //! They come in pairs, whose names mean nothing: the log says whose a pair is. That of one that is done with is empty before
 //! its bytes are another's: file systems keep the order of what is cut, so that not even a machine that fails finds a log
-//! beside bytes of another file. Then the pair is the next one's. Those of a daemon that was killed are removed by the next. Before, files had the name of their
-//! node; what was left so is taken up as it is.
+//! beside bytes of another file. Then the pair is the next one's. Those of a daemon that was killed are removed by the next.
+//! Before, files had the name of their node; what was left so is taken up as it is.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +27,7 @@ pub(crate) struct DraftFiles {
     spare: Mutex<Vec<Pair>>,
     /// The number of the next pair.
     next: AtomicU64,
-    /// Whose files are a node's. Held for one look or one change, and while a log says another node than before.
+    /// Whose files are a node's. Held for one look or one change.
     named: Mutex<HashMap<NodeId, Arc<Paths>>>,
 }
 
@@ -45,6 +45,9 @@ pub(crate) struct Pair {
 pub(crate) struct Paths {
     pub(crate) bytes: PathBuf,
     pub(crate) log: PathBuf,
+    /// The log may say whose they are: nobody has begun others for the node, or let go of these. Held while it begins anew,
+    /// or is emptied.
+    is_current: Mutex<bool>,
 }
 
 /// What a former daemon left.
@@ -52,13 +55,14 @@ pub(crate) struct Paths {
 pub(crate) struct Left {
     /// Of these nodes, there.
     pub(crate) nodes: Vec<(NodeId, Arc<Paths>)>,
-    /// Logs that do not say of which.
-    pub(crate) damaged: Vec<PathBuf>,
+    /// Why logs do not say of which.
+    pub(crate) damaged: Vec<StoreError>,
 }
 
 impl Paths {
     fn named(dir: &Path, name: &str) -> Arc<Paths> {
-        Arc::new(Paths { log: dir.join(format!("{name}{LOG_SUFFIX}")), bytes: dir.join(name) })
+        let log = dir.join(format!("{name}{LOG_SUFFIX}"));
+        Arc::new(Paths { log, bytes: dir.join(name), is_current: Mutex::new(true) })
     }
 
     fn remove(&self, disk: &Disk) {
@@ -75,6 +79,12 @@ impl Pair {
     /// Where they are.
     pub(crate) fn paths(&self) -> &Paths {
         &self.paths
+    }
+
+    /// Does something with the log while nobody begins another for the node; `None`, and nothing done, where somebody has, or
+    /// these were let go of.
+    pub(crate) fn while_current<T>(&self, doing: impl FnOnce() -> T) -> Option<T> {
+        self.paths.is_current.lock().then(doing)
     }
 }
 
@@ -96,7 +106,7 @@ impl DraftFiles {
     fn clear_up(&self) {
         let names = self.names().unwrap_or_default();
         let numbers = names.iter().filter_map(|name| name.strip_prefix(PREFIX)?.parse().ok());
-        self.next.store(numbers.max().map_or(0, |last: u64| last + 1), Ordering::Relaxed);
+        self.next.store(numbers.max().map_or(0, |last: u64| last.saturating_add(1)), Ordering::Relaxed);
         let silent = |name: &&String| {
             let whose = (!name.ends_with(LOG_SUFFIX)).then(|| self.whose(&Paths::named(&self.dir, name)));
             // One that stays is emptied where its name comes again.
@@ -119,8 +129,11 @@ impl DraftFiles {
     pub(crate) fn begin(&self, node: NodeId) -> Result<Pair> {
         let spare = self.spare.lock().pop();
         let pair = spare.map_or_else(|| self.make(), Ok)?;
-        let mut named = self.named.lock();
-        if let Some(former) = named.insert(node, pair.paths.clone()) {
+        *pair.paths.is_current.lock() = true;
+        let former = self.named.lock().insert(node, pair.paths.clone());
+        if let Some(former) = former {
+            let mut is_current = former.is_current.lock();
+            *is_current = false;
             let emptied = self.disk.open(&former.log).and_then(|log| log.set_len(0));
             if let Err(error) = emptied {
                 tracing::debug!(path = %former.log.display(), %error, "a log is removed, and not used again");
@@ -150,19 +163,24 @@ impl DraftFiles {
     }
 
     /// What a former daemon left something of.
-    pub(crate) fn left(&self) -> io::Result<Left> {
+    ///
+    /// # Errors
+    /// `Io`: the folder cannot be read.
+    pub(crate) fn left(&self) -> Result<Left> {
         let mut left = Left::default();
-        for name in self.names()? {
+        for name in self.names().map_err(|error| StoreError::from_io(&self.dir, error))? {
             let Some(name) = name.strip_suffix(LOG_SUFFIX) else { continue };
             let paths = Paths::named(&self.dir, name);
-            let node = match self.whose(&paths)? {
-                Whose::Nobody => continue,
-                Whose::Node(node) => Some(node),
-                Whose::Named => u64::from_str_radix(name, 16).ok().map(NodeId),
+            let node = match self.whose(&paths) {
+                Ok(Whose::Nobody) => continue,
+                Ok(Whose::Node(node)) => Ok(node),
+                Ok(Whose::Named) => u64::from_str_radix(name, 16).map(NodeId).map_err(|_| damaged()),
+                Err(error) => Err(error),
             };
             match node {
-                Some(node) => left.nodes.push((node, paths)),
-                None => left.damaged.push(paths.log.clone()),
+                Ok(node) => left.nodes.push((node, paths)),
+                // The others are taken up all the same.
+                Err(error) => left.damaged.push(StoreError::from_io(&paths.log, error)),
             }
         }
         Ok(left)
@@ -170,7 +188,10 @@ impl DraftFiles {
 
     /// A node has these files no more; whoever has them open goes on with them. Whether they can be used again then.
     pub(crate) fn let_go(&self, node: NodeId, pair: &Pair) -> bool {
-        let emptied = self.with_names(node, pair, || pair.log.set_len(0));
+        let emptied = {
+            let mut is_current = pair.paths.is_current.lock();
+            std::mem::take(&mut *is_current).then(|| pair.log.set_len(0))
+        };
         self.unname(node, pair);
         match emptied {
             Some(Ok(())) => return true,
@@ -201,13 +222,6 @@ impl DraftFiles {
         pair.paths.remove(&self.disk);
     }
 
-    /// Does something with a node's files while nobody begins others; `None`, and nothing done, where somebody has.
-    pub(crate) fn with_names<T>(&self, node: NodeId, pair: &Pair, doing: impl FnOnce() -> T) -> Option<T> {
-        let named = self.named.lock();
-        let is_own = named.get(&node).is_some_and(|paths| Arc::ptr_eq(paths, &pair.paths));
-        is_own.then(doing)
-    }
-
     /// The files of a node are nobody's from now on, if they were these.
     fn unname(&self, node: NodeId, pair: &Pair) {
         let mut named = self.named.lock();
@@ -234,6 +248,11 @@ impl Drop for DraftFiles {
     fn drop(&mut self) {
         self.spare.get_mut().iter().for_each(|pair| pair.paths.remove(&self.disk));
     }
+}
+
+/// What a log that makes no sense is called.
+pub(crate) fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "its first record is damaged")
 }
 
 const LOG_SUFFIX: &str = ".log";

@@ -304,12 +304,12 @@ impl Store {
     /// What was written and not sent when a former daemon ended. What cannot be read is left where it is, and told as a
     /// trouble.
     pub fn left_dirty(&self) -> Vec<Dirty> {
-        let tell = |error: &dyn std::fmt::Display| {
+        let tell = |error: &StoreError| {
             self.shelf.troubles.tell(format!("what was written to a file cannot be sent to its source: {error}"));
         };
-        let left = self.drafts.left().unwrap_or_default();
-        left.damaged.iter().for_each(|log| tell(&format!("{}: its first record is damaged", log.display())));
-        let again = |left| Dirty::again(&self.drafts, left).inspect_err(|error| tell(error)).ok().flatten();
+        let left = self.drafts.left().inspect_err(tell).unwrap_or_default();
+        left.damaged.iter().for_each(tell);
+        let again = |left| Dirty::again(&self.drafts, left).inspect_err(tell).ok().flatten();
         left.nodes.into_iter().filter_map(again).collect()
     }
 
