@@ -133,16 +133,10 @@ impl Shared {
     }
 
     fn read_object(&self, (hash, key, keep): Asked<'_>, place: Place, sequence: u64) -> Result<Outcome> {
-        let extent = place.extent();
-        let block = u32::try_from(BLOCK_BYTES).expect("small");
-        let start = extent.offset / block * block;
-        let end = (extent.offset + extent.length).next_multiple_of(block);
-        let mut bytes = self.borrow_memory(end - start);
-        let took = self.timed_read(&mut bytes, self.block.segment_start(place.segment()) + u64::from(start))?;
+        let (bytes, from, took) = self.read_blocks(place)?;
         self.costs.lock().note(Take::Object, bytes.len(), took);
         self.counters.object_reads.add(1);
-        let from = usize::try_from(extent.offset - start).expect("short");
-        let outcome = self.judge(&bytes[from..], key, extent, sequence);
+        let outcome = self.judge(&bytes[from..], key, place.extent(), sequence);
         self.return_memory(bytes);
         if let Outcome::Found(object) = &outcome
             && keep == Keep::Here
@@ -150,6 +144,18 @@ impl Shared {
             self.remember(hash, (place, sequence), object, None);
         }
         Ok(outcome)
+    }
+
+    /// Reads the blocks that a place lies in, for whoever gives the memory back; where it begins in them, and how long the read
+    /// took.
+    pub(crate) fn read_blocks(&self, place: Place) -> Result<(Aligned, usize, Duration)> {
+        let extent = place.extent();
+        let block = u32::try_from(BLOCK_BYTES).expect("small");
+        let start = extent.offset / block * block;
+        let end = (extent.offset + extent.length).next_multiple_of(block);
+        let mut bytes = self.borrow_memory(end - start);
+        let took = self.timed_read(&mut bytes, self.block.segment_start(place.segment()) + u64::from(start))?;
+        Ok((bytes, usize::try_from(extent.offset - start).expect("short"), took))
     }
 
     /// Reads all of this part of a segment; the other objects there go into memory as well.

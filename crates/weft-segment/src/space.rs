@@ -2,7 +2,7 @@
 
 use crate::core::{Core, Shared};
 use crate::device::Aligned;
-use crate::group::{Waiting, short};
+use crate::group::short;
 use crate::index::Place;
 use crate::options::Policy;
 use crate::segment::Row;
@@ -88,7 +88,6 @@ impl Shared {
         }
         let mut gone = Vec::new();
         let (mut moved, credit) = (0, core.credit + all / MOVED_PART);
-        let latest = core.sequence;
         for candidate in &candidates {
             // What waits is newer; the segment is free when that is written.
             if core.group.get(candidate.hash).is_some() {
@@ -105,22 +104,7 @@ impl Shared {
             };
             moved += size(candidate);
             self.index.change(candidate.hash, |place| place.with_uses(0));
-            // It stays where it is as well until it is written elsewhere.
-            let name = self.name_of(&object.key);
-            core.group.insert(Waiting {
-                hash: candidate.row.hash,
-                key: object.key,
-                attributes: object.attributes,
-                content: object.content,
-                directory: 0,
-                name,
-                pinned: candidate.place.is_pinned(),
-                ticket: None,
-                former_ticket: None,
-                sequence: latest,
-                since: self.now(),
-                arrival: 0,
-            });
+            self.wait_again(&mut core, object, candidate.place.is_pinned());
         }
         core.credit = credit.saturating_sub(moved).min(CREDIT_SEGMENTS_MAX * segment::room(self.block.segment_bytes));
         self.drop_objects(&mut core, &gone);

@@ -51,7 +51,7 @@ fn what_becomes_popular_is_packed_with_its_like() {
     assert_eq!(reads(60), 1);
 }
 
-/// Goal: an object that waits to be packed anew is still replaced, removed, pinned and lost to damage as any other.
+/// Goal: an object that waits to be packed anew is still replaced, removed and pinned as any other.
 #[test]
 fn what_is_packed_anew_stays_what_it_is() {
     let device = Arc::new(MemoryDevice::of(formatted()));
