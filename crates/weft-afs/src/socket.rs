@@ -102,19 +102,17 @@ impl Socket {
         let mut ready = self.io.readable().await?;
         let mut rooms: Vec<IoSliceMut<'_>> = bytes.chunks_exact_mut(ROOM_BYTES).map(IoSliceMut::new).collect();
         let received = self.offload.recv(UdpSockRef::from(self.io.get_ref()), &mut rooms, metas);
-        let (count, is_all) = match received {
-            Ok(count) => (count, count < BATCH),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => (0, true),
-            Err(error) => {
+        let count = received.unwrap_or_else(|error| {
+            if error.kind() == ErrorKind::WouldBlock {
+                // What comes from now on is told anew. That fewer came than there is room for does not say that it was all:
+                // an error ends it too, and is told by the next call (recvmmsg(2)).
+                ready.clear_ready();
+            } else {
                 // An answer of ICMP to something sent before: the protocol finds out by itself who is silent.
                 tracing::trace!(%error, "a datagram was not received");
-                (0, false)
             }
-        };
-        if is_all {
-            // What comes from now on is told anew.
-            ready.clear_ready();
-        }
+            0
+        });
         let rooms = bytes.chunks_exact(ROOM_BYTES).zip(&*metas).take(count);
         Ok(rooms.flat_map(|(room, meta)| {
             // An empty datagram is of no use to anybody.
