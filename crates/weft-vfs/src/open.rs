@@ -255,7 +255,7 @@ impl Vfs {
     /// and that the source has said to be of it. The caller holds the inode's gate.
     async fn confirm_to_truncate(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Option<Arc<Object>>> {
         let is_trusted = !self.attributes_remaining(inode)?.is_zero();
-        let held = self.held_content(inode)?;
+        let held = inode.content.lock().current.clone();
         if is_trusted {
             // A look at the file tells its version, and of the content that somebody has open not whether it is of that.
             let is_unsure =
@@ -268,7 +268,11 @@ impl Vfs {
             Ok(Check::Unchanged) => Ok(held.map(|held| held.object)),
             Ok(Check::Changed) => Ok(None),
             Ok(Check::Elsewhere(_)) => Err(VfsError::Stale),
-            Err(_) if is_trusted => Ok(None),
+            Err(error) if is_trusted => {
+                // Nobody had to be asked for the file itself.
+                inode.note_error(&error);
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
