@@ -152,10 +152,11 @@ impl Vfs {
             notices,
             runtime,
         });
+        vfs.take_up_drafts();
+        // Also of what could not be taken up.
         for text in vfs.store.troubles() {
             vfs.troubles.tell(String::new(), text);
         }
-        vfs.take_up_drafts();
         vfs.listen();
         vfs.keep_space();
         vfs.send_again();

@@ -193,6 +193,20 @@ async fn what_is_given_up_is_what_the_source_has() {
     assert_eq!(bench.at_source("a/b/hello.txt"), b"theirs, longer");
 }
 
+/// Goal: what was written and cannot be read again is told, and stays where it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_taken_up_is_told() {
+    let bench = Bench::conflicting().await;
+    let log = bench.one().kept.with_extension("log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes[5] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let bench = bench.remount();
+    let told = bench.vfs.troubles();
+    assert!(told.iter().any(|trouble| trouble.text.contains(&log.display().to_string())), "{told:?}");
+    assert!(log.exists() && bench.vfs.unsent(&[]).is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_is_all_of_the_file_also_after_a_restart() {
     let bench = Bench::conflicting().await;
