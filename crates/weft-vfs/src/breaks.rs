@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Event, FileId, Name};
-use weft_store::{BindingId, DentryTarget, NodeId, Record};
+use weft_remote::{Event, FileId, FileKind, Name};
+use weft_store::{BindingId, DentryRecord, DentryTarget, NodeId, Record};
 
 use crate::Result;
 use crate::absences::ON_ITS_WAY_MAX;
@@ -269,9 +269,30 @@ impl Vfs {
         self.forget_absences(inode)
     }
 
+    /// Has the next use of a file ask its remote where a name, as is learnt now, leads to it no longer: what the source was to
+    /// tell of it, it may have been to tell by that name. A directory is told of by itself. Does not wait for the kernel.
+    pub(crate) fn distrust_left(
+        &self,
+        binding: BindingId,
+        known: Option<DentryRecord>,
+        now: Option<NodeId>,
+    ) -> Result<()> {
+        let left = known.and_then(|known| known.node()).filter(|id| Some(*id) != now);
+        let (Some(id), Some(breaks)) = (left, self.namespace.breaks(binding)) else { return Ok(()) };
+        if self.store.node(id)?.is_none_or(|record| record.attributes.kind == FileKind::Directory) {
+            return Ok(());
+        }
+        breaks.end(id);
+        self.distrust_quietly(&*self.inode(id)?)?;
+        self.distrust_content(id)?;
+        self.notices.send_later(Notice::Attributes { node: self.namespace.shown(id) }, &self.runtime);
+        self.forget_pages_unopened(id);
+        Ok(())
+    }
+
     /// Names that a directory did not have may be there now.
     pub(crate) fn forget_absences(&self, dir: &Inode) -> Result<()> {
-        if dir.kind() != weft_remote::FileKind::Directory {
+        if dir.kind() != FileKind::Directory {
             return Ok(());
         }
         self.take_back_absences(dir.id);

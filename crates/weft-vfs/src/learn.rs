@@ -86,7 +86,7 @@ impl Vfs {
         let target = DentryTarget::Node(id);
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);
-        let _names = self.renames.lock();
+        let names = self.renames.lock();
         let known = self.store.dentry(dir, &entry.name)?;
         let leads_elsewhere = known.is_some_and(|known| known.target != target) && is_newer(known.as_ref(), learnt);
         let is_denied = known.is_none() && self.denied_since(dir, &entry.name, told.asked)?;
@@ -107,6 +107,8 @@ impl Vfs {
         self.put_dentry(&mut changes, dir, &entry.name, dentry, known);
         self.put_node(&mut changes, (id, told.of_change), old.as_ref(), record)?;
         self.put(changes, is_confirmed)?;
+        drop(names);
+        self.distrust_left(binding, known, Some(id))?;
         Ok((id, true))
     }
 
@@ -119,12 +121,14 @@ impl Vfs {
         told: &Told,
         learnt: SystemTime,
     ) -> Result<bool> {
-        let _names = self.renames.lock();
+        let names = self.renames.lock();
         let known = self.store.dentry(dir, name)?;
         let is_old_word = self.is_old_word(binding, dir, name, told) || is_newer(known.as_ref(), learnt);
         let is_newest = !is_old_word && !self.is_listed_since(dir, known.as_ref(), told.asked);
         if is_newest {
             self.put_absence(dir, name, known, (told.lease, learnt))?;
+            drop(names);
+            self.distrust_left(binding, known, None)?;
         }
         Ok(is_newest)
     }

@@ -128,19 +128,38 @@ impl Vfs {
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
             let mut changes = Vec::with_capacity(ROWS_AT_ONCE.min(entries.len()) * 2);
-            let _names = self.renames.lock();
+            let mut left = Vec::new();
+            let names = self.renames.lock();
             if rows.are_overtaken() {
                 return Ok(());
             }
             for entry in entries.by_ref().take(ROWS_AT_ONCE) {
-                self.learn_row(&mut changes, rows, &entry)?;
+                let was = self.learn_row(&mut changes, rows, &entry)?;
+                left.extend(was.map(|was| (entry.name, was)));
             }
             self.store.apply(changes)?;
+            drop(names);
+            self.distrust_vanished(rows, left)?;
         }
         Ok(())
     }
 
-    fn learn_row(&self, changes: &mut Vec<Record>, rows: &Rows, entry: &Entry) -> Result<()> {
+    /// What names of a listed directory led to and no longer do, unless it was met elsewhere since. The names are not locked.
+    fn distrust_vanished(&self, rows: &Rows, left: Vec<(Name, DentryRecord)>) -> Result<()> {
+        if !self.is_breakable(rows.binding) {
+            return Ok(());
+        }
+        for (name, was) in left {
+            let Some(id) = was.node() else { continue };
+            if self.store.node(id)?.is_some_and(|node| node.parent == rows.dir && node.name == name) {
+                self.distrust_left(rows.binding, Some(was), None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what the name led to where that is another from now on.
+    fn learn_row(&self, changes: &mut Vec<Record>, rows: &Rows, entry: &Entry) -> Result<Option<DentryRecord>> {
         let source = match (rows.own_listing, tells_attributes(&entry.attributes)) {
             (true, true) => DentrySource::Described,
             (true, false) => DentrySource::Listed,
@@ -150,18 +169,18 @@ impl Vfs {
         if let Some(known) = &known
             && self.row_knows_less(known, entry)?
         {
-            return Ok(());
+            return Ok(None);
         }
         if self.overtaken.is_name(rows.dir, &entry.name, rows.told.asked) {
-            return Ok(());
+            return Ok(None);
         }
         let id = self.identify(rows.binding, &entry.id)?;
         let target = DentryTarget::Node(id);
         if is_newer(known.as_ref(), rows.learnt) && known.is_some_and(|known| known.target != target) {
-            return Ok(());
+            return Ok(None);
         }
         if !rows.own_listing && known.is_none() && self.denied_since(rows.dir, &entry.name, rows.told.asked)? {
-            return Ok(());
+            return Ok(None);
         }
         let old = self.store.node(id)?;
         let merged = self.merge_row(id, rows, entry, old.as_ref())?;
@@ -174,7 +193,7 @@ impl Vfs {
         if let Some(record) = merged {
             self.put_node(changes, (id, false), old.as_ref(), record)?;
         }
-        Ok(())
+        Ok(known.filter(|known| known.target != target))
     }
 
     /// Tells those who watch what a row means. A link says nothing of whether its end is there.
@@ -244,24 +263,27 @@ impl Vfs {
         let dir = rows.dir;
         let mut after: Option<Name> = None;
         loop {
-            let _names = self.renames.lock();
+            let names_locked = self.renames.lock();
             if rows.are_overtaken() {
                 return Ok(());
             }
             let known = self.store.dentries(dir, after.as_ref(), ROWS_AT_ONCE)?;
             let Some((last, _)) = known.last() else { return Ok(()) };
             after = Some(last.clone());
-            let mut changes = Vec::new();
+            let (mut changes, mut left) = (Vec::new(), Vec::new());
             for (name, dentry) in known {
                 let listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
                 let falls = listed || completeness.denies(&name);
                 if falls && dentry.target != DentryTarget::Absent && !names.contains(&name_key(&name)) {
                     self.tell_gone(Some(&dentry));
                     self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
-                    changes.push(Record::Dentry(dir, name, None));
+                    changes.push(Record::Dentry(dir, name.clone(), None));
+                    left.push((name, dentry));
                 }
             }
             self.store.apply(changes)?;
+            drop(names_locked);
+            self.distrust_vanished(rows, left)?;
         }
     }
 }

@@ -129,13 +129,12 @@ impl Notices {
         }
     }
 
-    /// Passes a notice about names or content on: now, or on a thread of its own when others wait before it.
+    /// Passes a notice on: now, or on a thread of its own when others wait before it.
     pub(crate) fn send_later(&self, notice: Notice, runtime: &tokio::runtime::Handle) {
         let Some(senders) = &self.0 else { return };
-        if let Err(mpsc::TrySendError::Full(notice)) = senders.others.try_send(notice) {
-            let others = senders.others.clone();
-            // An error means that the kernel side is gone.
-            runtime.spawn_blocking(move || drop(others.send(notice)));
+        if let Err(notice) = senders.try_send(notice) {
+            let senders = senders.clone();
+            runtime.spawn_blocking(move || senders.send_surely(notice));
         }
     }
 

@@ -317,3 +317,32 @@ async fn a_listing_from_before_a_name_was_gone_is_not_confirmed() {
     heard(&bench).await;
     assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
 }
+
+/// Goal: where a name no longer leads to a file, what was promised of the file by that name is not relied on: it may go on
+/// elsewhere, where its source was not asked to tell of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_a_name_no_longer_leads_to_is_asked_about() {
+    for (is_replaced, is_listed) in [(false, false), (true, false), (false, true), (true, true)] {
+        let bench = telling();
+        let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+        let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+        let stat = || bench.vfs.clone().stat(bench.call(), file, None);
+        bench.fake.send(Event::NamesBroken(bench.fake.id("a/b")));
+        heard(&bench).await;
+        bench.fake.reset_counts();
+        stat().await.expect("a file");
+        assert_eq!(bench.fake.counts().calls(), 0, "its lease lasts");
+        bench.fake.remove("a/b/hello.txt");
+        if is_replaced {
+            bench.fake.file("a/b/hello.txt", "another");
+        }
+        if is_listed {
+            assert_eq!(bench.list("fake/a/b").await.expect("names").len(), usize::from(is_replaced));
+        } else {
+            let found = bench.lookup(dir, "hello.txt").await.expect("an answer");
+            assert_eq!(matches!(found, Looked::Entry { .. }), is_replaced, "{found:?}");
+        }
+        let outcome = stat().await;
+        assert!(matches!(outcome, Err(VfsError::NotFound | VfsError::Stale)), "{outcome:?}");
+    }
+}
