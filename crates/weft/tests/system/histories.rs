@@ -161,6 +161,9 @@ impl<'a> History<'a> {
     }
 
     fn act(&mut self, way: usize, deed: &Deed, plain: &mut Tree, tree: &mut Tree) {
+        if deed.is_refused(self.without, plain) {
+            return;
+        }
         let plain = outcome(deed.do_in(plain));
         let done = outcome(deed.do_in(tree));
         let said = if let Err(errno) = &plain { format!(" ({errno:?})") } else { String::new() };

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::{Error, Result};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -46,8 +46,8 @@ type Path_ = &'static str;
 /// Which deeds a kind of tree does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Without {
-    /// Hard links between directories, exchanges, modes of directories, extended attributes, and room that is reserved or
-    /// given back.
+    /// Hard links between directories, also by a name of several that is moved there, exchanges, modes of directories,
+    /// extended attributes, and room that is reserved or given back.
     pub what_afs_lacks: bool,
 }
 
@@ -101,6 +101,15 @@ impl Deed {
             99.. if !lacks => Deed::RemoveAttribute(path),
             _ => Deed::MakeDir(path),
         }
+    }
+
+    /// Whether a kind of tree that has no hard links between directories refuses it, by what is in a tree like that.
+    pub fn is_refused(&self, without: Without, tree: &Tree) -> bool {
+        let Deed::Rename(from, to) = self else { return false };
+        let is_of_several = |entry: fs::Metadata| !entry.is_dir() && entry.nlink() > 1;
+        without.what_afs_lacks
+            && dir_of(from) != dir_of(to)
+            && fs::symlink_metadata(tree.top.join(from)).is_ok_and(is_of_several)
     }
 
     /// Does it in a tree; what was read meanwhile.
