@@ -45,9 +45,7 @@ impl Shared {
             // Whatever comes of asking: what a former daemon has taken is given back in the end.
             self.note_lent(call.caller, spot, to);
         }
-        let volume = self.files.vldb.by_id(call, &spot.cell, spot.fid.volume).await?;
-        if volume.entry.kind_of(spot.fid.volume).is_some_and(|kind| kind != VolumeType::ReadWrite) {
-            // Nobody changes a copy.
+        if self.is_of_a_copy(call, spot).await? {
             self.forget_lent(spot);
             return Ok(());
         }
@@ -75,6 +73,28 @@ impl Shared {
             }
             Ok(()) => Ok(()),
         }
+    }
+
+    /// See [`Remote::locked_by_others`](weft_remote::Remote::locked_by_others). A server counts its locks in the status of a
+    /// file (`lockCount`: readers, or -1 for a writer; `GetStatus` of OpenAFS's file server), those as well that nobody has
+    /// given back in time and that it would lend anew.
+    pub async fn locked_by_others(&self, call: &Call, spot: &Spot) -> Result<LockMode> {
+        if self.is_of_a_copy(call, spot).await? {
+            return Ok(LockMode::Unlocked);
+        }
+        let count = self.status(call, spot).await?.status.lock_count;
+        let lent = self.locks.lock().get(spot).map_or(LockMode::Unlocked, |lent| lent.mode);
+        Ok(match (count, lent) {
+            (0, _) | (..0, LockMode::Exclusive) | (1, LockMode::Shared) => LockMode::Unlocked,
+            (..0, _) => LockMode::Exclusive,
+            (1.., _) => LockMode::Shared,
+        })
+    }
+
+    /// Whether a file is of a read-only copy of a volume: nobody changes that, or locks it.
+    async fn is_of_a_copy(&self, call: &Call, spot: &Spot) -> Result<bool> {
+        let volume = self.files.vldb.by_id(call, &spot.cell, spot.fid.volume).await?;
+        Ok(volume.entry.kind_of(spot.fid.volume).is_some_and(|kind| kind != VolumeType::ReadWrite))
     }
 
     /// Extends the locks that are due.

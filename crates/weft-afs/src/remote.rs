@@ -135,6 +135,13 @@ impl Remote for Afs {
         }
     }
 
+    async fn locked_by_others(&self, call: &Call, file: &FileId) -> Result<LockMode> {
+        match of(file)? {
+            Identity::File(spot) if !spot.fid.is_directory() => self.shared.locked_by_others(call, &spot).await,
+            _ => Ok(LockMode::Unlocked),
+        }
+    }
+
     async fn space(&self, call: &Call, file: &FileId) -> Result<Option<Space>> {
         self.shared.space(call, &of(file)?).await
     }

@@ -312,6 +312,15 @@ impl Handler for Bridge {
         async move { locked.await.map_err(Errno::from) }
     }
 
+    fn locked_by_others(
+        &self,
+        caller: Caller,
+        node: NodeId,
+    ) -> impl Future<Output = Answer<LockMode>> + Send + 'static {
+        let locked = self.vfs.clone().locked_by_others(self.vfs.call(caller), node);
+        async move { locked.await.map_err(Errno::from) }
+    }
+
     fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<StatFs>> + Send + 'static {
         let told = self.vfs.clone().stat_fs(self.vfs.call(caller), node);
         async move { Ok(told.await) }

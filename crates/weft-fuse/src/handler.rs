@@ -275,6 +275,10 @@ pub trait Handler: Send + Sync + 'static {
         changes: impl FnMut(LockMode) + Send + 'static,
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static;
 
+    /// The strongest lock that others than this mount have on a file at its source.
+    fn locked_by_others(&self, caller: Caller, node: NodeId)
+    -> impl Future<Output = Answer<LockMode>> + Send + 'static;
+
     /// Figures for `df` of what holds a file.
     fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<StatFs>> + Send + 'static;
 }

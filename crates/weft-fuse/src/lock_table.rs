@@ -101,6 +101,33 @@ impl<H: Handler> LockTable<H> {
         state.locks.in_the_way(wanted)
     }
 
+    /// What other machines have in the way of these bytes, by the word of the source. That knows of whole files alone, and so
+    /// it is not told of readers where part of a file is asked about: they may have read another, and a database that is told
+    /// that somebody has a byte takes that for work that goes on.
+    ///
+    /// # Errors
+    /// What the source says.
+    pub async fn in_the_way_elsewhere(
+        self: Arc<Self>,
+        caller: Caller,
+        node: NodeId,
+        wanted: Held,
+    ) -> Answer<Option<LockMode>> {
+        let file = self.files.lock().get(&node).cloned();
+        // What is ours is not to be taken for another's while it changes.
+        let _turn = match &file {
+            Some(file) => Some(file.turn.lock().await),
+            None => None,
+        };
+        let others = self.handler.locked_by_others(caller, node).await?;
+        let is_in_the_way = match others {
+            LockMode::Unlocked => false,
+            LockMode::Shared => wanted.exclusive && (wanted.start, wanted.end) == WHOLE,
+            LockMode::Exclusive => true,
+        };
+        Ok(is_in_the_way.then_some(others))
+    }
+
     /// Gives somebody these bytes.
     ///
     /// # Errors

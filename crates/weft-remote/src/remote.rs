@@ -170,6 +170,14 @@ pub trait Remote: Send + Sync {
         Err(RemoteError::Unsupported { detail: format!("{file:?}: locks") })
     }
 
+    /// The strongest lock that others than this mount have on a whole file, now.
+    ///
+    /// # Errors
+    /// What keeps the source from answering.
+    async fn locked_by_others(&self, _call: &Call, _file: &FileId) -> Result<LockMode> {
+        Ok(LockMode::Unlocked)
+    }
+
     /// Figures for `df` of what holds a file (a disk, a volume with its quota); `None` where the kind has none.
     ///
     /// # Errors

@@ -106,6 +106,23 @@ impl Vfs {
         }
     }
 
+    /// The strongest lock that others than this mount have on a file at its source.
+    ///
+    /// # Errors
+    /// `Offline`; what the remote says.
+    pub async fn locked_by_others(self: Arc<Self>, call: Call, node: NodeId) -> Result<LockMode> {
+        if self.namespace.is_own(node) {
+            return Ok(LockMode::Unlocked);
+        }
+        let inode = self.inode(node)?;
+        let remote = self.remote_of(&inode)?;
+        if !remote.capabilities().locks {
+            return Ok(LockMode::Unlocked);
+        }
+        let file = inode.record.read().file.clone();
+        self.ask_for(&call, remote.locked_by_others(&call, &file)).await
+    }
+
     /// Asks the source. That may take longer than other questions: who gives up before the answer does not know who has it.
     async fn lock_at(
         &self,

@@ -2,6 +2,7 @@
 
 use rustix::io::Errno as E;
 use weft_fusedev::{Header, Lock, LockFamily, LockRange, Reply};
+use weft_remote::LockMode;
 use weft_vfs::{HandleId, NodeId};
 
 use super::{Door, caller};
@@ -22,13 +23,23 @@ impl<H: Handler> Door<H> {
         let Some((wanted, Asked::Take)) = held_of(header, lock) else {
             return self.refuse(Operation::Getlk, header, E::INVAL, reply);
         };
-        self.driver.meter.begin(Operation::Getlk, header).answered(None);
-        match self.locks.in_the_way(locked(header), &wanted) {
-            Some(Held { start, end, exclusive, pid, .. }) => {
-                reply.lock(LockRange { start, end, kind: if exclusive { WRITE } else { READ }, pid })
-            }
-            None => reply.lock(LockRange { kind: UNLOCK, ..lock.range }),
-        };
+        let asked = self.driver.meter.begin(Operation::Getlk, header);
+        if let Some(Held { start, end, exclusive, pid, .. }) = self.locks.in_the_way(locked(header), &wanted) {
+            asked.answered(None);
+            reply.lock(LockRange { start, end, kind: if exclusive { WRITE } else { READ }, pid });
+            return;
+        }
+        let elsewhere = self.locks.clone().in_the_way_elsewhere(caller(header), locked(header), wanted);
+        let (none, (start, end)) = (LockRange { kind: UNLOCK, ..lock.range }, crate::lock_table::WHOLE);
+        self.driver.drive(asked, header, elsewhere, move |answer| {
+            match answer {
+                Ok(None) => reply.lock(none),
+                // Whose it is nobody says.
+                Ok(Some(LockMode::Exclusive)) => reply.lock(LockRange { start, end, kind: WRITE, pid: 0 }),
+                Ok(Some(_)) => reply.lock(LockRange { start, end, kind: READ, pid: 0 }),
+                Err(errno) => reply.error(errno.raw()),
+            };
+        });
     }
 
     /// Takes a lock, or gives it back.

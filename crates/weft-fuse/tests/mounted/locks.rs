@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{FlockOperation as How, fcntl_lock, flock};
 use rustix::io::Errno as E;
+use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 use weft_remote::LockMode::{Exclusive, Shared, Unlocked};
 use weft_vfs::NodeId;
 
@@ -123,6 +124,41 @@ fn processes_lock_bytes() {
         drop(File::open(&path).expect("opened"));
         end(other_process(&path, (15, 1), How::NonBlockingLockExclusive)
             .expect("a descriptor was closed, if one for reading"));
+    });
+}
+
+/// Goal: who asks what is in the way of a lock is told of processes here, and else of other machines: of writers in any case, of
+/// readers where all of the file is asked about. Whom the source does not answer is told so.
+#[test]
+fn it_is_told_what_is_in_the_way() {
+    use FlockType::{ReadLock, WriteLock};
+    over_both_of(locking, |place| {
+        let path = place.path("file");
+        fs::write(&path, "text").expect("written");
+        let file = opened(&path);
+        let asked = |typ, (start, length)| {
+            let asked = Flock { start, length, pid: None, typ, offset_type: FlockOffsetType::Set };
+            let found = fcntl_getlk(&file, &asked)?;
+            Ok(found.map(|found| (found.typ, (found.start, found.length), found.pid)))
+        };
+        let (whole, part) = ((0, 0), (10, 10));
+        let [readers, writer] = [ReadLock, WriteLock].map(|typ| Ok(Some((typ, whole, None))));
+        for (others, found) in [
+            (Unlocked, [Ok(None), Ok(None), Ok(None), Ok(None)]),
+            (Shared, [Ok(None), Ok(None), readers, Ok(None)]),
+            (Exclusive, [writer; 4]),
+        ] {
+            place.memory.files().others_have = others;
+            let all = [(ReadLock, whole), (ReadLock, part), (WriteLock, whole), (WriteLock, part)];
+            assert_eq!(all.map(|(typ, bytes)| asked(typ, bytes)), found, "{others:?}");
+        }
+        let here = other_process(&path, (15, 5), How::NonBlockingLockShared).expect("locked");
+        let pid = rustix::process::Pid::from_child(&here);
+        assert_eq!(asked(WriteLock, part), Ok(Some((ReadLock, (15, 5), Some(pid)))));
+        end(here);
+        place.memory.files().locks_fail = Some(E::TIMEDOUT);
+        assert_eq!(asked(WriteLock, part), Err(E::TIMEDOUT));
+        place.memory.files().locks_fail = None;
     });
 }
 

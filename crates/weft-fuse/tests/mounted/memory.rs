@@ -39,6 +39,8 @@ pub struct Files {
     pub has_locks: bool,
     /// Somebody else has locked every file.
     pub locked_elsewhere: bool,
+    /// What others have of every file, by the word of its source.
+    pub others_have: LockMode,
     /// What cannot be made stronger is lost.
     pub locks_get_lost: bool,
     /// How often something was.
@@ -68,6 +70,7 @@ impl Default for Files {
             writable: true,
             has_locks: false,
             locked_elsewhere: false,
+            others_have: LockMode::Unlocked,
             locks_get_lost: false,
             locks_lost: 0,
             locks_fail: None,
@@ -488,6 +491,11 @@ impl Handler for Memory {
         drop(files);
         changes(to);
         ready(Ok(Vec::new()))
+    }
+
+    fn locked_by_others(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<LockMode>> + Send + 'static {
+        let files = self.files();
+        ready(files.locks_fail.map_or(Ok(files.others_have), |errno| Err(Errno(errno))))
     }
 
     fn space(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<StatFs>> + Send + 'static {

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation as How, flock};
 use rustix::io::Errno;
+use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
 use crate::afs::{mounted_on, read};
 use crate::interrupts::wait_until;
@@ -74,6 +75,31 @@ fn machines_keep_each_other_out() {
     wait_until("the server has no lock", || flock(&second, How::NonBlockingLockExclusive).is_ok());
     machines.mounts[1].kill9();
     drop(second);
+}
+
+/// Goal: who asks what is in the way of a lock is told what another machine has, and not what its own has.
+#[test]
+fn a_machine_is_told_what_another_has() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "in-the-way") else { return };
+    let (here, there) = (machines.open(0, "file"), machines.open(1, "file"));
+    let in_the_way = |file: &File, typ| {
+        let asked = Flock { start: 0, length: 0, pid: None, typ, offset_type: FlockOffsetType::Set };
+        fcntl_getlk(file, &asked).expect("an answer").map(|found| found.typ)
+    };
+    let seen = |typ| [&here, &there].map(|file| in_the_way(file, typ));
+    use FlockType::{ReadLock, WriteLock};
+    assert_eq!((seen(ReadLock), seen(WriteLock)), ([None; 2], [None; 2]));
+    // A process that asks is not told of its own; by flock(2), what it has is its own in neither family.
+    flock(&here, How::NonBlockingLockShared).expect("locked");
+    assert_eq!((seen(ReadLock), seen(WriteLock)), ([None; 2], [None, Some(ReadLock)]));
+    flock(&there, How::NonBlockingLockShared).expect("shared");
+    assert_eq!((seen(ReadLock), seen(WriteLock)), ([None; 2], [Some(ReadLock); 2]));
+    flock(&here, How::Unlock).expect("unlocked");
+    flock(&there, How::NonBlockingLockExclusive).expect("alone");
+    assert_eq!((seen(ReadLock), seen(WriteLock)), ([Some(WriteLock), None], [Some(WriteLock), None]));
+    flock(&there, How::Unlock).expect("unlocked");
+    assert_eq!((seen(ReadLock), seen(WriteLock)), ([None; 2], [None; 2]));
 }
 
 /// Goal: who gets a lock sees what was written under it, also by a file that was opened long before. Method: processes on
