@@ -322,15 +322,20 @@ impl Vfs {
         self.open_counted(inode.clone(), Held::Empty(version.clone()), draft.generation(), (version, length), true)
     }
 
-    /// Opens again what has no name any more and is still open: nobody is asked.
+    /// Opens what has no name any more: it is open still, or was looked up right before. Nobody is asked.
+    ///
+    /// # Errors
+    /// `Stale` where not all of it is here: whoever looked it up does so again.
     fn open_gone(&self, inode: Arc<Inode>, how: OpenFor) -> Result<Opened> {
         let current = inode.content.lock().current.as_ref().map(|current| current.object.clone());
-        let opened = match current {
+        let is_empty = inode.record.read().attributes.size == Figure::Exact(0);
+        let opened = match current.filter(|object| object.is_complete()) {
             Some(object) => {
                 let pages = inode.pages_for(object.generation(), object.length());
                 self.open_object(inode, object, how.writing, pages)
             }
-            None => self.open_empty(inode, how.writing),
+            None if is_empty || how.truncating => self.open_empty(inode, how.writing),
+            None => return Err(VfsError::Stale),
         };
         if how.truncating
             && let Some(handle) = self.handles.get(opened.handle)

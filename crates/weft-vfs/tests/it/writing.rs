@@ -390,6 +390,34 @@ async fn what_was_removed_while_open_is_still_gone_after_a_restart() {
     assert!(bench.fake.content("a/b/hello.txt").is_none());
 }
 
+/// Goal: who opens what has just lost its last name here, and looked it up before, gets what it held, or is told to look again:
+/// never a file that is empty and was not. Method: nobody has it open; it was read or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_before_it_is_opened_is_not_empty() {
+    for was_read in [false, true] {
+        for how in [OpenFor::default(), WRITING] {
+            let bench = Bench::writable();
+            let dir = bench.dir("fake/a/b").await;
+            let node = bench.walk(HELLO).await.unwrap().node;
+            if was_read {
+                assert_eq!(bench.cat(HELLO).await.unwrap(), b"hello");
+            }
+            bench.vfs.clone().remove_name(bench.call(), dir, b"hello.txt".to_vec(), Removal::File).await.unwrap();
+            for _ in 0..3 {
+                match bench.vfs.clone().open(bench.call(), node, how).await {
+                    Ok(opened) => {
+                        let read = bench.drain(opened.handle).await;
+                        bench.vfs.close(opened.handle);
+                        assert_eq!(read.unwrap(), b"hello", "was read: {was_read}");
+                    }
+                    Err(error) => assert!(matches!(error, VfsError::Stale), "{error}"),
+                }
+                bench.retired().await;
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tree_that_takes_no_changes_says_so() {
     let bench = Bench::new();
