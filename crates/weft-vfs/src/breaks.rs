@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use weft_remote::{Event, FileId, FileKind, Name};
 use weft_store::{BindingId, DentryRecord, DentryTarget, NodeId, Record};
 
-use crate::Result;
 use crate::absences::ON_ITS_WAY_MAX;
 use crate::inode::Inode;
 use crate::notice::Notice;
 use crate::vfs::Vfs;
+use crate::{Result, VfsError};
 
 /// What one source has ended.
 #[derive(Debug)]
@@ -279,11 +279,16 @@ impl Vfs {
     ) -> Result<()> {
         let left = known.and_then(|known| known.node()).filter(|id| Some(*id) != now);
         let (Some(id), Some(breaks)) = (left, self.namespace.breaks(binding)) else { return Ok(()) };
-        if self.store.node(id)?.is_none_or(|record| record.attributes.kind == FileKind::Directory) {
+        let inode = match self.inode(id) {
+            // It is not known any more.
+            Err(VfsError::Stale) => return Ok(()),
+            inode => inode?,
+        };
+        if inode.kind() == FileKind::Directory || inode.is_gone() {
             return Ok(());
         }
         breaks.end(id);
-        self.distrust_quietly(&*self.inode(id)?)?;
+        self.distrust_quietly(&inode)?;
         self.distrust_content(id)?;
         self.notices.send_later(Notice::Attributes { node: self.namespace.shown(id) }, &self.runtime);
         self.forget_pages_unopened(id);

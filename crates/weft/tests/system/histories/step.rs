@@ -115,8 +115,8 @@ pub fn length(chance: &mut Chance) -> usize {
     chance.below(most) as usize
 }
 
-/// ENODEV.
-const NOT_MAPPED: i32 = 19;
+/// What the system says where it does not map a file.
+const NOT_MAPPED: i32 = rustix::io::Errno::NODEV.raw_os_error();
 
 /// Standard input is the file: what it held is printed, and what was asked for is written, as far as it is long. Ends with
 /// what the system says where it cannot be mapped.
