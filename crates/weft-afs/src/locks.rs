@@ -64,6 +64,8 @@ impl Shared {
                 tracing::debug!(file = shown(spot), "without the right to lock it there, a file is locked here alone");
                 Ok(())
             }
+            // Nobody has a lock of it any more.
+            Err(error @ RemoteError::NotFound { .. }) => Err(error),
             Err(error) => {
                 if was_lent && let Err(error) = self.take(call, spot, from).await {
                     tracing::warn!(%error, file = shown(spot), "a lock is lost: somebody else was quicker");

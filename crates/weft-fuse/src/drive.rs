@@ -15,13 +15,14 @@ use weft_vfs::ToItsEnd;
 use crate::Errno;
 use crate::handler::Answer;
 use crate::meter::{Asked, Meter};
-use crate::signals;
+use crate::signals::{self, WaitsFor};
 
 /// Runs requests.
 #[derive(Clone)]
 pub(crate) struct Driver {
     runtime: Handle,
     deadline: Duration,
+    waits_for: WaitsFor,
     /// What ends requests that wait, by the kernel's number.
     waiting: Arc<Waiting<Arc<Waiter>>>,
     /// Counts what is driven.
@@ -41,6 +42,7 @@ pub(crate) enum Signals {
 struct Waiter {
     /// The thread, as the kernel told it.
     thread: u32,
+    waits_for: WaitsFor,
     /// Ends the request.
     stop: Notify,
 }
@@ -49,7 +51,8 @@ impl Driver {
     /// Requests that wait do so on `runtime`, for at most `deadline` and a little longer, so that an operation's own
     /// deadline, which says what was waited for, comes first.
     pub(crate) fn new(runtime: Handle, deadline: Duration, meter: Arc<Meter>) -> Driver {
-        Driver { runtime, deadline: deadline + GRACE, waiting: Arc::default(), meter }
+        let (deadline, waits_for) = (deadline + GRACE, WaitsFor::Source);
+        Driver { runtime, deadline, waits_for, waiting: Arc::default(), meter }
     }
 
     /// Where requests wait.
@@ -80,7 +83,8 @@ impl Driver {
         request: impl Future<Output = Answer<T>> + Send + 'static,
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
-        Driver { deadline: UNBOUNDED, ..self.clone() }.drive_with(Signals::Told, asked, header, request, reply);
+        let unbounded = Driver { deadline: UNBOUNDED, waits_for: WaitsFor::Programs, ..self.clone() };
+        unbounded.drive_with(Signals::Told, asked, header, request, reply);
     }
 
     /// The same, of a request of whose signals the kernel may not tell.
@@ -131,7 +135,7 @@ impl Driver {
     }
 
     fn enter(&self, header: &Header) -> Wait {
-        let waiter = Arc::new(Waiter { thread: header.pid, stop: Notify::new() });
+        let waiter = Arc::new(Waiter { thread: header.pid, waits_for: self.waits_for, stop: Notify::new() });
         let entered = self.waiting.enter(header.unique, waiter.clone());
         if entered == Entered::Interrupted {
             self.signalled(&waiter);
@@ -142,7 +146,7 @@ impl Driver {
     /// Ends the request if the signal says so. Otherwise the wait goes on; the kernel tells of the first signal alone,
     /// so it is looked now and then whether another has come.
     fn signalled(&self, waiter: &Arc<Waiter>) {
-        if signals::end_a_wait(waiter.thread) {
+        if signals::end_a_wait(waiter.thread, waiter.waits_for) {
             waiter.stop.notify_one();
             return;
         }
@@ -155,7 +159,7 @@ async fn watch(waiter: Weak<Waiter>) {
     loop {
         tokio::time::sleep(SIGNALS_PAUSE).await;
         let Some(waiter) = waiter.upgrade() else { return };
-        if signals::end_a_wait(waiter.thread) {
+        if signals::end_a_wait(waiter.thread, waiter.waits_for) {
             waiter.stop.notify_one();
             return;
         }

@@ -5,15 +5,28 @@
 //! window changed or a clock of their own ticks (git, Go's runtime and shells do all of that). So the thread's
 //! pending signals are looked at: those that kill end the wait, as do those by which a user asks a program that
 //! catches them to stop. Others stay until the answer comes.
+//!
+//! A wait for a lock that another program has is no such wait: programs bound it by a clock of their own (`flock -w`,
+//! alarm(2) before fcntl(2)), so a signal that is caught ends it, but for those that come to programs that count on no
+//! EINTR (signal(7)).
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// The answer of a source.
+    Source,
+    /// Other programs, for as long as they like.
+    Programs,
+}
 
 /// Whether a thread has a signal for which its wait is to end. One that cannot be looked at (a thread of another pid
 /// namespace, 0) has.
-pub(crate) fn end_a_wait(thread: u32) -> bool {
+pub(crate) fn end_a_wait(thread: u32, waits_for: WaitsFor) -> bool {
     if thread == 0 {
         return true;
     }
     match std::fs::read_to_string(format!("/proc/{thread}/status")) {
-        Ok(status) => ends(&status, || is_in_a_call(thread).unwrap_or(true)),
+        Ok(status) => ends(&status, waits_for, || is_in_a_call(thread).unwrap_or(true)),
         Err(_) => true,
     }
 }
@@ -22,7 +35,7 @@ pub(crate) fn end_a_wait(thread: u32) -> bool {
 /// looked at (`hidepid` of proc(5)) goes on.
 pub(crate) fn ends_unasked(thread: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{thread}/status")) {
-        Ok(status) => has_ended(&status) || ends(&status, || is_in_a_call(thread).unwrap_or(false)),
+        Ok(status) => has_ended(&status) || ends(&status, WaitsFor::Source, || is_in_a_call(thread).unwrap_or(false)),
         Err(_) => {
             let pid = i32::try_from(thread).ok().and_then(rustix::process::Pid::from_raw);
             pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
@@ -45,7 +58,7 @@ fn has_ended(status: &str) -> bool {
 }
 
 /// Reads `/proc/PID/status` (proc_pid_status(5)). Signals that the thread catches count when it is in a call.
-fn ends(status: &str, is_in_a_call: impl FnOnce() -> bool) -> bool {
+fn ends(status: &str, waits_for: WaitsFor, is_in_a_call: impl FnOnce() -> bool) -> bool {
     let mask = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
@@ -54,7 +67,11 @@ fn ends(status: &str, is_in_a_call: impl FnOnce() -> bool) -> bool {
     let (Some(own), Some(shared), Some(blocked), Some(ignored), Some(caught)) = masks else { return true };
     let pending = (own | shared) & !blocked & !ignored;
     let kills = pending & !caught & !bits(&HARMLESS) != 0;
-    kills || (pending & bits(&ASKING) != 0 && is_in_a_call())
+    let ending = match waits_for {
+        WaitsFor::Source => bits(&ASKING),
+        WaitsFor::Programs => !bits(&HARMLESS) & !bits(&BUSY),
+    };
+    kills || (pending & ending != 0 && is_in_a_call())
 }
 
 fn bits(signals: &[u32]) -> u64 {
@@ -65,6 +82,9 @@ fn bits(signals: &[u32]) -> u64 {
 const ASKING: [u32; 5] = [1, 2, 3, 9, 15];
 /// CHLD, CONT, STOP, TSTP, TTIN, TTOU, URG, WINCH: what kills nobody (signal(7)).
 const HARMLESS: [u32; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
+/// VTALRM, PROF: clocks that stand still for who waits, so that nobody bounds a wait by them; and glibc's SETXID (nptl(7)),
+/// by which one thread has all change their user.
+const BUSY: [u32; 3] = [26, 27, 33];
 
 #[cfg(test)]
 mod tests {
@@ -78,7 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn what_kills_or_asks_to_stop_ends_a_wait_and_nothing_else() {
+    fn what_kills_or_asks_to_stop_ends_a_wait_for_a_source_and_nothing_else() {
+        let ends = |status: &str, is_in_a_call: fn() -> bool| ends(status, WaitsFor::Source, is_in_a_call);
         let [int, kill, alrm, chld, winch] = [2, 9, 14, 17, 28].map(|signal| bits(&[signal]));
         assert!(ends(&status(kill, int, 0, 0, 0), || true), "Ctrl-C at cat");
         assert!(ends(&status(0, int, 0, 0, int), || true), "Ctrl-C at a program that catches it");
@@ -93,9 +114,25 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_of_the_program_ends_its_wait_for_a_lock() {
+        let ends = |status: &str| ends(status, WaitsFor::Programs, || true);
+        let caught = |signal| status(0, bits(&[signal]), 0, 0, bits(&[signal]));
+        for signal in [1, 2, 10, 12, 14, 15, 29, 32, 34, 64] {
+            assert!(ends(&caught(signal)), "{signal}");
+        }
+        for signal in [17, 18, 23, 26, 27, 28, 33] {
+            assert!(!ends(&caught(signal)), "{signal}");
+        }
+        let alrm = bits(&[14]);
+        assert!(!ends(&status(0, alrm, alrm, 0, alrm)) && !ends(&status(0, alrm, 0, alrm, 0)), "it does not come");
+        assert!(ends(&status(0, alrm, 0, 0, 0)), "an alarm that kills");
+    }
+
+    #[test]
     fn who_cannot_be_looked_at_is_believed() {
+        let end_a_wait = |thread| end_a_wait(thread, WaitsFor::Source);
         assert!(end_a_wait(0) && end_a_wait(u32::MAX));
-        assert!(ends("Name:\tcat\n", || false));
+        assert!(ends("Name:\tcat\n", WaitsFor::Source, || false));
         assert!(!end_a_wait(std::process::id()), "nobody sends this process signals");
     }
 

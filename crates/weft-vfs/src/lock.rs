@@ -17,7 +17,7 @@ use crate::inode::Inode;
 use crate::learn::Told;
 use crate::notice::Notice;
 use crate::reopen::OpenRecord;
-use crate::vfs::Vfs;
+use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
 impl Vfs {
@@ -30,7 +30,8 @@ impl Vfs {
     /// has taken it. Who gives it back has sent before what was written. Who gets it goes on in the version that the source
     /// has: told is which open files are in another version than before. Who gets a stronger one goes on in the version that
     /// was read under the weaker one, or does not get it. `changes` is told what the source has from then on: before it is
-    /// asked to take something back, and as soon as more is had there. What counts as had was never another's.
+    /// asked to take something back, and as soon as more is had there. What counts as had was never another's. A file that
+    /// was removed is this machine's alone: whoever has it open here shares it with nobody elsewhere.
     ///
     /// # Errors
     /// `Offline`; what the remote says, `Busy` above all; `Stale` when there is no lock any more, for somebody else may have
@@ -48,6 +49,10 @@ impl Vfs {
             return Ok(Vec::new());
         }
         let inode = self.inode(node)?;
+        if inode.is_gone() {
+            changes(to);
+            return Ok(Vec::new());
+        }
         let remote = match self.remote_of(&inode) {
             Err(VfsError::Offline) if to == LockMode::Unlocked => self.remote(inode.record().binding)?,
             remote => remote?,
@@ -65,6 +70,10 @@ impl Vfs {
         let becomes_stronger = from > LockMode::Unlocked && to > from;
         let relied_on = becomes_stronger.then(|| self.relied_on(&inode)).transpose()?;
         let outcome = self.lock_at(&call, &*remote, &file, (from, to)).await;
+        if outcome.as_ref().is_err_and(is_gone) {
+            changes(to);
+            return Ok(Vec::new());
+        }
         // Those who waited for that have their time before them.
         let call = self.call(call.caller);
         if let Err(VfsError::Remote(RemoteError::VersionChanged { .. })) = &outcome {
@@ -115,12 +124,16 @@ impl Vfs {
             return Ok(LockMode::Unlocked);
         }
         let inode = self.inode(node)?;
+        if inode.is_gone() {
+            return Ok(LockMode::Unlocked);
+        }
         let remote = self.remote_of(&inode)?;
         if !remote.capabilities().locks {
             return Ok(LockMode::Unlocked);
         }
         let file = inode.record.read().file.clone();
-        self.ask_for(&call, remote.locked_by_others(&call, &file)).await
+        let others = self.ask_for(&call, remote.locked_by_others(&call, &file)).await;
+        if others.as_ref().is_err_and(is_gone) { Ok(LockMode::Unlocked) } else { others }
     }
 
     /// Asks the source. That may take longer than other questions: who gives up before the answer does not know who has it.

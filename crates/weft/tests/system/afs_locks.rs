@@ -126,6 +126,51 @@ for turn in range(40):
     assert_eq!(read(&machines.at(1, "number")), "120");
 }
 
+/// Goal: who bounds the wait for a lock by a clock of its own is not kept waiting longer, on the machine that has the lock
+/// and on another. Method: flock(1), which counts on its alarm to end flock(2).
+#[test]
+fn a_clock_of_the_program_ends_its_wait() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "clock") else { return };
+    let here = machines.open(0, "file");
+    flock(&here, How::NonBlockingLockExclusive).expect("locked");
+    let wait = |machine| {
+        let words = ["--wait", "1", "--conflict-exit-code", "7"];
+        Program::new("flock").args(words).arg(machines.at(machine, "file")).arg("true").start().end()
+    };
+    assert_eq!((wait(0), wait(1)), (Some(7), Some(7)));
+    flock(&here, How::Unlock).expect("unlocked");
+    assert_eq!((wait(0), wait(1)), (Some(0), Some(0)), "nothing is left of who gave up");
+}
+
+/// Goal: a file that was removed is locked among those who have it open, as on a local disk, on the machine that removed it
+/// and on another that did not know; so is one that never had a name. A lock that was had when it was removed is given back.
+#[test]
+fn what_was_removed_is_locked_as_before() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "removed") else { return };
+    let (here, second, there) = (machines.open(0, "file"), machines.open(0, "file"), machines.open(1, "file"));
+    flock(&here, How::NonBlockingLockExclusive).expect("locked");
+    assert_eq!(flock(&there, How::NonBlockingLockShared), Err(Errno::AGAIN));
+    std::fs::remove_file(machines.at(0, "file")).expect("removed");
+    assert_eq!(flock(&second, How::NonBlockingLockShared), Err(Errno::AGAIN), "it is had until it is given back");
+    flock(&here, How::NonBlockingLockShared).expect("weaker");
+    flock(&second, How::NonBlockingLockShared).expect("shared");
+    assert_eq!(flock(&second, How::NonBlockingLockExclusive), Err(Errno::AGAIN));
+    flock(&here, How::Unlock).expect("given back");
+    flock(&second, How::NonBlockingLockExclusive).expect("alone");
+    for how in [How::NonBlockingLockShared, How::NonBlockingLockExclusive, How::Unlock] {
+        flock(&there, how).expect("a machine that did not know");
+    }
+    use rustix::fs::{Mode, OFlags};
+    let nameless = rustix::fs::open(machines.at(0, ""), OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR).expect("made");
+    flock(&nameless, How::NonBlockingLockExclusive).expect("never had a name");
+    let asked = Flock { start: 0, length: 0, pid: None, typ: FlockType::WriteLock, offset_type: FlockOffsetType::Set };
+    for file in [&here, &there] {
+        assert!(fcntl_getlk(file, &asked).expect("an answer").is_none());
+    }
+}
+
 /// Goal: a database that is written on two machines at a time is whole, and has what each has written.
 #[test]
 fn a_database_is_written_on_two_machines() {
