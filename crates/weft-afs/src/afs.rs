@@ -21,6 +21,7 @@ use crate::locks::Locks;
 use crate::logins::Logins;
 use crate::options::{AfsOptions, Tickets};
 use crate::promises::Promises;
+use crate::refusals::Refusals;
 use crate::rotate::FileServers;
 use crate::rpc::Rpc;
 use crate::servers::Servers;
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     pub told: LastTold,
     pub spaces: Spaces,
     pub locks: Locks,
+    pub refusals: Refusals,
     aliases: HashMap<CellName, CellName>,
     client: Client,
 }
@@ -133,6 +135,7 @@ impl Afs {
             told: LastTold::default(),
             spaces: Spaces::default(),
             locks: Locks::default(),
+            refusals: Refusals::default(),
             aliases: options.aliases.iter().map(|alias| (alias.alias.clone(), alias.cell.clone())).collect(),
             client,
             options,

@@ -14,6 +14,7 @@ use weft_remote::{
     Name, NamesNow, NewAttributes, Outcome, RemoteError, RenameTarget, Result, Version,
 };
 
+use crate::access::Operation;
 use crate::afs::{Shared, TOLD_PATIENCE};
 use crate::facts::{self, Told};
 use crate::fid::Fid;
@@ -69,6 +70,15 @@ impl Shared {
         mutation: &Mutation,
         expected: &Version,
     ) -> Result<Answer<Outcome>> {
+        let mut spots = Vec::new();
+        for (file, operation) in needs_of(&mutation.change) {
+            spots.push((self.spot(call, file).await?, operation));
+        }
+        let needs: Vec<(&Spot, Operation)> = spots.iter().map(|(spot, operation)| (spot, *operation)).collect();
+        self.ask_if_allowed(call, &needs, self.make(call, mutation, expected)).await
+    }
+
+    async fn make(self: &Arc<Self>, call: &Call, mutation: &Mutation, expected: &Version) -> Result<Answer<Outcome>> {
         let made = mutation.made;
         match &mutation.change {
             Change::Create { dir, name, kind, mode, .. } => {
@@ -426,6 +436,20 @@ impl Shared {
 }
 
 /// What was written is shown from here to whom the server would give it.
+/// What has to be allowed for a change.
+fn needs_of(change: &Change) -> Vec<(&FileId, Operation)> {
+    match change {
+        Change::Create { dir, .. } | Change::Symlink { dir, .. } | Change::Link { dir, .. } => {
+            vec![(dir, Operation::Insert)]
+        }
+        Change::Remove { dir, .. } => vec![(dir, Operation::Delete)],
+        Change::Rename { from, to, .. } => vec![(from, Operation::Delete), (to, Operation::Insert)],
+        Change::Write { file, .. } => vec![(file, Operation::Write)],
+        Change::SetAttributes { file, .. } => vec![(file, Operation::SetAttributes)],
+        Change::SetExtended { .. } => Vec::new(),
+    }
+}
+
 fn answer_of(entry: Entry, lease: Lease, audience: Audience, dirs: Vec<Changed>) -> Answer<Outcome> {
     let version = entry.version.clone();
     Answer { audience, ..Answer::new(Outcome { entry: Some(entry), dirs }, version, lease) }

@@ -46,6 +46,7 @@ mod probes;
 mod promises;
 #[cfg(test)]
 mod promises_cost;
+mod refusals;
 mod remote;
 mod resolver;
 mod rotate;

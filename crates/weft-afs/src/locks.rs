@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use weft_remote::{Call, Caller, LockMode, RemoteError, Result};
 
+use crate::access::Operation;
 use crate::afs::Shared;
 use crate::identity::Spot;
 use crate::look::shown;
@@ -117,8 +118,9 @@ impl Shared {
     async fn take(&self, call: &Call, spot: &Spot, mode: LockMode) -> Result<()> {
         let kind = if mode == LockMode::Exclusive { LOCK_WRITE } else { LOCK_READ };
         let question = SetLock { fid: spot.fid, kind };
+        let needs = if mode == LockMode::Exclusive { Operation::LockWrite } else { Operation::LockRead };
         // Taken twice, a reader's lock would be counted twice.
-        self.tell_lock(call, spot, &question).await?;
+        self.ask_if_allowed(call, &[(spot, needs)], self.tell_lock(call, spot, &question)).await?;
         self.note_lent(call.caller, spot, mode);
         // Who had it before has stored what was written, and its server has told us: that counts before anybody here goes
         // on. A call that waits for that longer than it may has the lock all the same, and whoever asks is told late.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use weft_remote::{Audience, Call, Entry, FileKind, Lease, Name, RemoteError, Result, Version};
 
+use crate::abort::{AbortCode, Next};
 use crate::access::Operation;
 use crate::afs::Shared;
 use crate::directories::{Admission, Who};
@@ -20,7 +21,7 @@ use crate::rotate::Teller;
 use crate::tokens::Token;
 use crate::wire::List;
 use crate::wire::fileserver::{FetchData64, FetchStatus, InlineBulkStatus};
-use crate::wire::status::{FIDS_MAX, Kind, Status};
+use crate::wire::status::{FIDS_MAX, Kind, Promise, Status, StatusRow};
 
 /// A file as its server has it, and how long that is so.
 #[derive(Clone, Debug)]
@@ -78,17 +79,40 @@ impl Shared {
     /// The status of something, now.
     pub async fn status(&self, call: &Call, spot: &Spot) -> Result<Seen> {
         let ticket = self.promises.ticket();
-        let question = FetchStatus { fid: spot.fid };
-        let place = (&spot.cell, spot.fid.volume);
-        let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;
-        self.directories.keep_only(&spot.cell, spot.fid, reply.status.data_version);
-        let data_version = reply.status.data_version;
-        let lease = self.promises.enter_of(ticket, teller.clone(), spot, reply.promise, data_version);
-        let seen = Seen { status: reply.status, lease, teller };
+        let (status, promise, teller) = self.status_told(call, spot).await?;
+        let data_version = status.data_version;
+        self.directories.keep_only(&spot.cell, spot.fid, data_version);
+        let lease = self.promises.enter_of(ticket, teller.clone(), spot, promise, data_version);
+        let seen = Seen { status, lease, teller };
         if seen.may_list() {
             self.admit(ticket, spot, &seen);
         }
         Ok(seen)
+    }
+
+    /// Asks for one status as for several: there a refusal is a row of the answer. A server of OpenAFS answers who is told
+    /// "no" by aborts more than ten times in a row after 3 s each (`fileserver -abortthreshold`), and the files of a directory
+    /// that may only be listed, or those of one that somebody else has removed, are asked about one by one.
+    async fn status_told(&self, call: &Call, spot: &Spot) -> Result<(Status, Promise, Teller)> {
+        let (place, what) = ((&spot.cell, spot.fid.volume), shown(spot));
+        let fids = vec![spot.fid];
+        match self.files.ask(call, place, &what, &InlineBulkStatus { fids: List(fids.clone()) }).await {
+            Ok((reply, teller)) => {
+                let answer = reply.answers(&fids).map_err(|error| damaged(spot, &error))?.pop();
+                match answer {
+                    Some((_, StatusRow(Ok(status)), promise)) => return Ok((status, promise, teller)),
+                    Some((_, StatusRow(Err(code)), _)) if AbortCode(code).next() == Next::GiveUp => {
+                        return Err(AbortCode(code).error(&what));
+                    }
+                    // Where the volume is now is for whoever goes through its sites.
+                    _ => {}
+                }
+            }
+            Err(RemoteError::Unsupported { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let (reply, teller) = self.files.ask(call, place, &what, &FetchStatus { fid: spot.fid }).await?;
+        Ok((reply.status, reply.promise, teller))
     }
 
     /// The content of a directory, from memory where its promise says that it is the same and the caller may have it.
@@ -153,8 +177,9 @@ impl Shared {
     async fn fetch_directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Worth)> {
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: 0, length: DIRECTORY_BYTES_MAX };
-        let place = (&spot.cell, spot.fid.volume);
-        let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;
+        let (place, what) = ((&spot.cell, spot.fid.volume), shown(spot));
+        let asking = self.files.ask(call, place, &what, &question);
+        let (reply, teller) = self.ask_if_allowed(call, &[(spot, Operation::Lookup)], asking).await?;
         let bytes = Bytes::from(reply.bytes);
         let content = Content::new(spot.fid.volume, reply.end.status.data_version, bytes);
         let content = content.map_err(|error| damaged(spot, &error))?;

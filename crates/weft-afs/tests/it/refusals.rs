@@ -1,6 +1,8 @@
 //! What AFS cannot hold is refused in the contract's words, and nothing of it is left.
 
-use weft_remote::{Change, FileKind, Remote, RemoteError, RenameTarget, Version};
+use weft_remote::{
+    Call, Change, FileKind, LockMode, Mutation, NewAttributes, Remote, RemoteError, RenameTarget, Result, Version,
+};
 
 use crate::cell::AfsCell;
 use crate::client::{Client, Tree, call, is_unsupported, name};
@@ -67,3 +69,48 @@ async fn where_nobody_may_write_that_is_said() {
     let unread = client.afs.entries(&call(), &private, &Version::None, None).await;
     assert!(matches!(unread, Err(RemoteError::Denied { .. })), "{unread:?}");
 }
+
+/// Goal: who is refused again and again is told so at once. Method: all in the time of one call, in which a server that answers
+/// late, as OpenAFS's does after ten refusals in a row, would have answered a few.
+#[tokio::test]
+async fn many_refusals_take_no_longer_than_others() {
+    let Some(cell) = AfsCell::up() else { return };
+    let client = Client::on(cell, "c1", Tree::Cell).await;
+    let folder = client.folder("removed").await;
+    let path = format!("{folder}/file");
+    let file = client.create(path.as_bytes(), FileKind::File).await;
+    client.remove(path.as_bytes()).await;
+    let (open, private) = (client.id("pub").await, client.id("user/alice/private").await);
+    let readable = client.id("pub/large.bin").await;
+    let create =
+        || Change::Create { dir: open.clone(), name: name("new"), kind: FileKind::File, mode: 0o644, device: 0 };
+    let new = NewAttributes { mode: Some(0o600), ..NewAttributes::default() };
+    let set = || Change::SetAttributes { file: readable.clone(), new };
+    let afs = &client.afs;
+    again_and_again(async |call| match afs.attributes(call, &file, &Version::None).await {
+        Err(RemoteError::NotFound { detail }) => Err(RemoteError::Denied { detail }),
+        outcome => outcome.map(drop),
+    })
+    .await;
+    again_and_again(async |call| afs.entries(call, &private, &Version::None, None).await.map(drop)).await;
+    again_and_again(async |call| afs.lock(call, &readable, LockMode::Unlocked, LockMode::Exclusive).await).await;
+    for change in [&create as &(dyn Fn() -> Change + Send + Sync), &set] {
+        again_and_again(async |call| {
+            let mutation = Mutation { change: change(), made: std::time::SystemTime::now() };
+            afs.apply(call, &mutation, &Version::None).await.map(drop)
+        })
+        .await;
+    }
+}
+
+/// Asks for what is refused, more often than a server bears without delay.
+async fn again_and_again(ask: impl AsyncFn(&Call) -> Result<()>) {
+    let call = call();
+    for turn in 0..4 * REFUSALS_BORNE {
+        let refused = ask(&call).await;
+        assert!(matches!(refused, Err(RemoteError::Denied { .. })), "{turn}: {refused:?}");
+    }
+}
+
+/// After how many refusals in a row OpenAFS's file server answers late (`-abortthreshold`).
+const REFUSALS_BORNE: usize = 10;
