@@ -22,6 +22,7 @@ use crate::logins::Logins;
 use crate::options::{AfsOptions, Tickets};
 use crate::promises::Promises;
 use crate::refusals::Refusals;
+use crate::retimed::Retimed;
 use crate::rotate::FileServers;
 use crate::rpc::Rpc;
 use crate::servers::Servers;
@@ -71,6 +72,7 @@ pub(crate) struct Shared {
     pub spaces: Spaces,
     pub locks: Locks,
     pub refusals: Refusals,
+    pub retimed: Retimed,
     aliases: HashMap<CellName, CellName>,
     client: Client,
 }
@@ -136,6 +138,7 @@ impl Afs {
             spaces: Spaces::default(),
             locks: Locks::default(),
             refusals: Refusals::default(),
+            retimed: Retimed::default(),
             aliases: options.aliases.iter().map(|alias| (alias.alias.clone(), alias.cell.clone())).collect(),
             client,
             options,

@@ -21,6 +21,7 @@ use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
 use crate::look::{Seen, damaged, shorter, shown};
 use crate::promises::Promises;
+use crate::retimed::Written;
 use crate::rotate::Teller;
 use crate::wire::fileserver::{
     CreateFile, Link, MakeDir, RemoveDir, RemoveFile, Rename, StoreData64, StoreStatus, Symlink,
@@ -169,10 +170,10 @@ impl Shared {
         let Spot { cell, fid, .. } = dir;
         self.promises.made(cell, *fid, status.data_version);
         self.directories.change(cell, *fid, status.data_version, changes);
-        let before = self.promises.data_version(cell, *fid);
+        let before = self.promises.written(cell, *fid).map(|written| written.data_version);
         let before = before.filter(|before| before.checked_add(1) == Some(status.data_version));
         if let Some(before) = before {
-            self.promises.stored(cell, *fid, before, status.data_version);
+            self.promises.stored(cell, *fid, before, Written::of(status));
         }
         let readings: Vec<Name> = changes.iter().flat_map(|(name, _)| self.readings_of(name)).collect();
         self.tell_of(dir, &readings).await;
@@ -208,11 +209,11 @@ impl Shared {
         };
         let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
         let spot = place.dir.beside(reply.fid);
-        let data_version = reply.status.data_version;
-        let lease = self.promises.enter_of(ticket, teller.clone(), &spot, reply.promise, data_version);
+        let written = Written::of(&reply.status);
+        let lease = self.promises.enter_of(ticket, teller.clone(), &spot, reply.promise, written);
         let mut dirs = vec![self.directory_now(place, (&reply.dir, names), &teller)];
         if kind == FileKind::Directory {
-            let entry = facts::entry(place.name.clone(), spot.clone(), &reply.status, self.options.modes);
+            let entry = self.entry_of(place.name.clone(), spot.clone(), &reply.status);
             let audience = facts::audience(Told::Content, &reply.status, &teller);
             dirs.push(Changed { entry, lease, audience, names: NamesNow::Empty(Completeness::CompleteButAtSys) });
         }
@@ -344,12 +345,13 @@ impl Shared {
     /// The data version over which a file is written. It is looked at right before, unless its server has promised to tell of
     /// changes and has told of none: then it is the one that is expected.
     async fn version_to_write(&self, call: &Call, spot: &Spot, expected: &Version) -> Result<u64> {
-        let promised = self.promises.data_version(&spot.cell, spot.fid);
+        let promised = self.promises.written(&spot.cell, spot.fid).map(|written| written.data_version);
         if let Some(data_version) = promised.filter(|promised| facts::data_version(expected) == Some(*promised)) {
             return Ok(data_version);
         }
         let Seen { status, .. } = self.status(call, spot).await?;
-        if *expected != Version::None && !facts::is_version(expected, &status) {
+        // Whose bytes they are the data version tells: another time alone, set by somebody else, is no reason to refuse.
+        if *expected != Version::None && facts::data_version(expected) != Some(status.data_version) {
             return Err(RemoteError::VersionChanged { detail: shown(spot) });
         }
         Ok(status.data_version)
@@ -381,7 +383,7 @@ impl Shared {
         if before.checked_add(1) != Some(status.data_version) {
             return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
         }
-        self.promises.stored(&spot.cell, spot.fid, before, status.data_version);
+        self.promises.stored(&spot.cell, spot.fid, before, Written::of(&status));
         Ok((status, teller))
     }
 
@@ -403,7 +405,13 @@ impl Shared {
             return Ok(self.outcome_of(spot, &seen.status, &seen.teller));
         }
         let question = StoreStatus { fid: spot.fid, change };
+        let before = self.promises.written(&spot.cell, spot.fid);
         let (reply, teller) = self.tell(call, &[spot], &shown(spot), &question).await?;
+        let after = Written::of(&reply.status);
+        if let Some(before) = before {
+            self.retimed.note(spot, before, after);
+            self.promises.stored(&spot.cell, spot.fid, after.data_version, after);
+        }
         self.tell_of(spot, &[]).await;
         Ok(self.outcome_of(spot, &reply.status, &teller))
     }
@@ -427,7 +435,7 @@ impl Shared {
 
     /// What the reply to a change of a directory's names tells of it.
     fn directory_now(&self, place: &Place, (status, names): (&Status, NamesNow), teller: &Teller) -> Changed {
-        let entry = facts::entry(facts::nameless(&place.dir), place.dir.clone(), status, self.options.modes);
+        let entry = self.entry_of(facts::nameless(&place.dir), place.dir.clone(), status);
         let entry = Entry { id: place.id.clone(), ..entry };
         self.told.is_again(&entry.id, &entry.attributes);
         let audience = facts::audience(Told::Content, status, teller);
@@ -435,7 +443,6 @@ impl Shared {
     }
 }
 
-/// What was written is shown from here to whom the server would give it.
 /// What has to be allowed for a change.
 fn needs_of(change: &Change) -> Vec<(&FileId, Operation)> {
     match change {
@@ -450,6 +457,7 @@ fn needs_of(change: &Change) -> Vec<(&FileId, Operation)> {
     }
 }
 
+/// What was written is shown from here to whom the server would give it.
 fn answer_of(entry: Entry, lease: Lease, audience: Audience, dirs: Vec<Changed>) -> Answer<Outcome> {
     let version = entry.version.clone();
     Answer { audience, ..Answer::new(Outcome { entry: Some(entry), dirs }, version, lease) }

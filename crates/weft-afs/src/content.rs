@@ -11,6 +11,7 @@ use crate::afs::Shared;
 use crate::facts::{self, Told};
 use crate::identity::{Identity, Spot};
 use crate::look::{Seen, shown};
+use crate::retimed::Written;
 use crate::wire::fileserver::FetchData64;
 
 impl Shared {
@@ -25,8 +26,9 @@ impl Shared {
         let (start, asked) = (span.start, span.length.unwrap_or(u64::MAX));
         let (bytes, seen) = self.piece(call, spot, start, asked.min(FIRST_PIECE_BYTES)).await?;
         let (status, worth) = (&seen.status, seen.worth(Told::Content));
-        let version = facts::version(status);
-        if *expected != Version::None && !facts::is_version(expected, status) {
+        let written_s = self.written_s(spot, status);
+        let version = facts::version(status, written_s);
+        if *expected != Version::None && !facts::is_version(expected, status, written_s) {
             return Err(RemoteError::VersionChanged { detail: shown(spot) });
         }
         let end = status.length.min(start.saturating_add(asked));
@@ -73,7 +75,7 @@ impl Shared {
         let (mut whole, mut at) = (Vec::new(), start);
         loop {
             let (bytes, Seen { status, .. }) = self.piece(&call, spot, at, length - (at - start)).await?;
-            if !version.still_holds(&facts::version(&status)) {
+            if !version.still_holds(&facts::version(&status, self.written_s(spot, &status))) {
                 return Err(RemoteError::VersionChanged { detail: shown(spot) });
             }
             at += bytes.len() as u64;
@@ -106,7 +108,8 @@ impl Shared {
             return Err(RemoteError::Damaged { detail: format!("{}: more bytes than were asked for", shown(spot)) });
         }
         self.files.servers.received(teller.server, reply.bytes.len());
-        let lease = self.promises.enter(ticket, teller.clone(), spot, reply.end.promise);
+        let written = Written::of(&reply.end.status);
+        let lease = self.promises.enter_of(ticket, teller.clone(), spot, reply.end.promise, written);
         Ok((reply.bytes.into(), Seen { status: reply.end.status, lease, teller }))
     }
 
@@ -114,7 +117,7 @@ impl Shared {
     pub async fn read_link(&self, call: &Call, spot: &Spot) -> Result<Answer<Vec<u8>>> {
         let (bytes, seen) = self.piece(call, spot, 0, LINK_BYTES_MAX).await?;
         let worth = seen.worth(Told::Content);
-        let answer = Answer::new(bytes.to_vec(), facts::version(&seen.status), worth.lease);
+        let answer = Answer::new(bytes.to_vec(), facts::version(&seen.status, seen.status.modified_s), worth.lease);
         Ok(Answer { audience: worth.audience, ..answer })
     }
 }

@@ -10,10 +10,10 @@ use crate::options::Modes;
 use crate::rotate::Teller;
 use crate::wire::status::{Kind, Status};
 
-/// Which content a file has: its data version, and the time that its last writer gave it. A volume that was restored may
+/// Which content a file has: its data version, and the time that its last writer gave it ([`Retimed`](crate::retimed::Retimed)). A volume that was restored may
 /// come to the same data version again, with other bytes; hardly in the same second.
-pub(crate) fn version(status: &Status) -> Version {
-    Version::strong(format!("{}.{}", status.data_version, status.modified_s))
+pub(crate) fn version(status: &Status, written_s: u32) -> Version {
+    Version::strong(format!("{}.{written_s}", status.data_version))
 }
 
 /// The data version that a version of this form says.
@@ -25,18 +25,19 @@ pub(crate) fn data_version(told: &Version) -> Option<u64> {
 
 /// The version as it is told with a status: to who may read the file, that of its content. Who may only look at it gets one
 /// that no content has, for whoever is told the version of what is held is shown it.
-pub(crate) fn shown_version(status: &Status) -> Version {
-    if may(status, Operation::Read, status.caller_access) { version(status) } else { outside_version(status) }
+pub(crate) fn shown_version(status: &Status, written_s: u32) -> Version {
+    let may_read = may(status, Operation::Read, status.caller_access);
+    if may_read { version(status, written_s) } else { outside_version(status, written_s) }
 }
 
-fn outside_version(status: &Status) -> Version {
-    let version = version(status);
+fn outside_version(status: &Status, written_s: u32) -> Version {
+    let version = version(status, written_s);
     Version::strong([version.token().unwrap_or_default(), LOOKED_AT].concat())
 }
 
 /// Whether a version that was told is this one, of whatever form.
-pub(crate) fn is_version(told: &Version, status: &Status) -> bool {
-    told.still_holds(&version(status)) || told.still_holds(&outside_version(status))
+pub(crate) fn is_version(told: &Version, status: &Status, written_s: u32) -> bool {
+    told.still_holds(&version(status, written_s)) || told.still_holds(&outside_version(status, written_s))
 }
 
 /// What of a file an answer tells.
@@ -106,12 +107,12 @@ pub(crate) fn attributes(status: &Status, modes: Modes) -> Attributes {
 }
 
 /// A name with what it stands for.
-pub(crate) fn entry(name: Name, spot: Spot, status: &Status, modes: Modes) -> Entry {
+pub(crate) fn entry(name: Name, spot: Spot, status: &Status, modes: Modes, written_s: u32) -> Entry {
     Entry {
         name,
         id: identity(spot, status).file_id(),
         attributes: attributes(status, modes),
-        version: shown_version(status),
+        version: shown_version(status, written_s),
     }
 }
 
@@ -188,6 +189,9 @@ mod tests {
         assert_eq!(stricter(only, Audience::Everyone), only);
         assert_eq!(stricter(Audience::Everyone, only), only);
         let (reader, looker) = (file(Rights(0), Rights::READING, 0o644), file(Rights(0), Rights::LOOKUP, 0o644));
+        let version = |status: &Status| version(status, status.modified_s);
+        let shown_version = |status: &Status| shown_version(status, status.modified_s);
+        let is_version = |told: &Version, status: &Status| is_version(told, status, status.modified_s);
         assert_eq!(shown_version(&reader), version(&reader));
         assert!(!version(&looker).still_holds(&shown_version(&looker)));
         assert!(is_version(&shown_version(&looker), &reader) && is_version(&version(&looker), &looker));
@@ -195,6 +199,7 @@ mod tests {
 
     #[test]
     fn another_time_is_another_version() {
+        let version = |status: &Status| version(status, status.modified_s);
         let one = status();
         assert_eq!(version(&one), version(&Status { mode: 0, changed_s: 9, ..one.clone() }));
         assert_ne!(version(&one), version(&Status { data_version: one.data_version ^ 1, ..one.clone() }));

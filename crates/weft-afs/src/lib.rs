@@ -49,6 +49,7 @@ mod promises_cost;
 mod refusals;
 mod remote;
 mod resolver;
+mod retimed;
 mod rotate;
 mod routes;
 mod rpc;

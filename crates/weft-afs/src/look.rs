@@ -17,6 +17,7 @@ use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
 use crate::names::Content;
 use crate::promises::Ticket;
+use crate::retimed::Written;
 use crate::rotate::Teller;
 use crate::tokens::Token;
 use crate::wire::List;
@@ -71,18 +72,28 @@ pub(crate) struct Listed {
 impl Shared {
     /// A name with what it stands for, for whoever asked.
     pub fn entry_told(&self, name: Name, spot: Spot, status: &Status) -> Entry {
-        let entry = facts::entry(name, spot, status, self.options.modes);
+        let entry = self.entry_of(name, spot, status);
         self.told.is_again(&entry.id, &entry.attributes);
         entry
+    }
+
+    /// A name with what it stands for.
+    pub fn entry_of(&self, name: Name, spot: Spot, status: &Status) -> Entry {
+        let written_s = self.written_s(&spot, status);
+        facts::entry(name, spot, status, self.options.modes, written_s)
+    }
+
+    /// The time by which the version of a file goes.
+    pub fn written_s(&self, spot: &Spot, status: &Status) -> u32 {
+        self.retimed.written_s(spot, Written::of(status))
     }
 
     /// The status of something, now.
     pub async fn status(&self, call: &Call, spot: &Spot) -> Result<Seen> {
         let ticket = self.promises.ticket();
         let (status, promise, teller) = self.status_told(call, spot).await?;
-        let data_version = status.data_version;
-        self.directories.keep_only(&spot.cell, spot.fid, data_version);
-        let lease = self.promises.enter_of(ticket, teller.clone(), spot, promise, data_version);
+        self.directories.keep_only(&spot.cell, spot.fid, status.data_version);
+        let lease = self.promises.enter_of(ticket, teller.clone(), spot, promise, Written::of(&status));
         let seen = Seen { status, lease, teller };
         if seen.may_list() {
             self.admit(ticket, spot, &seen);
@@ -184,8 +195,8 @@ impl Shared {
         let content = Content::new(spot.fid.volume, reply.end.status.data_version, bytes);
         let content = content.map_err(|error| damaged(spot, &error))?;
         self.directories.put(&spot.cell, spot.fid, content.clone());
-        let data_version = reply.end.status.data_version;
-        let lease = self.promises.enter_of(ticket, teller.clone(), spot, reply.end.promise, data_version);
+        let written = Written::of(&reply.end.status);
+        let lease = self.promises.enter_of(ticket, teller.clone(), spot, reply.end.promise, written);
         let seen = Seen { status: reply.end.status, lease, teller };
         self.admit(ticket, spot, &seen);
         Ok((content, seen.worth(Told::Content)))
@@ -276,9 +287,9 @@ impl Shared {
             let spot = dir.beside(fid);
             match row.0 {
                 Ok(status) => {
-                    let lease = self.promises.enter(ticket, teller.clone(), &spot, promise);
+                    let lease = self.promises.enter_of(ticket, teller.clone(), &spot, promise, Written::of(&status));
                     self.directories.keep_only(&spot.cell, fid, status.data_version);
-                    let entry = facts::entry(name, spot, &status, self.options.modes);
+                    let entry = self.entry_of(name, spot, &status);
                     (entry, Some(Seen { status, lease, teller: teller.clone() }))
                 }
                 Err(code) => {

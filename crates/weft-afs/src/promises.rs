@@ -20,6 +20,7 @@ use weft_remote::{Event, FileId, Lease, Name, News, ToldUpTo};
 use crate::cell::CellName;
 use crate::fid::{Fid, VolumeId};
 use crate::identity::{Identity, Spot, Way};
+use crate::retimed::Written;
 use crate::servers::ServerId;
 use crate::wire::status::Promise;
 
@@ -56,8 +57,8 @@ type Entrance = (Way, Option<Identity>);
 struct Held {
     server: ServerId,
     ends: SystemTime,
-    /// The data version that it was made with, where that was noted.
-    data_version: Option<u64>,
+    /// Which bytes the file had when it was made, where that was noted.
+    written: Option<Written>,
 }
 
 /// What a break was about.
@@ -101,9 +102,9 @@ impl Promises {
         server: impl Into<ServerId>,
         spot: &Spot,
         promise: Promise,
-        data_version: u64,
+        written: Written,
     ) -> Lease {
-        self.enter_with(ticket, server.into(), spot, (promise, Some(data_version)))
+        self.enter_with(ticket, server.into(), spot, (promise, Some(written)))
     }
 
     fn enter_with(
@@ -111,13 +112,13 @@ impl Promises {
         ticket: Ticket,
         server: ServerId,
         spot: &Spot,
-        (promise, data_version): (Promise, Option<u64>),
+        (promise, written): (Promise, Option<Written>),
     ) -> Lease {
         let mut table = self.table.lock();
         if !promise.is_promise() || table.broken_since(ticket, server, &spot.cell, spot.fid) {
             return Lease::Spent;
         }
-        if data_version.is_some_and(|version| table.made_since(ticket, &spot.cell, spot.fid, version)) {
+        if written.is_some_and(|written| table.made_since(ticket, &spot.cell, spot.fid, written.data_version)) {
             return Lease::Spent;
         }
         self.note_way(&mut table, spot, None);
@@ -131,7 +132,7 @@ impl Promises {
                 return Lease::Spent;
             }
         }
-        table.held.insert((spot.cell.clone(), spot.fid), Held { server, ends, data_version });
+        table.held.insert((spot.cell.clone(), spot.fid), Held { server, ends, written });
         Lease::UntilBroken(ends)
     }
 
@@ -154,17 +155,17 @@ impl Promises {
         table.note_way(spot, door);
     }
 
-    /// The data version that a file has by what was promised, where that was noted.
-    pub fn data_version(&self, cell: &CellName, fid: Fid) -> Option<u64> {
+    /// Which bytes a file has by what was promised, where that was noted.
+    pub fn written(&self, cell: &CellName, fid: Fid) -> Option<Written> {
         let table = self.table.lock();
         let held = table.held.get(&(cell.clone(), fid))?;
-        held.data_version.filter(|_| held.ends > SystemTime::now())
+        held.written.filter(|_| held.ends > SystemTime::now())
     }
 
     /// We have stored a file: it is in another data version by our doing, and what was promised of it still is.
-    pub fn stored(&self, cell: &CellName, fid: Fid, before: u64, after: u64) {
+    pub fn stored(&self, cell: &CellName, fid: Fid, before: u64, after: Written) {
         if let Some(held) = self.table.lock().held.get_mut(&(cell.clone(), fid)) {
-            held.data_version = held.data_version.filter(|version| *version == before).map(|_| after);
+            held.written = held.written.filter(|written| written.data_version == before).map(|_| after);
         }
     }
 

@@ -6,6 +6,10 @@ use crate::uuid::Uuid;
 const SERVER: ServerId = ServerId::Uuid(Uuid([1; 16]));
 const PROMISE: Promise = Promise { version: 1, expires_s: 3600, kind: 2 };
 
+fn written(data_version: u64) -> Written {
+    Written { data_version, modified_s: 0 }
+}
+
 fn cell() -> CellName {
     CellName::new(b"example.org").expect("a name")
 }
@@ -105,13 +109,16 @@ fn a_change_of_ours_that_overtakes_the_answer_wins() {
     let (promises, mut told) = promises(100);
     let (ticket, dir) = (promises.ticket(), spot(1));
     promises.made(&cell(), dir.fid, 5);
-    assert_eq!(promises.enter_of(ticket, SERVER, &dir, PROMISE, 4), Lease::Spent, "of before it");
+    assert_eq!(promises.enter_of(ticket, SERVER, &dir, PROMISE, written(4)), Lease::Spent, "of before it");
     assert!(promises.lease(&cell(), dir.fid).is_none());
-    assert!(holds(promises.enter_of(ticket, SERVER, &dir, PROMISE, 5)), "of after it");
-    assert!(holds(promises.enter_of(ticket, SERVER, &spot(3), PROMISE, 4)), "another directory");
-    assert!(holds(promises.enter_of(promises.ticket(), SERVER, &dir, PROMISE, 4)), "an older volume was restored");
+    assert!(holds(promises.enter_of(ticket, SERVER, &dir, PROMISE, written(5))), "of after it");
+    assert!(holds(promises.enter_of(ticket, SERVER, &spot(3), PROMISE, written(4))), "another directory");
+    assert!(
+        holds(promises.enter_of(promises.ticket(), SERVER, &dir, PROMISE, written(4))),
+        "an older volume was restored"
+    );
     (0..=RECENT_MAX as u64).for_each(|version| promises.made(&cell(), spot(3).fid, version));
-    assert_eq!(promises.enter_of(ticket, SERVER, &dir, PROMISE, 5), Lease::Spent, "not remembered any more");
+    assert_eq!(promises.enter_of(ticket, SERVER, &dir, PROMISE, written(5)), Lease::Spent, "not remembered any more");
     assert!(told().is_empty());
 }
 

@@ -217,12 +217,12 @@ impl Shared {
             Identity::Cell { .. } | Identity::Mount(_) => {
                 let root = self.inside(call, identity).await?;
                 let seen = self.status(call, &root).await?;
-                let entry = facts::entry(facts::nameless(&root), root, &seen.status, self.options.modes);
+                let entry = self.entry_of(facts::nameless(&root), root, &seen.status);
                 Ok((Entry { id: identity.file_id(), ..entry }, seen.worth(Told::Content)))
             }
             Identity::File(spot) => {
                 let seen = self.status(call, spot).await?;
-                let entry = facts::entry(facts::nameless(spot), spot.clone(), &seen.status, self.options.modes);
+                let entry = self.entry_of(facts::nameless(spot), spot.clone(), &seen.status);
                 Ok((entry, seen.worth(Told::Content)))
             }
         }

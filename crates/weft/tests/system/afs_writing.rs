@@ -275,6 +275,47 @@ fn a_program_is_made_on_a_cell() {
     );
 }
 
+/// Goal: a file whose time is set has the bytes that it had: nothing is fetched again for it, and who has it open reads and
+/// writes on, also when somebody else has set the time.
+#[test]
+fn a_time_that_is_set_changes_no_bytes() {
+    use std::io::Write;
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "times") else { return };
+    let Some(other) = mounted_on(cell, "c2", "afs", &[]) else { return };
+    let at = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    let set = |path: &Path, seconds| {
+        // By its name, as utimensat(2) has it.
+        let time = rustix::fs::Timespec { tv_sec: seconds, tv_nsec: 0 };
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).expect("set");
+    };
+    let (bytes, path) = (noise(3 << 20), folder.at("file"));
+    std::fs::write(&path, &bytes).expect("written");
+    set(&path, 1 << 30);
+    assert!(std::fs::read(&path).expect("read") == bytes);
+    assert_eq!(folder.mount.figure("received_bytes"), 0, "it is what was written here");
+    let mut file = std::fs::File::options().write(true).open(&path).expect("opened");
+    set(&path, 1 << 29);
+    file.write_all(b"first").expect("taken");
+    file.sync_all().expect("sent");
+    let there = other.at("weft.test/scratch/times/file");
+    set(&there, 1 << 28);
+    file.write_all(b", second").expect("taken");
+    file.sync_all().expect("sent over the same bytes");
+    drop(file);
+    set(&path, 1 << 27);
+    let now = [b"first, second".as_slice(), &bytes[13..]].concat();
+    assert!(std::fs::read(&there).expect("read") == now);
+    let reader = std::fs::File::open(&there).expect("opened");
+    set(&there, 1 << 26);
+    let mut last = [0; 4096];
+    std::os::unix::fs::FileExt::read_exact_at(&reader, &mut last, (3 << 20) - 4096).expect("read on");
+    assert!(last == now[(3 << 20) - 4096..]);
+    assert!(std::fs::read(&path).expect("read") == now);
+    assert_eq!(std::fs::metadata(&path).expect("looked at").modified().expect("told"), at(1 << 26));
+}
+
 /// Goal: what somebody else has written meanwhile is not written over: the close fails, what was written here is kept, and
 /// somebody decides.
 #[test]
