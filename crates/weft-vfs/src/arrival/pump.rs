@@ -67,8 +67,11 @@ impl Pump {
 
     pub(super) async fn run(mut self, mut writer: Writer) {
         let outcome = match self.pump(&mut writer).await {
-            Ok(Ended::AllCame) => self.complete(writer).map(|()| State::Done),
-            Ok(Ended::NobodyWants) => self.keep_part(writer).map(|()| State::Stopped),
+            Ok(Ended::AllCame) => self.complete(writer),
+            Ok(Ended::NobodyWants) => {
+                drop(writer);
+                self.keep_part().map(|()| State::Stopped)
+            }
             Err(error) => {
                 drop(writer);
                 Err(error)
@@ -192,11 +195,15 @@ impl Pump {
         }
     }
 
-    fn complete(&mut self, writer: Writer) -> Result<()> {
+    fn complete(&mut self, writer: Writer) -> Result<State> {
         let node = self.delivery.node;
         let object = self.arrival.object.clone();
         writer.finish()?;
         if self.whole && !object.is_complete() {
+            // All has come; a piece that another range had begun is left to that, and not whole yet.
+            if object.length() == Some(self.arrival.reached()) {
+                return self.keep_part().map(|()| State::Stopped);
+            }
             let detail = format!("{}: the body ended too early", self.vfs.path_text(node));
             return Err(RemoteError::Damaged { detail }.into());
         }
@@ -208,7 +215,7 @@ impl Pump {
         if kept? && let Some(length) = object.length() {
             self.vfs.learn_length_of(node, object.version(), length)?;
         }
-        Ok(())
+        Ok(State::Done)
     }
 
     /// Has what came recorded, where it is to stay; whether that is a whole file.
@@ -247,8 +254,7 @@ impl Pump {
     }
 
     /// The readers lost interest: what came stays, if the rest can be fetched under the same version later.
-    fn keep_part(&self, writer: Writer) -> Result<()> {
-        drop(writer);
+    fn keep_part(&self) -> Result<()> {
         let object = &self.arrival.object;
         if !self.whole {
             return self.record_range();

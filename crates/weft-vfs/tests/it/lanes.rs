@@ -60,6 +60,96 @@ impl Remote for Far {
     }
 }
 
+/// A fake whose ranges from the middle stop half way until the body from the beginning has ended.
+struct Halting(Fake, Arc<Halt>);
+
+#[derive(Default)]
+struct Halt {
+    range_begun: tokio::sync::Notify,
+    whole_ended: tokio::sync::Notify,
+}
+
+/// Tells of the end of a body, or that nobody takes more of it.
+struct TellsEnd(Arc<Halt>);
+
+impl Drop for TellsEnd {
+    fn drop(&mut self) {
+        self.0.whole_ended.notify_one();
+    }
+}
+
+#[async_trait]
+impl Remote for Halting {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn root(&self) -> FileId {
+        self.0.root()
+    }
+
+    async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {
+        self.0.lookup(call, dir, name).await
+    }
+
+    async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
+        self.0.attributes(call, file, known).await
+    }
+
+    async fn entries(
+        &self,
+        call: &Call,
+        dir: &FileId,
+        known: &Version,
+        cursor: Option<&Cursor>,
+    ) -> Result<Answer<Listing>> {
+        self.0.entries(call, dir, known, cursor).await
+    }
+
+    async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
+        let answer = self.0.fetch(call, file, expected, span).await?;
+        let halt = self.1.clone();
+        Ok(answer.map(|fetched| {
+            let (is_range, ends) = (fetched.body.start > 0, TellsEnd(halt.clone()));
+            let stream = fetched.body.stream.enumerate().then(move |(number, piece)| {
+                let (halt, _ends) = (halt.clone(), &ends);
+                async move {
+                    if is_range && number == 1 {
+                        halt.range_begun.notify_one();
+                        halt.whole_ended.notified().await;
+                    }
+                    piece
+                }
+            });
+            Fetched { body: Body { stream: Box::pin(stream), ..fetched.body }, ..fetched }
+        }))
+    }
+}
+
+/// Goal: a file is whole though the body that brings all of it ends while another has not yet brought the end of a piece that
+/// it had begun.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_ends_before_a_range_that_is_in_its_way_is_no_error() {
+    let (fake, halt) = (Fake::new(), Arc::new(Halt::default()));
+    let content = pattern(16 << 20);
+    fake.file("large", content.clone());
+    fake.adjust(|terms| terms.piece_bytes = 48 << 10);
+    let bench = Arc::new(Bench::over(fake.clone(), Arc::new(Halting(fake, halt.clone()))));
+    let handle = bench.open("fake/large").await.expect("an open file").handle;
+    let (at, size) = ((16 << 20) - (256 << 10), 128 << 10);
+    let of_range = tokio::spawn({
+        let bench = bench.clone();
+        async move { bench.read_at(handle, at, size).await }
+    });
+    halt.range_begun.notified().await;
+    assert!(bench.drain(handle).await.expect("all") == content);
+    assert!(of_range.await.expect("no panic").expect("it came") == content[at as usize..][..size]);
+    bench.vfs.close(handle);
+    bench.fake.reset_counts();
+    assert!(bench.cat("fake/large").await.expect("held") == content);
+    assert_eq!(bench.fake.counts().content_bytes, 0, "nothing of it was given up");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_bodies_bring_one_file_and_no_byte_is_wrong_or_comes_often() {
     let fake = Fake::new();
