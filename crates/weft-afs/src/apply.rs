@@ -73,7 +73,11 @@ impl Shared {
     ) -> Result<Answer<Outcome>> {
         let mut spots = Vec::new();
         for (file, operation) in needs_of(&mutation.change) {
-            spots.push((self.spot(call, file).await?, operation));
+            let spot = self.spot(call, file).await?;
+            if let Change::SetAttributes { new, .. } = &mutation.change {
+                leave_owner(&spot, new)?;
+            }
+            spots.push((spot, operation));
         }
         let needs: Vec<(&Spot, Operation)> = spots.iter().map(|(spot, operation)| (spot, *operation)).collect();
         self.ask_if_allowed(call, &needs, self.make(call, mutation, expected)).await
@@ -388,13 +392,6 @@ impl Shared {
     }
 
     async fn set_attributes(&self, call: &Call, spot: &Spot, new: &NewAttributes) -> Result<Answer<Outcome>> {
-        // Owners are numbers of the cell and not of this machine: every file is shown as that of whoever mounted, and may
-        // be given to no one else.
-        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        if new.uid.is_some_and(|new| new != uid) || new.gid.is_some_and(|new| new != gid) {
-            let detail = format!("{}: owners of AFS are not users of this machine and cannot be set here", shown(spot));
-            return Err(RemoteError::Denied { detail });
-        }
         let change = StatusChange {
             mode: new.mode.map(u32::from),
             modified_s: new.modified.map(seconds),
@@ -441,6 +438,17 @@ impl Shared {
         let audience = facts::audience(Told::Content, status, teller);
         Changed { entry, lease: self.lease_of(&place.dir), audience, names }
     }
+}
+
+/// Owners are numbers of the cell and not of this machine: every file is shown as that of whoever mounted, and may be given to
+/// no one else. That is no refusal of a server's.
+fn leave_owner(spot: &Spot, new: &NewAttributes) -> Result<()> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if new.uid.is_none_or(|new| new == uid) && new.gid.is_none_or(|new| new == gid) {
+        return Ok(());
+    }
+    let detail = format!("{}: owners of AFS are not users of this machine and cannot be set here", shown(spot));
+    Err(RemoteError::Denied { detail })
 }
 
 /// What has to be allowed for a change.

@@ -10,8 +10,8 @@ use crate::options::Modes;
 use crate::rotate::Teller;
 use crate::wire::status::{Kind, Status};
 
-/// Which content a file has: its data version, and the time that its last writer gave it ([`Retimed`](crate::retimed::Retimed)). A volume that was restored may
-/// come to the same data version again, with other bytes; hardly in the same second.
+/// Which content a file has: its data version, and the time that its last writer gave it (`retimed.rs`). A volume that was
+/// restored may come to the same data version again, with other bytes; hardly in the same second.
 pub(crate) fn version(status: &Status, written_s: u32) -> Version {
     Version::strong(format!("{}.{written_s}", status.data_version))
 }

@@ -148,6 +148,11 @@ impl Shared {
                 Ok(())
             }
             Err(error @ (RemoteError::Unreachable { .. } | RemoteError::TimedOut { .. })) => Err(error),
+            // Its file was removed, and nobody elsewhere can have a lock of that.
+            Err(RemoteError::NotFound { .. }) => {
+                self.forget_lent(spot);
+                Ok(())
+            }
             // Anything else says that there is no such lock: its server began anew, or the volume is on another.
             Err(_) => {
                 self.forget_lent(spot);

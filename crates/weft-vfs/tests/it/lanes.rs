@@ -13,28 +13,32 @@ use weft_remote::{
 
 use crate::bench::{Bench, pattern};
 
-/// A fake at the end of a long way: an answer begins late, and each body brings its pieces with pauses of its own.
-struct Far(Fake);
+/// A fake whose bodies come as a test wants them to.
+struct Shaped<S> {
+    fake: Fake,
+    begins_after: Duration,
+    shape: S,
+}
 
 const BEGINS_AFTER: Duration = Duration::from_millis(8);
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[async_trait]
-impl Remote for Far {
+impl<S: Fn(Body) -> Body + Send + Sync + 'static> Remote for Shaped<S> {
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.fake.capabilities()
     }
 
     fn root(&self) -> FileId {
-        self.0.root()
+        self.fake.root()
     }
 
     async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {
-        self.0.lookup(call, dir, name).await
+        self.fake.lookup(call, dir, name).await
     }
 
     async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
-        self.0.attributes(call, file, known).await
+        self.fake.attributes(call, file, known).await
     }
 
     async fn entries(
@@ -44,25 +48,26 @@ impl Remote for Far {
         known: &Version,
         cursor: Option<&Cursor>,
     ) -> Result<Answer<Listing>> {
-        self.0.entries(call, dir, known, cursor).await
+        self.fake.entries(call, dir, known, cursor).await
     }
 
     async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
-        tokio::time::sleep(BEGINS_AFTER).await;
-        let answer = self.0.fetch(call, file, expected, span).await?;
-        Ok(answer.map(|fetched| {
-            let stream = fetched.body.stream.then(async |piece| {
-                tokio::time::sleep(PAUSE).await;
-                piece
-            });
-            Fetched { body: Body { stream: Box::pin(stream), ..fetched.body }, ..fetched }
-        }))
+        tokio::time::sleep(self.begins_after).await;
+        let answer = self.fake.fetch(call, file, expected, span).await?;
+        Ok(answer.map(|fetched| Fetched { body: (self.shape)(fetched.body), ..fetched }))
     }
 }
 
-/// A fake whose ranges from the middle stop half way until the body from the beginning has ended.
-struct Halting(Fake, Arc<Halt>);
+/// A body at the end of a long way brings its pieces with pauses of its own.
+fn slow(body: Body) -> Body {
+    let stream = body.stream.then(async |piece| {
+        tokio::time::sleep(PAUSE).await;
+        piece
+    });
+    Body { stream: Box::pin(stream), ..body }
+}
 
+/// Where a range from the middle waits half way.
 #[derive(Default)]
 struct Halt {
     range_begun: tokio::sync::Notify,
@@ -78,52 +83,20 @@ impl Drop for TellsEnd {
     }
 }
 
-#[async_trait]
-impl Remote for Halting {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn root(&self) -> FileId {
-        self.0.root()
-    }
-
-    async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {
-        self.0.lookup(call, dir, name).await
-    }
-
-    async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
-        self.0.attributes(call, file, known).await
-    }
-
-    async fn entries(
-        &self,
-        call: &Call,
-        dir: &FileId,
-        known: &Version,
-        cursor: Option<&Cursor>,
-    ) -> Result<Answer<Listing>> {
-        self.0.entries(call, dir, known, cursor).await
-    }
-
-    async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
-        let answer = self.0.fetch(call, file, expected, span).await?;
-        let halt = self.1.clone();
-        Ok(answer.map(|fetched| {
-            let (is_range, ends) = (fetched.body.start > 0, TellsEnd(halt.clone()));
-            let stream = fetched.body.stream.enumerate().then(move |(number, piece)| {
-                let (halt, _ends) = (halt.clone(), &ends);
-                async move {
-                    if is_range && number == 1 {
-                        halt.range_begun.notify_one();
-                        halt.whole_ended.notified().await;
-                    }
-                    piece
-                }
-            });
-            Fetched { body: Body { stream: Box::pin(stream), ..fetched.body }, ..fetched }
-        }))
-    }
+/// A range from the middle stops half way until the body from the beginning has ended.
+fn halting(body: Body, halt: &Arc<Halt>) -> Body {
+    let (is_range, halt, ends) = (body.start > 0, halt.clone(), TellsEnd(halt.clone()));
+    let stream = body.stream.enumerate().then(move |(number, piece)| {
+        let (halt, _ends) = (halt.clone(), &ends);
+        async move {
+            if is_range && number == 1 {
+                halt.range_begun.notify_one();
+                halt.whole_ended.notified().await;
+            }
+            piece
+        }
+    });
+    Body { stream: Box::pin(stream), ..body }
 }
 
 /// Goal: a file is whole though the body that brings all of it ends while another has not yet brought the end of a piece that
@@ -134,7 +107,12 @@ async fn a_body_that_ends_before_a_range_that_is_in_its_way_is_no_error() {
     let content = pattern(16 << 20);
     fake.file("large", content.clone());
     fake.adjust(|terms| terms.piece_bytes = 48 << 10);
-    let bench = Arc::new(Bench::over(fake.clone(), Arc::new(Halting(fake, halt.clone()))));
+    let bench = {
+        let (fake, halt) = (fake.clone(), halt.clone());
+        let shaped =
+            Shaped { fake: fake.clone(), begins_after: Duration::ZERO, shape: move |body| halting(body, &halt) };
+        Arc::new(Bench::over(fake, Arc::new(shaped)))
+    };
     let handle = bench.open("fake/large").await.expect("an open file").handle;
     let (at, size) = ((16 << 20) - (256 << 10), 128 << 10);
     let of_range = tokio::spawn({
@@ -156,7 +134,7 @@ async fn several_bodies_bring_one_file_and_no_byte_is_wrong_or_comes_often() {
     let content = pattern(96 << 20);
     fake.file("large", content.clone());
     fake.adjust(|terms| terms.piece_bytes = 128 << 10);
-    let bench = Bench::over(fake.clone(), Arc::new(Far(fake)));
+    let bench = Bench::over(fake.clone(), Arc::new(Shaped { fake, begins_after: BEGINS_AFTER, shape: slow }));
     let handle = bench.open("fake/large").await.expect("an open file").handle;
     assert!(bench.drain(handle).await.expect("all") == content);
     bench.vfs.close(handle);
