@@ -72,6 +72,7 @@ mod stat;
 mod through;
 mod told_to;
 mod trouble;
+mod unheard;
 mod unopened;
 mod unsent;
 mod usage;

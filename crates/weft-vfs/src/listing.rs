@@ -64,13 +64,17 @@ impl Vfs {
     }
 
     /// Ends a listing: names that it had before and has no more are dropped, and the listing counts from now on. Returns
-    /// whether it does: not if one was asked for later that came, or is coming.
+    /// whether it does: not if one was asked for later that came, or is coming, nor if names were changed from here since it
+    /// was asked for, which nobody waited for: their rows were left out.
     pub(crate) fn finish_listing(&self, merge: ListingMerge) -> Result<bool> {
+        if self.overtaken.is(merge.rows.dir, merge.rows.told.asked) {
+            return Ok(false);
+        }
         if self.store.listing(merge.rows.dir)?.is_some() || merge.completeness != Completeness::Partial {
             self.drop_vanished(&merge)?;
         }
         let _names = self.renames.lock();
-        if merge.rows.are_overtaken() {
+        if merge.rows.are_overtaken() || self.overtaken.is(merge.rows.dir, merge.rows.told.asked) {
             return Ok(false);
         }
         let ListingMerge { rows: Rows { dir, told, learnt, listed_before, .. }, completeness, .. } = merge;

@@ -82,12 +82,14 @@ impl Vfs {
         let _gate = file.gate.lock().await;
         let _listing = dir.gate.lock().await;
         let answer = self.apply_to_both(&call, (&dir, &file), change).await?;
+        let unheard = self.unheard(&[(&dir, &name)]);
         let version = answer.version.clone();
         let looked = self.made(&call, &dir, &name, answer)?;
         if let Some(draft) = file.draft() {
             draft.dirty.rest_on(version)?;
         }
         self.outdate_answers(&call, &[&dir]).await;
+        unheard.heard();
         Ok(looked)
     }
 
@@ -109,11 +111,13 @@ impl Vfs {
         let _listing = dir.gate.lock().await;
         let change = Change::Remove { dir: dir.record().file, name: name.clone() };
         let answer = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await?;
+        let unheard = self.unheard(&[(&dir, &name)]);
         let told = Told::of_change(&answer);
         self.name_is_gone(&dir, &name, &told)?;
         self.names_changed(&[&dir], &answer.value.dirs, &told)?;
         self.lost_a_name(victim)?;
         self.outdate_answers(&call, &[&dir]).await;
+        unheard.heard();
         Ok(())
     }
 
@@ -146,9 +150,11 @@ impl Vfs {
         };
         let _listings = gates(&from, &to).await;
         let answer = self.apply_to_both(&call, (&from, &to), change).await?;
+        let unheard = self.unheard(&[(&from, &name), (&to, &new_name)]);
         let is_told = answer.value.entry.is_some();
         if same && is_told {
             // Two names of one file: nothing has changed, as rename(2) has it.
+            unheard.heard();
             return Ok(());
         }
         let other = victim.as_ref().map(|(id, _)| *id).filter(|_| target == RenameTarget::Exchanged);
@@ -157,6 +163,7 @@ impl Vfs {
             self.lost_a_name(victim)?;
         }
         self.outdate_answers(&call, &[&from, &to]).await;
+        unheard.heard();
         Ok(())
     }
 
@@ -218,8 +225,11 @@ impl Vfs {
             }
             self.distrust_names(&[dir])?;
         }
-        let made = self.made(call, dir, name, applied?)?;
+        let answer = applied?;
+        let unheard = self.unheard(&[(dir, name)]);
+        let made = self.made(call, dir, name, answer)?;
         self.outdate_answers(call, &[dir]).await;
+        unheard.heard();
         Ok(made)
     }
 

@@ -74,6 +74,7 @@ impl Vfs {
             Change::Create { dir: dir.record().file, name: name.clone(), kind: FileKind::File, mode, device: 0 };
         let _listing = dir.gate.lock().await;
         let answer = self.apply(call, dir, change, SystemTime::now(), &Version::None).await?;
+        let unheard = self.unheard(&[(dir, name)]);
         let told = Told::of_change(&answer);
         let entry = answer.value.entry.ok_or(VfsError::NotFound)?;
         self.make_known(file, dir, Entry { name: name.clone(), ..entry }, &told)?;
@@ -90,6 +91,7 @@ impl Vfs {
         }
         self.distrust_names(&[dir])?;
         self.outdate_answers(call, &[dir]).await;
+        unheard.heard();
         let left = self.attributes_remaining(file)?;
         Ok(Looked::Entry { stat: self.show(file, left, &call.caller), ttl: left })
     }

@@ -73,19 +73,21 @@ pub(crate) struct Making {
 impl Making {
     /// Nobody waited for the end, who would have learnt what came of it: what it was about is asked about again.
     pub(crate) fn ended_alone(self) {
-        let binding = self.binding;
+        let (vfs, binding, change) = (self.vfs.clone(), self.binding, self.mutation.change.clone());
+        // Noted first, so that no answer from before it is learnt once what it was about is asked about again.
+        drop(self);
         let of_name = |dir: &FileId, name: &Name| {
-            self.vfs.break_name(binding, dir, name)?;
-            self.vfs.break_lease(binding, dir)
+            vfs.break_name(binding, dir, name)?;
+            vfs.break_lease(binding, dir)
         };
-        let asked_again = match &self.mutation.change {
+        let asked_again = match &change {
             Change::Create { dir, name, .. } | Change::Symlink { dir, name, .. } | Change::Remove { dir, name } => {
                 of_name(dir, name)
             }
-            Change::Link { file, dir, name } => of_name(dir, name).and_then(|()| self.vfs.break_lease(binding, file)),
+            Change::Link { file, dir, name } => of_name(dir, name).and_then(|()| vfs.break_lease(binding, file)),
             Change::Rename { from, name, to, new_name, .. } => of_name(from, name).and_then(|()| of_name(to, new_name)),
             Change::Write { file, .. } | Change::SetAttributes { file, .. } | Change::SetExtended { file, .. } => {
-                self.vfs.break_lease(binding, file)
+                vfs.break_lease(binding, file)
             }
         };
         if let Err(error) = asked_again {

@@ -24,6 +24,8 @@ pub enum Operation {
     ApplyAnswer,
     /// The answer of `lookup`, on its way.
     LookupAnswer,
+    /// The answer of `entries`, on its way.
+    EntriesAnswer,
 }
 
 /// What goes wrong.

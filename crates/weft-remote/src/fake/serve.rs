@@ -104,6 +104,7 @@ impl Remote for Fake {
             let version = directory(&tree, number)?.version(self.terms().validator);
             (self.listing(&tree, number, cursor, self.terms().page_entries)?, version)
         };
+        self.suffer(call, Operation::EntriesAnswer, &path).await?;
         if cursor.is_none() && known.still_holds(&version) {
             return Ok(self.answer(Listing::Unchanged, version, &path));
         }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::TryFutureExt;
 use proptest::prelude::*;
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
-use weft_remote::{Event, FileKind, RenameTarget};
+use weft_remote::{Call, Caller, Event, FileKind, RenameTarget};
 use weft_vfs::{
     HandleId, Looked, NewNode, NodeId, Notice, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError, Write,
 };
@@ -302,6 +303,70 @@ async fn a_change_that_nobody_waits_for_is_seen() {
     }
     assert!(bench.fake.content("a/b/hello.txt").is_none());
     assert_eq!(bench.list("fake/a/b").await.unwrap(), [""; 0]);
+}
+
+/// Goal: a listing that comes while a change is made that nobody waits for shows what came of it. Method: the move is made, its
+/// answer is held back; the listing of after it is asked for, and comes when the move has ended, or about then: many times.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_beside_a_change_that_nobody_waits_for_leaves_nothing_out() {
+    for _ in 0..20 {
+        let fake = Fake::writable();
+        fake.file("a/b/hello.txt", "hello");
+        fake.adjust(|terms| terms.promise = Promise::Breakable(Duration::from_secs(3600)));
+        let bench = Arc::new(Bench::over(fake.clone(), Arc::new(fake)));
+        let dir = bench.dir("fake/a/b").await;
+        let (of_move, of_list) = (Gate::new(), Gate::new());
+        bench.fake.order(Order::of(Fault::Delay(of_move.clone())).on(Operation::ApplyAnswer).times(1));
+        bench.fake.order(Order::of(Fault::Delay(of_list.clone())).on(Operation::EntriesAnswer).times(1));
+        let (from, to) = ((dir, b"hello.txt".to_vec()), (dir, b"moved".to_vec()));
+        let moving = tokio::spawn(bench.vfs.clone().rename(bench.call(), from, to, RenameTarget::Absent));
+        of_move.arrived(1).await;
+        moving.abort();
+        assert!(moving.await.expect_err("nobody waits").is_cancelled());
+        let there = bench.clone();
+        let listing = tokio::spawn(async move { there.list("fake/a/b").await });
+        of_list.arrived(1).await;
+        of_move.open();
+        while bench.walk(HELLO).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        of_list.open();
+        listing.await.expect("no panic").unwrap();
+        assert_eq!(bench.list("fake/a/b").await.unwrap(), ["moved"]);
+    }
+}
+
+/// Goal: the kernel is told to look up again what was made for a program that was killed before the kernel was answered.
+/// Method: answers from before wait to be outdated, which no kernel here ever does.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_kernel_has_not_heard_of_it_looks_up_again() {
+    let (bench, heard) = Bench::writable().heard();
+    let dir = bench.dir("fake/a/b").await;
+    let vfs = &bench.vfs;
+    let new = NewNode { kind: FileKind::File, mode: 0o644, device: 0 };
+    for step in ["made", "moved", "removed"] {
+        // Somebody else asks what the directory is.
+        let other = Call { caller: Caller { pid: 2, ..bench.call().caller }, ..bench.call() };
+        vfs.clone().stat(other, dir, None).await.unwrap();
+        let name = |name: &str| name.as_bytes().to_vec();
+        let changing = match step {
+            "made" => tokio::spawn(vfs.clone().create(bench.call(), dir, name("made"), new).map_ok(drop)),
+            "moved" => {
+                let (from, to) = ((dir, name("made")), (dir, name("moved")));
+                tokio::spawn(vfs.clone().rename(bench.call(), from, to, RenameTarget::Absent))
+            }
+            _ => tokio::spawn(vfs.clone().remove_name(bench.call(), dir, name("moved"), Removal::File)),
+        };
+        while !matches!(heard.attributes.try_recv(), Ok(Notice::Attributes { node }) if node == dir) {
+            tokio::task::yield_now().await;
+        }
+        changing.abort();
+        assert!(changing.await.expect_err("nobody waits").is_cancelled());
+        let told: Vec<Notice> = heard.others.try_iter().collect();
+        let wanted = if step == "removed" { "moved" } else { step };
+        let is_wanted = |notice: &Notice| matches!(notice, Notice::Expired { parent, name } if *parent == dir && name.as_bytes() == wanted.as_bytes());
+        assert!(told.iter().any(is_wanted), "{step}: {told:?}");
+    }
 }
 
 /// Goal: whoever opened a directory before a name went is told by its list what the name led to only while it does.

@@ -43,9 +43,18 @@ pub fn fails_with<T: std::fmt::Debug>(result: std::io::Result<T>, errno: rustix:
 /// The names in a directory, sorted.
 #[track_caller]
 pub fn names_in(dir: &std::path::Path) -> Vec<String> {
-    let read = std::fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    names_if_there(dir).unwrap_or_else(|| panic!("{}: there is none", dir.display()))
+}
+
+/// The same; none where there is no directory.
+#[track_caller]
+pub fn names_if_there(dir: &std::path::Path) -> Option<Vec<String>> {
+    let read = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        read => read.unwrap_or_else(|error| panic!("{}: {error}", dir.display())),
+    };
     let mut names: Vec<String> =
         read.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
     names.sort();
-    names
+    Some(names)
 }
