@@ -41,6 +41,11 @@ impl Body {
         Body { key, path, file: OnceLock::new(), memory: Mutex::new(Memory::Draft(Vec::new())) }
     }
 
+    /// Bytes in a file that is to become its own ([`Body::own`]).
+    pub(crate) fn in_file_to_come(key: SmallKey, path: PathBuf) -> Body {
+        Body { key, path, file: OnceLock::new(), memory: Mutex::new(Memory::InFile) }
+    }
+
     /// Bytes in a segment.
     pub(crate) fn in_segment(key: SmallKey, path: PathBuf) -> Body {
         Body { key, path, file: OnceLock::new(), memory: Mutex::new(Memory::InSegment) }
@@ -49,6 +54,11 @@ impl Body {
     /// Bytes in a file.
     pub(crate) fn in_file(key: SmallKey, path: PathBuf, file: DiskFile) -> Body {
         Body { key, path, file: OnceLock::from(file), memory: Mutex::new(Memory::InFile) }
+    }
+
+    /// The file at its path is its own from now on.
+    pub(crate) fn own(&self, file: DiskFile) {
+        let _ = self.file.set(file);
     }
 
     /// Where its file is or would be.

@@ -13,11 +13,12 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use weft_remote::Version;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::draft_files::{self, DraftFiles, Pair, Paths};
 use crate::draft_log::{self, Logged, Told, Whose};
 use crate::extents::{Batch, Extents, Origin};
-use crate::{NodeId, Result, StoreError};
+use crate::{NodeId, PIECE_BYTES, Result, StoreError};
 
 /// Written bytes of one file.
 #[derive(Debug)]
@@ -301,6 +302,46 @@ impl Dirty {
             true => Err(StoreError::Full { path: self.path().to_owned() }),
             false => Ok(()),
         }
+    }
+
+    /// The checksums of the pieces of the file, of [`PIECE_BYTES`] each, for an object that is to take it over; `None` when
+    /// somebody stopped asking, or bytes of it are the base's.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn sums(&self, is_asked: impl Fn() -> bool) -> Result<Option<Vec<u64>>> {
+        let length = self.length();
+        let mut sums = Vec::new();
+        for begin in (0..length).step_by(PIECE_BYTES as usize) {
+            if self.needs_base() || !is_asked() {
+                return Ok(None);
+            }
+            sums.push(xxh3_64(&self.read(begin, PIECE_BYTES.min(length - begin) as usize)?));
+        }
+        Ok(Some(sums))
+    }
+
+    /// Gives the file with the bytes away, whose log goes before it: `take` gets its path. `None`, and nothing done, where it is
+    /// not of this length, not whole, not all sent, or nobody's any more.
+    ///
+    /// # Errors
+    /// `Io`: it is given up.
+    pub(crate) fn hand_over<T>(&self, length: u64, take: impl FnOnce(&Path) -> io::Result<T>) -> Result<Option<T>> {
+        let mut state = self.state.lock();
+        let is_away = state.taken.is_some() || state.extents.is_unsent();
+        if is_away || state.gone.is_some() || state.extents.needs_base() || state.extents.length() != length {
+            return Ok(None);
+        }
+        if !self.folder.give_away(self.node, self.files()) {
+            return Ok(None);
+        }
+        // No pair is made of it again.
+        state.gone = Some(false);
+        let taken = take(self.path());
+        if taken.is_err() {
+            self.folder.remove(self.node, self.files());
+        }
+        taken.map(Some).map_err(|error| self.refused(error))
     }
 
     /// Removes what was written: it was sent, or is not wanted any more. Whoever has it goes on with it.

@@ -205,6 +205,24 @@ impl DraftFiles {
         false
     }
 
+    /// A node has these files no more, and that of the bytes is somebody else's: the log goes first, so that at no time it tells
+    /// of bytes that are not a draft's. False, and nothing done, where they are not the node's, or the log stays.
+    pub(crate) fn give_away(&self, node: NodeId, pair: &Pair) -> bool {
+        {
+            let mut is_current = pair.paths.is_current.lock();
+            if !*is_current {
+                return false;
+            }
+            if let Err(error) = self.disk.remove(&pair.paths.log) {
+                tracing::debug!(path = %pair.paths.log.display(), %error, "written bytes are not given away");
+                return false;
+            }
+            *is_current = false;
+        }
+        self.unname(node, pair);
+        true
+    }
+
     /// Nobody has these files open any more, whose log is empty.
     pub(crate) fn give_back(&self, pair: Pair) {
         let is_empty = pair.bytes.set_len(0).is_ok();

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -16,7 +17,7 @@ use crate::pieces::{Pieces, Trust};
 use crate::records::piece_length;
 use crate::shelf::Shelf;
 use crate::uses::Use;
-use crate::{Account, Bound, NodeId, ObjectRecord, PIECE_BYTES, Result, StoreError, Writer};
+use crate::{Account, Bound, Dirty, NodeId, ObjectRecord, PIECE_BYTES, Result, StoreError, Writer};
 
 /// What a new object is made from.
 #[derive(Clone, Debug)]
@@ -196,6 +197,31 @@ impl Object {
     /// `Io` when `start` is no multiple or too many writers are at work, `WrongLength` when it is after the end.
     pub fn writer(self: &Arc<Self>, start: u64) -> Result<Writer> {
         Writer::begin(Arc::clone(self), start)
+    }
+
+    /// Takes over what was written, which is all at the source: its file becomes this object's, without a copy. `sums` are
+    /// those of its pieces ([`Dirty::sums`]). False, and nothing done, where it is not all of the file, or not all sent.
+    ///
+    /// # Errors
+    /// `Io`: what was written is given up, for its source has it.
+    pub fn take_over(&self, dirty: &Dirty, sums: &[u64]) -> Result<bool> {
+        let (disk, path) = (&self.shelf.disk, self.body.path());
+        let length = self.length().filter(|length| length.div_ceil(PIECE_BYTES) == sums.len() as u64);
+        let Some(length) = length else { return Ok(false) };
+        let bring = |from: &Path| {
+            disk.make_dir(path.parent().expect("files of objects lie in a folder"))?;
+            disk.rename(from, path)?;
+            let file = disk.open(path)?;
+            // What was added by its length alone reads as zeros.
+            if file.len()? < length { file.set_len(length).map(|()| file) } else { Ok(file) }
+        };
+        let Some(file) = dirty.hand_over(length, bring)? else { return Ok(false) };
+        self.body.own(file);
+        let mut state = self.state.lock();
+        for (piece, sum) in (0..).zip(sums) {
+            state.pieces.insert(piece, *sum, Trust::Seen);
+        }
+        Ok(true)
     }
 
     /// How many bytes from `offset` on can be read now without a gap.

@@ -167,6 +167,13 @@ impl Shelf {
         Err(StoreError::Io { path: self.dir.clone(), source: io::ErrorKind::AlreadyExists.into() })
     }
 
+    /// Makes an object whose file is to come from elsewhere ([`Object::take_over`]).
+    pub(crate) fn create_to_come(self: &Arc<Self>, node: NodeId, new: NewObject) -> Arc<Object> {
+        let generation = self.next_number();
+        let body = Body::in_file_to_come(SmallKey { node, generation }, self.path(node, generation));
+        Arc::new(Object::draft(Arc::clone(self), node, generation, body, new))
+    }
+
     /// The committed object of a node.
     pub(crate) fn object(self: &Arc<Self>, node: NodeId) -> Result<Option<Arc<Object>>> {
         for _ in 0..OPEN_TRIES {

@@ -276,6 +276,11 @@ impl Store {
         self.shelf.create(node, NewObject { lease: encodable(new.lease), ..new })
     }
 
+    /// Makes an object that has no bytes yet and writes none: it takes over what was written ([`Object::take_over`]).
+    pub fn create_to_come(self: &Arc<Self>, node: NodeId, new: NewObject) -> Arc<Object> {
+        self.shelf.create_to_come(node, NewObject { lease: encodable(new.lease), ..new })
+    }
+
     /// The source confirmed a node's content at `checked`, with this lease. Nothing happens when there is none.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use common::{Place, bytes_of, new_object, object_files, whole};
 use weft_remote::{Lease, Version};
-use weft_store::{NodeId, Object, PIECE_BYTES, Store, StoreError};
+use weft_store::{Dirty, NodeId, Object, PIECE_BYTES, Store, StoreError};
 
 const NODE: NodeId = NodeId(5000);
 const PIECE: usize = PIECE_BYTES as usize;
@@ -46,6 +46,79 @@ fn an_object_is_there_after_a_restart() {
         assert_eq!(store.usage().object_bytes, end.next_multiple_of(4096));
         assert_eq!(store.troubles(), Vec::<String>::new());
     }
+}
+
+/// Goal: what was written becomes the content without a copy, with all that was added by a length, and is there after a
+/// restart; what is not all sent, not whole or of another length stays a draft.
+#[test]
+fn what_was_written_is_taken_over() {
+    let place = Place::new();
+    let store = place.open();
+    let drafts = || common::list(&place.dir().join("dirty"));
+    let content = bytes_of(2 * PIECE + 100);
+    let length = content.len() as u64 + 5;
+    let dirty = store.dirty(NODE, Version::strong("u"), 7).unwrap();
+    let to_come = |length| store.create_to_come(NODE, new_object(Some(length)));
+    let refused = |dirty: &Dirty, length: u64| {
+        let sums = vec![0; length.div_ceil(PIECE_BYTES) as usize];
+        assert!(!to_come(length).take_over(dirty, &sums).unwrap());
+    };
+    assert_eq!(dirty.sums(|| true).unwrap(), None, "it needs its base");
+    refused(&dirty, 7);
+    dirty.write(0, &content).unwrap();
+    dirty.resize(length).unwrap();
+    refused(&dirty, length);
+    let batch = dirty.take().expect("unsent");
+    refused(&dirty, length);
+    drop(batch);
+    dirty.sent(Version::strong("v")).unwrap();
+    refused(&dirty, length - 1);
+    assert_eq!(dirty.sums(|| false).unwrap(), None, "nobody asks any more");
+    let sums = dirty.sums(|| true).unwrap().expect("all of it is here");
+    let object = to_come(length);
+    assert!(!object.take_over(&dirty, &sums[..2]).unwrap());
+    assert_eq!((drafts().len(), object_files(&place).len()), (2, 0));
+
+    assert!(object.take_over(&dirty, &sums).unwrap());
+    assert_eq!((drafts().len(), object_files(&place).len()), (0, 1));
+    object.commit().unwrap();
+    let wanted = [&content[..], &[0; 5]].concat();
+    assert_eq!(object.read(0, wanted.len()).unwrap(), wanted);
+    assert!(object.is_complete() && object.backing().is_some());
+    refused(&dirty, length);
+    dirty.discard();
+    drop(dirty);
+    assert_eq!(object.read(0, wanted.len()).unwrap(), wanted, "its file is no draft's any more");
+    assert_eq!(store.usage().object_bytes, length.next_multiple_of(4096));
+    // The next draft of the node is another's.
+    let next = store.dirty(NODE, Version::strong("v"), length).unwrap();
+    next.write(0, b"other").unwrap();
+    next.discard();
+    drop((next, object, store));
+    let store = place.open();
+    let again = held(&store);
+    assert_eq!(again.read(0, wanted.len()).unwrap(), wanted, "and its pieces are those of their checksums");
+    assert_eq!(store.troubles(), Vec::<String>::new());
+}
+
+/// Goal: one that took over and was not committed goes, and is nobody's.
+#[test]
+fn what_was_taken_over_and_not_committed_goes() {
+    let place = Place::new();
+    let store = place.open();
+    let content = bytes_of(PIECE + 1);
+    let dirty = store.dirty(NODE, Version::None, 0).unwrap();
+    dirty.write(0, &content).unwrap();
+    drop(dirty.take());
+    dirty.sent(Version::strong("v")).unwrap();
+    let sums = dirty.sums(|| true).unwrap().expect("all of it is here");
+    let object = store.create_to_come(NODE, new_object(Some(content.len() as u64)));
+    assert!(object.take_over(&dirty, &sums).unwrap());
+    drop(object);
+    assert_eq!(object_files(&place).len(), 0);
+    drop((dirty, store));
+    let store = place.open();
+    assert!(store.object(NODE).unwrap().is_none() && store.left_dirty().is_empty());
 }
 
 /// Nobody tells how long it will be: it begins in memory and becomes a file when it is too long for a segment.

@@ -312,14 +312,32 @@ impl Vfs {
         lease: Lease,
         checked: SystemTime,
     ) -> Result<Arc<Object>> {
+        Ok(self.store.create(inode.id, self.new_of(inode, version, length, (lease, checked))?)?)
+    }
+
+    /// The same, of bytes that were written here and are to be taken over.
+    pub(crate) fn content_to_come(&self, inode: &Inode, version: Version, length: u64) -> Result<Arc<Object>> {
+        let known = {
+            let record = inode.record.read();
+            (record.lease, record.learnt)
+        };
+        Ok(self.store.create_to_come(inode.id, self.new_of(inode, version, length, known)?))
+    }
+
+    fn new_of(
+        &self,
+        inode: &Inode,
+        version: Version,
+        length: u64,
+        (lease, checked): (Lease, SystemTime),
+    ) -> Result<NewObject> {
         let audience = inode.record.read().audience;
         let owner_uid = match audience {
             Audience::Only { uid } => uid,
             Audience::Everyone => self.options.uid,
         };
         let account = self.account_of(inode.id)?;
-        let new = NewObject { version, length: Some(length), lease, audience, owner_uid, checked, account };
-        Ok(self.store.create(inode.id, new)?)
+        Ok(NewObject { version, length: Some(length), lease, audience, owner_uid, checked, account })
     }
 
     /// Has all that is below what was written here, as far as it is needed: the source will not have it any more.

@@ -60,6 +60,7 @@ mod read;
 mod reload;
 mod remove;
 mod reopen;
+mod retire;
 mod room;
 mod same_use;
 mod send;

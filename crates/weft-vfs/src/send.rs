@@ -5,16 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{Answer, Call, Caller, Change, Figure, Lease, RemoteError, Version};
-use weft_store::{Batch, NodeId, Object, Origin, Record};
+use weft_store::{Batch, NodeId, Record};
 
 use crate::attempt::Sending;
 use crate::draft::{Draft, Failed};
 use crate::figures::count;
-use crate::going_on::{ToItsEnd, go_on};
+use crate::going_on::ToItsEnd;
 use crate::handle::HandleId;
-use crate::inode::{Current, Inode};
+use crate::inode::Inode;
 use crate::learn::Told;
-use crate::open::AT_HAND_BYTES_MAX;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
@@ -188,141 +187,6 @@ impl Vfs {
         if changed { VfsError::Changed } else { error }
     }
 
-    /// The last handle of a file that was written is closed: what is left is sent, and what was written becomes what is
-    /// held of the file.
-    pub(crate) fn retire_later(self: &Arc<Self>, inode: &Arc<Inode>) {
-        let draft = inode.draft();
-        if draft.is_none() && !inode.is_gone() {
-            return;
-        }
-        let is_short = draft.is_some_and(|draft| draft.dirty.length() <= AT_HAND_BYTES_MAX);
-        let (vfs, inode) = (self.clone(), inode.clone());
-        // The mount's end waits for it.
-        let under_way = self.ending.body();
-        let retired = async move {
-            let _under_way = under_way;
-            let _gate = inode.gate.lock().await;
-            let failed = || inode.draft().and_then(|draft| draft.failed()).map(|failed| failed.why);
-            let before = failed();
-            if let Err(error) = vfs.retire(&inode).await {
-                vfs.tell_left_over(&error);
-                if before.is_none() || before != failed() {
-                    tracing::warn!(%error, node = inode.id.0, "what was written is not all put away");
-                }
-            }
-        };
-        // A short file is put away in less time than it takes to wake a thread for it.
-        match is_short {
-            true => go_on(&self.runtime, retired),
-            false => drop(self.runtime.spawn(retired)),
-        }
-    }
-
-    /// The caller holds the inode's gate.
-    pub(crate) async fn retire(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
-        let is_closed = || inode.content.lock().is_closed();
-        if !is_closed() {
-            return Ok(());
-        }
-        if inode.is_gone() {
-            self.end_draft(inode);
-            self.store.remove_object(inode.id)?;
-            self.store.apply(vec![Record::Node(inode.id, None)])?;
-            return Ok(());
-        }
-        // Pages that were mapped may have come after the last close of a descriptor.
-        self.send_held(Caller::DAEMON, inode).await?;
-        let Some(draft) = inode.draft() else { return Ok(()) };
-        let adopted = self.adopted(inode, &draft).unwrap_or_else(|error| {
-            tracing::debug!(%error, "what was written is fetched again when it is read");
-            None
-        });
-        // While there is a draft, whoever opens the file opens that: what the store has is exchanged before it ends.
-        match &adopted {
-            Some(object) => object.commit()?,
-            None => {
-                let former = inode.content.lock().current.take();
-                former.inspect(|former| former.object.discard());
-                self.store.remove_object(inode.id)?;
-            }
-        }
-        let mut slot = inode.draft.write();
-        // Who opens it meanwhile takes the lock after this, or was here before.
-        if !is_closed() || draft.dirty.is_unsent() {
-            return Ok(());
-        }
-        {
-            let mut content = inode.content.lock();
-            // The kernel's pages are of what was written, for they were written through them. One that was not written
-            // whole it reads all the same: a short file's is given to it with the next open.
-            let length = draft.dirty.length();
-            let whole = length.is_multiple_of(PAGE_BYTES) || length > AT_HAND_BYTES_MAX;
-            let pages = content.pages_of.take() == Some(draft.generation()) && whole;
-            content.pages_of = adopted.as_ref().filter(|_| pages).map(|object| object.generation());
-            let (lease, checked) = {
-                // Once: two guards at a time would wait for a writer that waits for the first.
-                let record = inode.record.read();
-                (record.lease, record.learnt)
-            };
-            content.current = adopted.map(|object| Current { object, lease, checked });
-        }
-        inode.drafts_ended.fetch_add(1, Ordering::Release);
-        self.drop_draft(inode.id, &mut slot);
-        Ok(())
-    }
-
-    /// What was written, as the content of the version that the source has now; `None` when that takes more than it is
-    /// worth.
-    pub(crate) fn adopted(&self, inode: &Inode, draft: &Draft) -> Result<Option<Arc<Object>>> {
-        let length = draft.dirty.length();
-        let base = draft.base();
-        let whole = !draft.dirty.needs_base() || base.as_ref().is_some_and(|base| base.is_complete());
-        if !whole || length > ADOPTED_BYTES_MAX || draft.dirty.is_unsent() {
-            return Ok(None);
-        }
-        let (lease, checked) = {
-            let record = inode.record.read();
-            (record.lease, record.learnt)
-        };
-        let object = self.new_content(inode, draft.dirty.version(), length, lease, checked)?;
-        let mut writer = object.writer(0)?;
-        while writer.position() < length {
-            let size = (length - writer.position()).min(ADOPTED_AT_ONCE) as usize;
-            let parts = draft.dirty.parts(writer.position(), size);
-            if parts.is_empty() {
-                // Somebody has opened it again and cut it.
-                return Ok(None);
-            }
-            for (range, origin) in parts {
-                let size = (range.end - range.start) as usize;
-                let bytes = match (origin, &base) {
-                    (Origin::Written, _) => draft.dirty.read(range.start, size)?,
-                    (Origin::Base, Some(base)) => base.read(range.start, size)?,
-                    _ => vec![0; size].into(),
-                };
-                if bytes.len() < size {
-                    return Ok(None);
-                }
-                writer.append(&bytes)?;
-            }
-        }
-        writer.finish()?;
-        Ok(Some(object))
-    }
-
-    pub(crate) fn end_draft(&self, inode: &Inode) {
-        self.drop_draft(inode.id, &mut inode.draft.write());
-    }
-
-    /// Nothing of a draft is wanted any more. Its slot is held: the next one begins with the same names on the disk, and
-    /// the same line in the table.
-    pub(crate) fn drop_draft(&self, node: NodeId, slot: &mut Option<Arc<Draft>>) {
-        if let Some(draft) = slot.take() {
-            draft.dirty.discard();
-        }
-        self.drafts.lock().remove(&node);
-    }
-
     /// A file has no name any more. What is open of it stays readable.
     pub(crate) fn mark_gone(self: &Arc<Self>, id: NodeId) -> Result<()> {
         self.overtaken.note(id);
@@ -386,11 +250,5 @@ pub(crate) fn is_away(error: &VfsError) -> bool {
 
 /// How often what was written while it was sent is sent again, in one close.
 const SEND_ROUNDS_MAX: usize = 4;
-/// A page of the kernel.
-const PAGE_BYTES: u64 = 4096;
 /// The pace that a source is allowed at the least, in bytes per millisecond.
 const BYTES_PER_MS_MIN: u64 = 1024;
-/// Longest file that is kept as it was written; a longer one is fetched again when it is read.
-const ADOPTED_BYTES_MAX: u64 = 16 << 20;
-/// Bytes copied at once.
-const ADOPTED_AT_ONCE: u64 = 1 << 20;

@@ -89,6 +89,46 @@ async fn what_is_written_is_seen_at_once_here_and_at_close_at_the_source() {
     assert_eq!(bench.vfs.figures().opens_remote, fetched, "what was written is what is held");
 }
 
+/// Goal: a long file is held as it was written, also when it was opened again while it was put away; it has the bytes that the
+/// source has. Method: written anew and in its middle, over what was held, and read by somebody who opens it at any moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_file_is_held_as_it_was_written() {
+    let bench = Bench::writable();
+    let mut content: Vec<u8> = (0..20u32 << 20).map(|at| (at / 7) as u8).collect();
+    for round in 0..4 {
+        let handle = bench.open_for(HELLO, if round == 0 { EMPTYING } else { WRITING }).await.unwrap();
+        if round == 0 {
+            for at in (0..content.len()).step_by(1 << 20) {
+                let bytes = content[at..at + (1 << 20)].to_vec().into();
+                let write = Write { offset: at as u64, bytes, kill_suidgid: false, unseen: false };
+                bench.vfs.clone().write(bench.call(), handle, write).await.unwrap();
+            }
+        }
+        let at = 5_000_000 + round * 1000;
+        content[at..at + 3].copy_from_slice(b"new");
+        bench.write(handle, at as u64, b"new").await.unwrap();
+        if round == 3 {
+            content.resize((20 << 20) + 5, 0);
+            let longer = SetStat { size: Some(content.len() as u64), ..SetStat::default() };
+            let node = bench.walk(HELLO).await.unwrap().node;
+            bench.vfs.clone().set_stat(bench.call(), node, Some(handle), longer).await.unwrap();
+        }
+        bench.flush(handle).await.unwrap();
+        bench.vfs.close(handle);
+        if round == 2 {
+            assert!(bench.cat(HELLO).await.unwrap() == content, "while it is put away");
+        }
+        bench.retired().await;
+        assert!(bench.at_source("a/b/hello.txt") == content);
+        let fetched = bench.fake.counts().fetch;
+        assert!(bench.cat(HELLO).await.unwrap() == content);
+        // Written in part, over what was fetched or taken over, it has a base.
+        if round == 0 {
+            assert_eq!(bench.fake.counts().fetch, fetched, "what was written is what is held");
+        }
+    }
+}
+
 /// Goal: the kernel is told of other times and lengths when what was written is sent, but only where it cannot know itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kernel_is_told_of_what_it_did_not_see_written() {

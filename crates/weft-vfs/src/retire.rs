@@ -1,0 +1,214 @@
+//! What becomes of what was written when nobody has the file open any more: it is the content that is held of the version
+//! that the source has now.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_remote::Caller;
+use weft_store::{NodeId, Object, Origin, Record};
+
+use crate::draft::Draft;
+use crate::going_on::go_on;
+use crate::inode::{Current, Inode};
+use crate::open::AT_HAND_BYTES_MAX;
+use crate::space::on_disk;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+impl Vfs {
+    /// The last handle of a file that was written is closed: what is left is sent, and what was written becomes what is
+    /// held of the file.
+    pub(crate) fn retire_later(self: &Arc<Self>, inode: &Arc<Inode>) {
+        let draft = inode.draft();
+        if draft.is_none() && !inode.is_gone() {
+            return;
+        }
+        let is_short = draft.is_some_and(|draft| draft.dirty.length() <= AT_HAND_BYTES_MAX);
+        let (vfs, inode) = (self.clone(), inode.clone());
+        // The mount's end waits for it.
+        let under_way = self.ending.body();
+        let retired = async move {
+            let _under_way = under_way;
+            let _gate = inode.gate.lock().await;
+            let failed = || inode.draft().and_then(|draft| draft.failed()).map(|failed| failed.why);
+            let before = failed();
+            if let Err(error) = vfs.retire(&inode).await {
+                vfs.tell_left_over(&error);
+                if before.is_none() || before != failed() {
+                    tracing::warn!(%error, node = inode.id.0, "what was written is not all put away");
+                }
+            }
+        };
+        // A short file is put away in less time than it takes to wake a thread for it.
+        match is_short {
+            true => go_on(&self.runtime, retired),
+            false => drop(self.runtime.spawn(retired)),
+        }
+    }
+
+    /// The caller holds the inode's gate.
+    pub(crate) async fn retire(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        let is_closed = || inode.content.lock().is_closed();
+        if !is_closed() {
+            return Ok(());
+        }
+        if inode.is_gone() {
+            self.end_draft(inode);
+            self.store.remove_object(inode.id)?;
+            self.store.apply(vec![Record::Node(inode.id, None)])?;
+            return Ok(());
+        }
+        // Pages that were mapped may have come after the last close of a descriptor.
+        self.send_held(Caller::DAEMON, inode).await?;
+        let Some(draft) = inode.draft() else { return Ok(()) };
+        let fetched_again = |error: &VfsError| {
+            tracing::debug!(%error, "what was written is fetched again when it is read");
+        };
+        let adopted = self.adopted(inode, &draft).inspect_err(fetched_again).ok().flatten();
+        let to_come = self.to_come(inode, &draft).await.inspect_err(fetched_again).ok().flatten();
+        // While there is a draft, whoever opens the file opens that: what the store has is exchanged before it ends.
+        match &adopted {
+            Some(object) => object.commit()?,
+            None if to_come.is_some() => {}
+            None => self.drop_former(inode)?,
+        }
+        let mut slot = inode.draft.write();
+        // Who opens it meanwhile takes the lock after this, or was here before.
+        if !is_closed() || draft.dirty.is_unsent() {
+            return Ok(());
+        }
+        let adopted = match to_come {
+            Some((object, sums)) => self.taken_over(inode, &draft, object, &sums)?,
+            None => adopted,
+        };
+        {
+            let mut content = inode.content.lock();
+            // The kernel's pages are of what was written, for they were written through them. One that was not written
+            // whole it reads all the same: a short file's is given to it with the next open.
+            let length = draft.dirty.length();
+            let whole = length.is_multiple_of(PAGE_BYTES) || length > AT_HAND_BYTES_MAX;
+            let pages = content.pages_of.take() == Some(draft.generation()) && whole;
+            content.pages_of = adopted.as_ref().filter(|_| pages).map(|object| object.generation());
+            let (lease, checked) = {
+                // Once: two guards at a time would wait for a writer that waits for the first.
+                let record = inode.record.read();
+                (record.lease, record.learnt)
+            };
+            content.current = adopted.map(|object| Current { object, lease, checked });
+        }
+        inode.drafts_ended.fetch_add(1, Ordering::Release);
+        self.drop_draft(inode.id, &mut slot);
+        Ok(())
+    }
+
+    /// The object that is to take over what was written to a long file, with the checksums of its pieces; `None` when it may
+    /// not stay, or somebody opens the file meanwhile.
+    async fn to_come(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        draft: &Arc<Draft>,
+    ) -> Result<Option<(Arc<Object>, Vec<u64>)>> {
+        let length = draft.dirty.length();
+        if !(ADOPTED_BYTES_MAX + 1..=TAKEN_OVER_BYTES_MAX).contains(&length) || draft.dirty.needs_base() {
+            return Ok(None);
+        }
+        let object = self.content_to_come(inode, draft.dirty.version(), length)?;
+        let (vfs, inode, draft) = (self.clone(), inode.clone(), draft.clone());
+        let summed = tokio::task::spawn_blocking(move || {
+            vfs.make_room(&object, on_disk(length))?;
+            let sums = draft.dirty.sums(|| inode.content.lock().is_closed())?;
+            Ok(sums.map(|sums| (object, sums)))
+        });
+        summed.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    }
+
+    /// What was written, as the file's content from now on, without a copy; `None` when it has to be fetched again. The
+    /// draft's slot is held, and nobody has the file open.
+    fn taken_over(
+        &self,
+        inode: &Inode,
+        draft: &Draft,
+        object: Arc<Object>,
+        sums: &[u64],
+    ) -> Result<Option<Arc<Object>>> {
+        match object.take_over(&draft.dirty, sums) {
+            Ok(true) => {
+                object.commit()?;
+                return Ok(Some(object));
+            }
+            Ok(false) => {}
+            Err(error) => tracing::debug!(%error, "what was written is fetched again when it is read"),
+        }
+        self.drop_former(inode).map(|()| None)
+    }
+
+    /// What is held of a file is of before what was written to it.
+    fn drop_former(&self, inode: &Inode) -> Result<()> {
+        let former = inode.content.lock().current.take();
+        former.inspect(|former| former.object.discard());
+        self.store.remove_object(inode.id)?;
+        Ok(())
+    }
+
+    /// What was written, as the content of the version that the source has now; `None` when that takes more than it is
+    /// worth.
+    pub(crate) fn adopted(&self, inode: &Inode, draft: &Draft) -> Result<Option<Arc<Object>>> {
+        let length = draft.dirty.length();
+        let base = draft.base();
+        let whole = !draft.dirty.needs_base() || base.as_ref().is_some_and(|base| base.is_complete());
+        if !whole || length > ADOPTED_BYTES_MAX || draft.dirty.is_unsent() {
+            return Ok(None);
+        }
+        let (lease, checked) = {
+            let record = inode.record.read();
+            (record.lease, record.learnt)
+        };
+        let object = self.new_content(inode, draft.dirty.version(), length, lease, checked)?;
+        let mut writer = object.writer(0)?;
+        while writer.position() < length {
+            let size = (length - writer.position()).min(ADOPTED_AT_ONCE) as usize;
+            let parts = draft.dirty.parts(writer.position(), size);
+            if parts.is_empty() {
+                // Somebody has opened it again and cut it.
+                return Ok(None);
+            }
+            for (range, origin) in parts {
+                let size = (range.end - range.start) as usize;
+                let bytes = match (origin, &base) {
+                    (Origin::Written, _) => draft.dirty.read(range.start, size)?,
+                    (Origin::Base, Some(base)) => base.read(range.start, size)?,
+                    _ => vec![0; size].into(),
+                };
+                if bytes.len() < size {
+                    return Ok(None);
+                }
+                writer.append(&bytes)?;
+            }
+        }
+        writer.finish()?;
+        Ok(Some(object))
+    }
+
+    pub(crate) fn end_draft(&self, inode: &Inode) {
+        self.drop_draft(inode.id, &mut inode.draft.write());
+    }
+
+    /// Nothing of a draft is wanted any more. Its slot is held: the next one begins with the same names on the disk, and
+    /// the same line in the table.
+    pub(crate) fn drop_draft(&self, node: NodeId, slot: &mut Option<Arc<Draft>>) {
+        if let Some(draft) = slot.take() {
+            draft.dirty.discard();
+        }
+        self.drafts.lock().remove(&node);
+    }
+}
+
+/// Longest file that is copied as it was written, so that the draft's files serve the next; a longer one's bytes are taken
+/// over.
+const ADOPTED_BYTES_MAX: u64 = 16 << 20;
+/// Longest file whose bytes are taken over, for they are all read once; a longer one is fetched again when it is read.
+const TAKEN_OVER_BYTES_MAX: u64 = 4 << 30;
+/// Bytes copied at once.
+const ADOPTED_AT_ONCE: u64 = 1 << 20;
+/// A page of the kernel.
+const PAGE_BYTES: u64 = 4096;
