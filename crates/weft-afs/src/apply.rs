@@ -254,6 +254,11 @@ impl Shared {
         let removed = self.entry(call, place).await?;
         let gone = removed.map(|fid| place.dir.beside(fid));
         let spots: Vec<&Spot> = [&place.dir].into_iter().chain(&gone).collect();
+        if let Some(dir) = gone.as_ref().filter(|gone| gone.fid.is_directory())
+            && self.has_names(call, dir).await
+        {
+            return Err(RemoteError::NotEmpty { detail: place.shown() });
+        }
         let (reply, teller) = match removed.is_some_and(Fid::is_directory) {
             true => self.tell(call, &spots, &place.shown(), &RemoveDir { dir, name }).await.map_err(full)?,
             false => self.tell(call, &spots, &place.shown(), &RemoveFile { dir, name }).await?,
@@ -263,6 +268,15 @@ impl Shared {
             self.tell_of(&gone, &[]).await;
         }
         Ok(self.directory_now(place, (&reply.status, names), &teller))
+    }
+
+    /// Whether a directory is known to have names; whoever is refused often has it fetched for that.
+    async fn has_names(&self, call: &Call, dir: &Spot) -> bool {
+        let content = match self.is_refused_often(call, &dir.cell).await {
+            true => self.directory(call, dir).await.ok().map(|(content, _)| content),
+            false => self.directory_promised(call, dir).await,
+        };
+        content.is_some_and(|content| content.all(|_| {}).is_ok_and(|names| !names.is_empty()))
     }
 
     /// What a name stands for, as far as its directory tells.

@@ -156,6 +156,12 @@ impl Shared {
         self.fetch_directory(call, spot).await
     }
 
+    /// What is held of a directory under a promise, if whoever asks was let in.
+    pub async fn directory_promised(&self, call: &Call, spot: &Spot) -> Option<Content> {
+        let token = self.files.logins.token(call, &spot.cell).await;
+        self.directory_at_hand(spot, token.as_deref()).map(|(content, _)| content)
+    }
+
     /// What is held of a directory, if whoever has this token was let in.
     fn directory_at_hand(&self, spot: &Spot, token: Option<&Token>) -> Option<(Content, Worth)> {
         let Spot { cell, fid, .. } = spot;

@@ -1,4 +1,4 @@
-//! Who was told "you may not" several times in a row.
+//! Who was told "you may not" several times in a row, or that a directory is not empty.
 //!
 //! A server of OpenAFS answers who is refused more than ten times in a row only after 3 s each (`fileserver
 //! -abortthreshold`, `rxi_SendCallAbort` of OpenAFS `src/rx/rx.c`: by the aborts of one code of a channel). A search through
@@ -37,7 +37,7 @@ impl Refusals {
             Ok(_) => {
                 askers.remove(&asker);
             }
-            Err(RemoteError::Denied { .. }) => {
+            Err(RemoteError::Denied { .. } | RemoteError::NotEmpty { .. }) => {
                 if askers.len() >= ASKERS_MAX {
                     askers.clear();
                 }
@@ -61,8 +61,7 @@ impl Shared {
         asking: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         let Some((first, _)) = needs.first() else { return asking.await };
-        let token = self.files.logins.token(call, &first.cell).await;
-        let asker = (first.cell.clone(), token.map(|token| token.id));
+        let asker = self.asker(call, &first.cell).await;
         if self.refusals.are_many(&asker) {
             for (spot, operation) in needs {
                 let status = self.status(call, spot).await?.status;
@@ -75,6 +74,16 @@ impl Shared {
         let outcome = asking.await;
         self.refusals.note(asker, &outcome);
         outcome
+    }
+
+    /// Whether whoever asks was refused often lately.
+    pub async fn is_refused_often(&self, call: &Call, cell: &CellName) -> bool {
+        self.refusals.are_many(&self.asker(call, cell).await)
+    }
+
+    async fn asker(&self, call: &Call, cell: &CellName) -> Asker {
+        let token = self.files.logins.token(call, cell).await;
+        (cell.clone(), token.map(|token| token.id))
     }
 }
 
@@ -104,5 +113,8 @@ mod tests {
         assert!(refusals.are_many(&one));
         refusals.note(one.clone(), &Ok(()));
         assert!(!refusals.are_many(&one));
+        let full = || Err::<(), _>(RemoteError::NotEmpty { detail: String::new() });
+        (0..MANY).for_each(|_| refusals.note(one.clone(), &full()));
+        assert!(refusals.are_many(&one), "servers count that as well");
     }
 }

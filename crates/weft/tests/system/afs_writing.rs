@@ -424,6 +424,28 @@ fn what_others_are_told_meanwhile_is_not_of_before() {
     });
 }
 
+/// Goal: a directory that is not empty stays, and one that another machine has emptied goes. Method: more of them than a server
+/// refuses at once, which this machine has not seen before.
+#[test]
+fn a_directory_that_is_not_empty_stays() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(folder) = Folder::new(cell, "full") else { return };
+    for number in 0..FULL {
+        let dir = folder.there(&format!("d{number}"));
+        std::fs::create_dir(&dir).expect("made");
+        std::fs::write(dir.join("f"), "x").expect("written");
+    }
+    let dir = |number: usize| folder.at(&format!("d{number}"));
+    for number in 0..FULL {
+        fails_with(std::fs::remove_dir(dir(number)), Errno::NOTEMPTY);
+    }
+    for number in 0..FULL {
+        std::fs::remove_file(folder.there(&format!("d{number}/f"))).expect("removed");
+        std::fs::remove_dir(dir(number)).expect("it is empty");
+    }
+    assert_eq!(names_in(&folder.at("")), [""; 0]);
+}
+
 /// Goal: what a program that is killed was just having made is seen here as soon as elsewhere, if it was made: its server
 /// tells the others alone. Method: shells that make and remove directories and are killed at any moment of that.
 #[test]
@@ -463,5 +485,7 @@ impl Drop for Done<'_> {
 
 /// Rounds of a test of what happens at the same time.
 const ROUNDS: usize = 200;
+/// Directories that are not empty.
+const FULL: usize = 30;
 /// Programs that are killed.
 const KILLS: u64 = 20;
