@@ -12,6 +12,7 @@ use weft_remote::{Call, Caller, News, Notes, NotesError};
 
 use crate::cell::CellName;
 use crate::cells::Cells;
+use crate::cut_stores::CutStores;
 use crate::directories::{Directories, Turns};
 use crate::doors::Led;
 use crate::gains::Getter;
@@ -73,6 +74,7 @@ pub(crate) struct Shared {
     pub locks: Locks,
     pub refusals: Refusals,
     pub retimed: Retimed,
+    pub cut_stores: CutStores,
     aliases: HashMap<CellName, CellName>,
     client: Client,
 }
@@ -139,6 +141,7 @@ impl Afs {
             locks: Locks::default(),
             refusals: Refusals::default(),
             retimed: Retimed::default(),
+            cut_stores: CutStores::default(),
             aliases: options.aliases.iter().map(|alias| (alias.alias.clone(), alias.cell.clone())).collect(),
             client,
             options,

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -45,6 +46,14 @@ impl Place {
     fn file_name(&self) -> FileName {
         Text(self.name.as_bytes().to_vec())
     }
+}
+
+/// How far what is to be written is stored.
+struct Progress {
+    /// The data version after the stores that were heard of.
+    data_version: u64,
+    /// How many times the one that is under way was tried.
+    tries: AtomicU32,
 }
 
 /// A change of these of which it is not known yet what came of it.
@@ -340,18 +349,42 @@ impl Shared {
         call: &Call,
         spot: &Spot,
         expected: &Version,
+        what: (&[Extent], u64),
+        content: &dyn Content,
+        made: SystemTime,
+    ) -> Result<Answer<Outcome>> {
+        let begun = self.version_to_write(call, spot, expected).await?;
+        let mut progress = Progress { data_version: begun, tries: AtomicU32::new(0) };
+        let outcome = self.store_all(call, spot, &mut progress, what, content, made).await;
+        match &outcome {
+            Ok(_) | Err(RemoteError::VersionChanged { .. }) => self.cut_stores.forget(spot),
+            Err(_) => {
+                let heard = Written { data_version: progress.data_version, modified_s: seconds(made) };
+                let over = facts::data_version(expected).unwrap_or(begun);
+                self.cut_stores.note(spot, over, heard, progress.tries.into_inner());
+            }
+        }
+        outcome
+    }
+
+    /// Stores all of what is to be written, in one part after the other.
+    async fn store_all(
+        self: &Arc<Self>,
+        call: &Call,
+        spot: &Spot,
+        progress: &mut Progress,
         (extents, length): (&[Extent], u64),
         content: &dyn Content,
         made: SystemTime,
     ) -> Result<Answer<Outcome>> {
-        let mut version = self.version_to_write(call, spot, expected).await?;
         let change = StatusChange { modified_s: Some(seconds(made)), ..StatusChange::default() };
         let end = Extent { offset: length, length: 0 };
         let mut parts = parts(extents);
         let mut part = parts.next().unwrap_or(end);
         loop {
-            let (status, teller) = self.store(call, spot, version, (part, length), change.clone(), content).await?;
-            version = status.data_version;
+            *progress.tries.get_mut() = 0;
+            let (status, teller) = self.store(call, spot, progress, (part, length), change.clone(), content).await?;
+            progress.data_version = status.data_version;
             part = match parts.next() {
                 Some(part) => part,
                 None if status.length != length && part != end => end,
@@ -361,7 +394,8 @@ impl Shared {
     }
 
     /// The data version over which a file is written. It is looked at right before, unless its server has promised to tell of
-    /// changes and has told of none: then it is the one that is expected.
+    /// changes and has told of none: then it is the one that is expected. So is one that may have come of the same, when a
+    /// server broke off.
     async fn version_to_write(&self, call: &Call, spot: &Spot, expected: &Version) -> Result<u64> {
         let promised = self.promises.written(&spot.cell, spot.fid).map(|written| written.data_version);
         if let Some(data_version) = promised.filter(|promised| facts::data_version(expected) == Some(*promised)) {
@@ -369,18 +403,27 @@ impl Shared {
         }
         let Seen { status, .. } = self.status(call, spot).await?;
         // Whose bytes they are the data version tells: another time alone, set by somebody else, is no reason to refuse.
-        if *expected != Version::None && facts::data_version(expected) != Some(status.data_version) {
+        let over = facts::data_version(expected);
+        let is_expected = *expected == Version::None
+            || over == Some(status.data_version)
+            || over.is_some_and(|over| self.cut_stores.are_of(spot, over, Written::of(&status)))
+            // A server that crashed makes the data version of what was just made 1 when it repairs the volume (observed with
+            // OpenAFS 1.8.9): it is as empty as it was made.
+            || (over == Some(0) && status.length == 0);
+        if !is_expected {
+            tracing::debug!(file = shown(spot), ?expected, now = ?Written::of(&status), "written meanwhile");
             return Err(RemoteError::VersionChanged { detail: shown(spot) });
         }
         Ok(status.data_version)
     }
 
-    /// One store. The data version after it has to be the next one.
+    /// One store. The data version after it has to be the next one; where a server had it tried again, each try may have made
+    /// one.
     async fn store(
         &self,
         call: &Call,
         spot: &Spot,
-        before: u64,
+        Progress { data_version: before, tries }: &Progress,
         (part, file_length): (Extent, u64),
         change: StatusChange,
         content: &dyn Content,
@@ -389,6 +432,7 @@ impl Shared {
         let question = StoreData64 { fid: spot.fid, change, position, length, file_length };
         let failed = Mutex::new(None);
         let more = || -> Box<dyn Iterator<Item = Bytes> + Send + '_> {
+            tries.fetch_add(1, Ordering::Relaxed);
             Box::new(Pieces { content, at: position, end: position + length, failed: &failed })
         };
         let place = (&spot.cell, spot.fid.volume);
@@ -398,10 +442,11 @@ impl Shared {
         }
         let (reply, teller) = outcome?;
         let status = reply.status;
-        if before.checked_add(1) != Some(status.data_version) {
+        let made = status.data_version.checked_sub(*before);
+        if !made.is_some_and(|made| (1..=tries.load(Ordering::Relaxed).into()).contains(&made)) {
             return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
         }
-        self.promises.stored(&spot.cell, spot.fid, before, Written::of(&status));
+        self.promises.stored(&spot.cell, spot.fid, *before, Written::of(&status));
         Ok((status, teller))
     }
 

@@ -27,6 +27,7 @@ mod cache_file;
 mod cells;
 mod client;
 mod content;
+mod cut_stores;
 mod directories;
 mod dns;
 mod doors;
