@@ -435,15 +435,18 @@ impl Shared {
             tries.fetch_add(1, Ordering::Relaxed);
             Box::new(Pieces { content, at: position, end: position + length, failed: &failed })
         };
-        let place = (&spot.cell, spot.fid.volume);
+        let (place, ticket) = ((&spot.cell, spot.fid.volume), self.promises.ticket());
         let outcome = self.files.change(call, place, &shown(spot), &question, &more).await;
         if let Some(error) = failed.lock().take() {
             return Err(RemoteError::Failed { detail: format!("{}: what is to be written: {error}", shown(spot)) });
         }
         let (reply, teller) = outcome?;
         let status = reply.status;
+        // As in `version_to_write`: there it is found out, but for one who had a promise of before the crash.
+        let is_repaired = *before == 0 && self.promises.was_forgotten_since(ticket, teller.server);
+        let most = u64::from(tries.load(Ordering::Relaxed)) + u64::from(is_repaired);
         let made = status.data_version.checked_sub(*before);
-        if !made.is_some_and(|made| (1..=tries.load(Ordering::Relaxed).into()).contains(&made)) {
+        if !made.is_some_and(|made| (1..=most).contains(&made)) {
             return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
         }
         self.promises.stored(&spot.cell, spot.fid, *before, Written::of(&status));

@@ -235,6 +235,13 @@ impl Promises {
         self.news.tell(events)
     }
 
+    /// Whether a server is known to have forgotten since: it was started anew, or had not heard of us for long.
+    pub fn was_forgotten_since(&self, ticket: Ticket, server: ServerId) -> bool {
+        let table = self.table.lock();
+        let mut since = table.recent.iter().filter(|(number, _)| *number > ticket.breaks);
+        since.any(|(_, broken)| matches!(broken, Broken::Server(other) if *other == server))
+    }
+
     /// Somebody may not be shown any more what was read in a cell: all of it has to be asked for again.
     pub fn end_in(&self, cell: &CellName) -> ToldUpTo {
         let mut table = self.table.lock();

@@ -1,6 +1,7 @@
 //! What is left of promises when a mount, a file server or the way between them ends.
 
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use rustix::process::Pid;
 
 use crate::afs::{mounted_on, mounted_with, read};
 use crate::interrupts::wait_until;
-use crate::support::AfsCell;
+use crate::support::{AfsCell, noise};
 
 /// The port of the only socket of UDP that a daemon has (proc(5): of a row in its network's table the second column is the
 /// address, and the tenth the socket's number).
@@ -77,6 +78,48 @@ fn what_could_not_be_told_is_heard_of() {
     }
 }
 
+/// Goal: what is written while a file server crashes is sent when it is there again: what it had of that is nobody else's.
+/// Method: the server is killed while files that were just made are open, and at another moment of a long store each time.
+#[test]
+fn what_is_written_outlives_a_crash_of_its_server() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(other) = mounted_on(&cell, "c2", "afs", &[]) else { return };
+    let Some(mount) = mounted_on(&cell, "c1", "afs", &[]) else { return };
+    let at = |name: &str| format!("weft.test/scratch/{name}");
+    let crash = || {
+        cell.kill("fs1", "dafileserver");
+        cell.restart("fs1", "dafileserver");
+    };
+    let made = ["a", "b", "c", "d"].map(|name| (name, File::create(mount.at(at(name))).expect("made")));
+    crash();
+    wait_until("it answers", || std::fs::write(other.at(at("z")), "z").is_ok());
+    for (name, mut file) in made {
+        file.write_all(name.as_bytes()).expect("written");
+        file.sync_all().expect("it is as empty as it was made");
+    }
+    let (name, content) = (at("long"), noise(LONG));
+    let (here, there) = (mount.at(&name), other.at(&name));
+    for round in 0..CRASHES {
+        // Of another length each time; what was there before is written over where it lies, and is not known then.
+        std::fs::write(&here, &content[round..LONG - round % 3 * (LONG / 4)]).expect("written");
+        let changed = &content[100 + round..LONG - (round + 1) % 3 * (LONG / 4)];
+        std::thread::scope(|scope| {
+            let storing = scope.spawn(|| std::fs::write(&here, changed));
+            // At another moment of it.
+            std::thread::park_timeout(Duration::from_millis(31 * round as u64));
+            crash();
+            if storing.join().expect("no panic").is_err() {
+                wait_until("it is opened", || std::fs::write(&here, changed).is_ok());
+            }
+        });
+        let sent = || File::options().write(true).open(&here).is_ok_and(|file| file.sync_all().is_ok());
+        wait_until("it is sent", sent);
+        let is_it = |path: &Path| std::fs::read(path).is_ok_and(|bytes| bytes == changed);
+        assert!(is_it(&here) && is_it(&there), "round {round}");
+    }
+    assert_eq!(read(&other.at(at("d"))), "d");
+}
+
 /// Goal: where nobody answers, what is held is shown at once, and what is not fails at once: only the first who asks waits. When
 /// they answer again that is found out. Method: the cable is pulled while nothing is mounted; each of the reads would wait for
 /// the databases and the file servers in turn.
@@ -136,3 +179,7 @@ fn file_servers_forget_a_mount_that_has_ended() {
         }
     }
 }
+
+/// How often a server crashes while a file is stored, and the longest length of that.
+const CRASHES: usize = 3;
+const LONG: usize = 32 << 20;
