@@ -58,6 +58,7 @@ mod servers;
 mod silences;
 mod socket;
 mod space;
+mod store;
 mod tokens;
 mod told;
 mod transport;

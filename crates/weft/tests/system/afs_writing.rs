@@ -431,16 +431,16 @@ fn a_directory_that_is_not_empty_stays() {
     let Some(cell) = AfsCell::up() else { return };
     let Some(folder) = Folder::new(cell, "full") else { return };
     for number in 0..FULL {
-        let dir = folder.there(&format!("d{number}"));
+        let dir = folder.there(format!("d{number}"));
         std::fs::create_dir(&dir).expect("made");
         std::fs::write(dir.join("f"), "x").expect("written");
     }
-    let dir = |number: usize| folder.at(&format!("d{number}"));
+    let dir = |number: usize| folder.at(format!("d{number}"));
     for number in 0..FULL {
         fails_with(std::fs::remove_dir(dir(number)), Errno::NOTEMPTY);
     }
     for number in 0..FULL {
-        std::fs::remove_file(folder.there(&format!("d{number}/f"))).expect("removed");
+        std::fs::remove_file(folder.there(format!("d{number}/f"))).expect("removed");
         std::fs::remove_dir(dir(number)).expect("it is empty");
     }
     assert_eq!(names_in(&folder.at("")), [""; 0]);

@@ -1,0 +1,221 @@
+//! What is written to a file, stored in one part after the other.
+//!
+//! AFS-3 has no store that compares: what is to be written over is looked at right before, and the data version after each
+//! store has to be the next one. Whoever writes in between is found out, and told of, but not kept from it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weft_remote::{Answer, Call, Content, Extent, Outcome, RemoteError, Result, Version};
+
+use crate::afs::Shared;
+use crate::apply::seconds;
+use crate::facts;
+use crate::identity::Spot;
+use crate::look::{Seen, shown};
+use crate::retimed::Written;
+use crate::rotate::Teller;
+use crate::wire::fileserver::StoreData64;
+use crate::wire::status::{Status, StatusChange};
+
+/// How far what is to be written is stored.
+struct Progress {
+    /// The data version after the stores that were heard of.
+    data_version: u64,
+    /// How many times the one that is under way was tried.
+    tries: AtomicU32,
+}
+
+impl Shared {
+    /// Writes to a file, over the version that is expected.
+    ///
+    /// # Errors
+    /// As of [`Shared::apply`].
+    pub async fn write(
+        self: &Arc<Self>,
+        call: &Call,
+        spot: &Spot,
+        expected: &Version,
+        what: (&[Extent], u64),
+        content: &dyn Content,
+        made: SystemTime,
+    ) -> Result<Answer<Outcome>> {
+        let begun = self.version_to_write(call, spot, expected).await?;
+        let mut progress = Progress { data_version: begun, tries: AtomicU32::new(0) };
+        let outcome = self.store_all(call, spot, &mut progress, what, content, made).await;
+        match &outcome {
+            Ok(_) | Err(RemoteError::VersionChanged { .. }) => self.cut_stores.forget(spot),
+            Err(_) => {
+                let heard = Written { data_version: progress.data_version, modified_s: seconds(made) };
+                let over = facts::data_version(expected).unwrap_or(begun);
+                self.cut_stores.note(spot, over, heard, progress.tries.into_inner());
+            }
+        }
+        outcome
+    }
+
+    /// Stores all of what is to be written, in one part after the other.
+    async fn store_all(
+        self: &Arc<Self>,
+        call: &Call,
+        spot: &Spot,
+        progress: &mut Progress,
+        (extents, length): (&[Extent], u64),
+        content: &dyn Content,
+        made: SystemTime,
+    ) -> Result<Answer<Outcome>> {
+        let change = StatusChange { modified_s: Some(seconds(made)), ..StatusChange::default() };
+        let end = Extent { offset: length, length: 0 };
+        let mut parts = parts(extents);
+        let mut part = parts.next().unwrap_or(end);
+        loop {
+            *progress.tries.get_mut() = 0;
+            let (status, teller) = self.store(call, spot, progress, (part, length), change.clone(), content).await?;
+            progress.data_version = status.data_version;
+            part = match parts.next() {
+                Some(part) => part,
+                None if status.length != length && part != end => end,
+                None => return Ok(self.outcome_of(spot, &status, &teller)),
+            };
+        }
+    }
+
+    /// The data version over which a file is written. It is looked at right before, unless its server has promised to tell of
+    /// changes and has told of none: then it is the one that is expected. So is one that may have come of the same, when a
+    /// server broke off.
+    async fn version_to_write(&self, call: &Call, spot: &Spot, expected: &Version) -> Result<u64> {
+        let promised = self.promises.written(&spot.cell, spot.fid).map(|written| written.data_version);
+        if let Some(data_version) = promised.filter(|promised| facts::data_version(expected) == Some(*promised)) {
+            return Ok(data_version);
+        }
+        let Seen { status, .. } = self.status(call, spot).await?;
+        // Whose bytes they are the data version tells: another time alone, set by somebody else, is no reason to refuse.
+        let over = facts::data_version(expected);
+        let is_expected = *expected == Version::None
+            || over == Some(status.data_version)
+            || over.is_some_and(|over| self.cut_stores.are_of(spot, over, Written::of(&status)))
+            // A server that crashed makes the data version of what was just made 1 when it repairs the volume (observed with
+            // OpenAFS 1.8.9): it is as empty as it was made.
+            || (over == Some(0) && status.length == 0);
+        if !is_expected {
+            tracing::debug!(file = shown(spot), ?expected, now = ?Written::of(&status), "written meanwhile");
+            return Err(RemoteError::VersionChanged { detail: shown(spot) });
+        }
+        Ok(status.data_version)
+    }
+
+    /// One store. The data version after it has to be the next one; where a server had it tried again, each try may have made
+    /// one.
+    async fn store(
+        &self,
+        call: &Call,
+        spot: &Spot,
+        Progress { data_version: before, tries }: &Progress,
+        (part, file_length): (Extent, u64),
+        change: StatusChange,
+        content: &dyn Content,
+    ) -> Result<(Status, Teller)> {
+        let Extent { offset: position, length } = part;
+        let question = StoreData64 { fid: spot.fid, change, position, length, file_length };
+        let failed = Mutex::new(None);
+        let more = || -> Box<dyn Iterator<Item = Bytes> + Send + '_> {
+            tries.fetch_add(1, Ordering::Relaxed);
+            Box::new(Pieces { content, at: position, end: position + length, failed: &failed })
+        };
+        let (place, ticket) = ((&spot.cell, spot.fid.volume), self.promises.ticket());
+        let outcome = self.files.change(call, place, &shown(spot), &question, &more).await;
+        if let Some(error) = failed.lock().take() {
+            return Err(RemoteError::Failed { detail: format!("{}: what is to be written: {error}", shown(spot)) });
+        }
+        let (reply, teller) = outcome?;
+        let status = reply.status;
+        // As in `version_to_write`: there it is found out, but for one who had a promise of before the crash.
+        let is_repaired = *before == 0 && self.promises.was_forgotten_since(ticket, teller.server);
+        let most = u64::from(tries.load(Ordering::Relaxed)) + u64::from(is_repaired);
+        let made = status.data_version.checked_sub(*before);
+        if !made.is_some_and(|made| (1..=most).contains(&made)) {
+            return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
+        }
+        self.promises.stored(&spot.cell, spot.fid, *before, Written::of(&status));
+        Ok((status, teller))
+    }
+}
+
+/// The parts that are stored one by one.
+fn parts(extents: &[Extent]) -> impl Iterator<Item = Extent> {
+    extents.iter().flat_map(|extent| {
+        let end = extent.offset + extent.length;
+        let starts = (extent.offset..end).step_by(STORE_BYTES as usize);
+        starts.map(move |offset| Extent { offset, length: STORE_BYTES.min(end - offset) })
+    })
+}
+
+/// The bytes of a range, piece by piece. Where they cannot be read it ends too soon, and says why.
+struct Pieces<'a> {
+    content: &'a dyn Content,
+    at: u64,
+    end: u64,
+    failed: &'a Mutex<Option<io::Error>>,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let size = (self.end - self.at).min(PIECE_BYTES) as usize;
+        if size == 0 {
+            return None;
+        }
+        let read = match self.content.read(self.at, size) {
+            Ok(bytes) if bytes.len() == size => bytes,
+            Ok(_) => return self.fail(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => return self.fail(error),
+        };
+        self.at += size as u64;
+        Some(read)
+    }
+}
+
+impl Pieces<'_> {
+    fn fail(&mut self, error: io::Error) -> Option<Bytes> {
+        *self.failed.lock() = Some(error);
+        self.end = self.at;
+        None
+    }
+}
+
+/// Bytes of one store.
+const STORE_BYTES: u64 = 16 << 20;
+/// Bytes read at once of what is stored.
+const PIECE_BYTES: u64 = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_extents_are_stored_in_parts() {
+        let extents = [Extent { offset: 5, length: 3 }, Extent { offset: 100, length: STORE_BYTES * 2 + 1 }];
+        let stored: Vec<(u64, u64)> = parts(&extents).map(|part| (part.offset, part.length)).collect();
+        let wanted = [(5, 3), (100, STORE_BYTES), (100 + STORE_BYTES, STORE_BYTES), (100 + 2 * STORE_BYTES, 1)];
+        assert_eq!(stored, wanted);
+    }
+
+    #[test]
+    fn content_that_cannot_be_read_ends_the_store_with_its_reason() {
+        struct Short;
+        impl Content for Short {
+            fn read(&self, offset: u64, length: usize) -> io::Result<Bytes> {
+                Ok(vec![1; length.min(300_000_usize.saturating_sub(offset as usize))].into())
+            }
+        }
+        let failed = Mutex::new(None);
+        let pieces = Pieces { content: &Short, at: 0, end: 400_000, failed: &failed };
+        assert_eq!(pieces.map(|piece| piece.len()).sum::<usize>(), PIECE_BYTES as usize);
+        assert!(failed.lock().is_some());
+    }
+}
