@@ -47,7 +47,10 @@ impl CutStores {
             *cut = Cut { over, tries: Vec::new() };
         }
         let most = heard.data_version.saturating_add(times.into());
-        cut.tries.push(Try { heard: heard.data_version, most, modified_s: heard.modified_s });
+        let one = Try { heard: heard.data_version, most, modified_s: heard.modified_s };
+        if !cut.tries.contains(&one) {
+            cut.tries.push(one);
+        }
     }
 
     /// Whether what a file is now came of what was to be written over `over`.

@@ -144,7 +144,12 @@ fn only_the_server_that_promised_breaks() {
     promises.broken(other, &cell(), &[spot(2).fid]);
     promises.forgotten(other);
     assert!(promises.lease(&cell(), spot(2).fid).is_some() && told().is_empty());
+    let since = promises.ticket();
+    promises.broken(SERVER, &cell(), &[spot(4).fid]);
+    promises.forgotten(other);
+    assert!(promises.was_forgotten_since(since, other) && !promises.was_forgotten_since(since, SERVER));
     promises.forgotten(SERVER);
+    assert!(promises.was_forgotten_since(since, SERVER) && !promises.was_forgotten_since(promises.ticket(), SERVER));
     assert!(promises.lease(&cell(), spot(2).fid).is_none() && told().len() == 2);
 }
 

@@ -98,8 +98,8 @@ impl Shared {
         let is_expected = *expected == Version::None
             || over == Some(status.data_version)
             || over.is_some_and(|over| self.cut_stores.are_of(spot, over, Written::of(&status)))
-            // A server that crashed makes the data version of what was just made 1 when it repairs the volume (observed with
-            // OpenAFS 1.8.9): it is as empty as it was made.
+            // A volume that is repaired after a crash takes over what `Alloc_NewVnode` gave the inode of what was just made, 1
+            // (OpenAFS `src/viced/afsfileprocs.c`, `src/vol/vol-salvage.c`; observed with 1.8.9): it is as empty as it was.
             || (over == Some(0) && status.length == 0);
         if !is_expected {
             tracing::debug!(file = shown(spot), ?expected, now = ?Written::of(&status), "written meanwhile");

@@ -61,9 +61,6 @@ impl Vfs {
         // Pages that were mapped may have come after the last close of a descriptor.
         self.send_held(Caller::DAEMON, inode).await?;
         let Some(draft) = inode.draft() else { return Ok(()) };
-        let fetched_again = |error: &VfsError| {
-            tracing::debug!(%error, "what was written is fetched again when it is read");
-        };
         let adopted = self.adopted(inode, &draft).inspect_err(fetched_again).ok().flatten();
         let to_come = self.to_come(inode, &draft).await.inspect_err(fetched_again).ok().flatten();
         // While there is a draft, whoever opens the file opens that: what the store has is exchanged before it ends.
@@ -78,7 +75,10 @@ impl Vfs {
             return Ok(());
         }
         let adopted = match to_come {
-            Some((object, sums)) => self.taken_over(inode, &draft, object, &sums)?,
+            // The draft ends in any case: what was handed on is no draft's any more, and all is at the source.
+            Some((object, sums)) => {
+                self.taken_over(inode, &draft, object, &sums).inspect_err(fetched_again).ok().flatten()
+            }
             None => adopted,
         };
         {
@@ -131,13 +131,9 @@ impl Vfs {
         object: Arc<Object>,
         sums: &[u64],
     ) -> Result<Option<Arc<Object>>> {
-        match object.take_over(&draft.dirty, sums) {
-            Ok(true) => {
-                object.commit()?;
-                return Ok(Some(object));
-            }
-            Ok(false) => {}
-            Err(error) => tracing::debug!(%error, "what was written is fetched again when it is read"),
+        let take = || Ok(object.take_over(&draft.dirty, sums)? && object.commit().map(|()| true)?);
+        if take().inspect_err(fetched_again).unwrap_or(false) {
+            return Ok(Some(object));
         }
         self.drop_former(inode).map(|()| None)
     }
@@ -201,6 +197,10 @@ impl Vfs {
         }
         self.drafts.lock().remove(&node);
     }
+}
+
+fn fetched_again(error: &VfsError) {
+    tracing::debug!(%error, "what was written is fetched again when it is read");
 }
 
 /// Longest file that is copied as it was written, so that the draft's files serve the next; a longer one's bytes are taken

@@ -2,7 +2,7 @@
 //!
 //! The kernel sees for itself what it had changed, when it is answered. A request that is ended before (its program was
 //! killed) is answered EINTR, and the kernel keeps what it knew: of a name that was made, or moved there, that there is none
-//! (fs/fuse/dir.c of Linux 6.18: `create_new_entry`, `fuse_rename_common`).
+//! (`create_new_entry` and `fuse_rename_common` of Linux's fs/fuse/dir.c; observed with 6.18).
 
 use std::sync::Arc;
 

@@ -404,7 +404,10 @@ async fn what_the_kernel_has_not_heard_of_it_looks_up_again() {
         assert!(changing.await.expect_err("nobody waits").is_cancelled());
         let told: Vec<Notice> = heard.others.try_iter().collect();
         let wanted = if step == "removed" { "moved" } else { step };
-        let is_wanted = |notice: &Notice| matches!(notice, Notice::Expired { parent, name } if *parent == dir && name.as_bytes() == wanted.as_bytes());
+        let is_wanted = |notice: &Notice| match notice {
+            Notice::Expired { parent, name } => *parent == dir && name.as_bytes() == wanted.as_bytes(),
+            _ => false,
+        };
         assert!(told.iter().any(is_wanted), "{step}: {told:?}");
     }
 }
