@@ -16,6 +16,7 @@ use crate::cut_stores::CutStores;
 use crate::directories::{Directories, Turns};
 use crate::doors::Led;
 use crate::gains::Getter;
+use crate::heritage::Heritage;
 use crate::identity::Identity;
 use crate::learnt::may_be_known;
 use crate::locks::Locks;
@@ -75,6 +76,7 @@ pub(crate) struct Shared {
     pub refusals: Refusals,
     pub retimed: Retimed,
     pub cut_stores: CutStores,
+    heritage: Heritage,
     aliases: HashMap<CellName, CellName>,
     client: Client,
 }
@@ -84,7 +86,7 @@ impl Afs {
     ///
     /// # Errors
     /// `Socket`, `Random`, `Notes`; `NoSuchCell` when it is to be of a cell that the options do not have.
-    pub fn open(mut options: AfsOptions, notes: &dyn Notes) -> Result<Arc<Afs>, AfsError> {
+    pub fn open(mut options: AfsOptions, notes: &Arc<dyn Notes>) -> Result<Arc<Afs>, AfsError> {
         let cells = std::mem::take(&mut options.cells);
         let is_known = |tree: &CellName| {
             cells.iter().any(|cell| cell.name == *tree) || options.resolver.is_some() && may_be_known(tree)
@@ -92,7 +94,7 @@ impl Afs {
         if let Some(cell) = options.tree.as_ref().filter(|tree| !is_known(tree)) {
             return Err(AfsError::NoSuchCell { cell: cell.clone() });
         }
-        let client = Client { uuid: uuid(notes)?, interfaces: Vec::new() };
+        let client = Client { uuid: uuid(&**notes)?, interfaces: Vec::new() };
         let seed = random()?;
         let config = weft_rx::Config {
             services: [callback::SERVICE].into(),
@@ -113,11 +115,14 @@ impl Afs {
         };
         // File servers know this cache by its UUID and call it where it was last: when a daemon was killed and the next one has
         // another port, they try the old one for ten seconds and tell of no change meanwhile (OpenAFS 1.8, observed).
-        let former = notes.get(PORT_KEY)?.and_then(|bytes| Some(u16::from_be_bytes(bytes.try_into().ok()?)));
-        let transport = Transport::open(seed, former, config, Box::new(answer)).map_err(AfsError::Socket)?;
+        let heritage = Heritage::of(notes.clone());
+        let (former, connections) = (heritage.port()?, heritage.connections()?);
+        let transport = Transport::open(seed, former, config, Box::new(answer), heritage.clone());
+        let transport = transport.map_err(AfsError::Socket)?;
         if former != Some(transport.port()) {
-            notes.put(PORT_KEY, Some(&transport.port().to_be_bytes()))?;
+            heritage.keep_port(transport.port())?;
         }
+        transport.end_former(&connections);
         let rpc = Arc::new(Rpc::new(transport));
         let servers = Arc::new(Servers::new(options.down_time));
         let cells = Cells::new(cells, options.resolver);
@@ -141,7 +146,8 @@ impl Afs {
             locks: Locks::default(),
             refusals: Refusals::default(),
             retimed: Retimed::default(),
-            cut_stores: CutStores::default(),
+            cut_stores: CutStores::noted(notes.clone()),
+            heritage,
             aliases: options.aliases.iter().map(|alias| (alias.alias.clone(), alias.cell.clone())).collect(),
             client,
             options,
@@ -160,6 +166,7 @@ impl Afs {
         let Shared { files, promises, .. } = &*self.shared;
         let servers = promises.servers().into_iter().filter_map(|id| files.servers.in_order(&[id]).first().copied());
         files.rpc.forget_at(servers.map(|(_, at)| at), Call::within(Caller::DAEMON, patience)).await;
+        self.shared.heritage.keep_connections(std::iter::empty());
     }
 }
 
@@ -230,8 +237,6 @@ fn random() -> Result<[u8; 32], AfsError> {
 
 /// Where the UUID is in the notes.
 const UUID_KEY: &[u8] = b"uuid";
-/// Where the port is.
-const PORT_KEY: &[u8] = b"port";
 /// How long a server waits until its word is heard.
 pub(crate) const TOLD_PATIENCE: Duration = Duration::from_millis(100);
 /// Events that wait for the file system; more become one.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use weft_remote::{Call, Caller, MemoryNotes, RemoteError, Result};
+use weft_remote::{Call, Caller, MemoryNotes, Notes, RemoteError, Result};
 
 use crate::abort::Next;
 use crate::afs::{Afs, AfsError, Shared};
@@ -59,7 +59,8 @@ impl Client {
     /// As of [`Afs::open`].
     pub fn open(options: AfsOptions, who: As) -> std::result::Result<Client, AfsError> {
         let written = options.cells.clone();
-        let afs = Afs::open(options, &MemoryNotes::default())?;
+        let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
+        let afs = Afs::open(options, &notes)?;
         Ok(Client { afs, who, written, asked: Mutex::default() })
     }
 

@@ -3,30 +3,53 @@
 //! version (`StoreData_RXStyle` and `Update_TargetVnodeStatus` of OpenAFS `src/viced/afsfileprocs.c`). When what was written is
 //! sent again, such a version is no work of somebody else.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+use weft_remote::Notes;
 
 use crate::cell::CellName;
-use crate::fid::Fid;
+use crate::fid::{Fid, VolumeId};
 use crate::identity::Spot;
 use crate::retimed::Written;
 
-/// By file; what is forgotten is somebody else's. Held for one look or one change.
+/// By file; what is forgotten is somebody else's. A store is noted before it is sent, so that a daemon that follows a killed one
+/// knows what that had begun.
+pub(crate) struct CutStores {
+    /// Held for one look or one change.
+    table: Mutex<Table>,
+    notes: Arc<dyn Notes>,
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct CutStores(Mutex<HashMap<(CellName, Fid), Cut>>);
+struct Table {
+    cuts: HashMap<File, Cut>,
+    /// The files by the order in which they came.
+    order: BTreeMap<u64, File>,
+    came: u64,
+    /// Those that were written, oldest first.
+    written: VecDeque<File>,
+}
+
+type File = (CellName, Fid);
 
 /// What was tried over one data version.
 #[derive(Debug)]
 struct Cut {
     over: u64,
     tries: Vec<Try>,
+    is_written: bool,
+    /// Its place in the order.
+    came: u64,
 }
 
-/// One of them.
+/// What one attempt to write a file may have made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Try {
-    /// The data version that its stores had made when one was not heard of.
+    /// The data version over which it was begun.
+    begun: u64,
+    /// The data version that its stores had made when the last one was sent.
     heard: u64,
     /// The highest that it may have made.
     most: u64,
@@ -35,51 +58,165 @@ struct Try {
 }
 
 impl CutStores {
-    /// What was to be written over data version `over` had made the file `heard` when a store was not heard of, which was
-    /// tried so many times.
-    pub fn note(&self, spot: &Spot, over: u64, heard: Written, times: u32) {
-        let mut cuts = self.0.lock();
-        if cuts.len() >= FILES_MAX {
-            cuts.clear();
+    /// What former daemons have noted is known.
+    pub fn noted(notes: Arc<dyn Notes>) -> CutStores {
+        let noted = notes.list(NOTE_PREFIX).unwrap_or_else(|error| {
+            tracing::warn!(%error, "what was being stored before cannot be read");
+            Vec::new()
+        });
+        let mut table = Table::default();
+        for (key, value) in noted {
+            if let (Some(file), Some((over, tries))) = (file_of(&key), tries_of(&value)) {
+                let cut = table.of(&file, over);
+                cut.tries = tries;
+            }
         }
-        let cut = cuts.entry((spot.cell.clone(), spot.fid)).or_insert_with(|| Cut { over, tries: Vec::new() });
-        if cut.over != over || cut.tries.len() >= TRIES_MAX {
-            *cut = Cut { over, tries: Vec::new() };
-        }
-        let most = heard.data_version.saturating_add(times.into());
-        let one = Try { heard: heard.data_version, most, modified_s: heard.modified_s };
-        if !cut.tries.contains(&one) {
-            cut.tries.push(one);
+        CutStores { table: Mutex::new(table), notes }
+    }
+
+    /// A store is sent of what is to be written over data version `over`. What was heard of has made the file `heard`; this one
+    /// is tried so many times by now.
+    pub fn sent(&self, spot: &Spot, over: u64, heard: Written, times: u32) {
+        let file = (spot.cell.clone(), spot.fid);
+        let mut table = self.table.lock();
+        let cut = table.of(&file, over);
+        cut.is_written = false;
+        cut.add(heard, times);
+        self.note(&file, Some(cut));
+        if table.cuts.len() > FILES_MAX
+            && let Some((_, oldest)) = table.order.pop_first()
+        {
+            table.cuts.remove(&oldest);
+            self.note(&oldest, None);
         }
     }
 
     /// Whether what a file is now came of what was to be written over `over`.
     pub fn are_of(&self, spot: &Spot, over: u64, now: Written) -> bool {
-        let cuts = self.0.lock();
-        let cut = cuts.get(&(spot.cell.clone(), spot.fid)).filter(|cut| cut.over == over);
-        let is_of = |one: &Try| {
-            let is_heard = one.heard > over && one.heard == now.data_version;
-            is_heard
-                || (one.heard < now.data_version && now.data_version <= one.most && one.modified_s == now.modified_s)
-        };
-        cut.is_some_and(|cut| cut.tries.iter().any(is_of))
+        let table = self.table.lock();
+        let cut = table.cuts.get(&(spot.cell.clone(), spot.fid)).filter(|cut| cut.over == over);
+        cut.is_some_and(|cut| cut.tries.iter().any(|one| one.may_have_made(over, now)))
     }
 
-    /// It is written, or it is somebody else's.
-    pub fn forget(&self, spot: &Spot) {
-        self.0.lock().remove(&(spot.cell.clone(), spot.fid));
+    /// It is written. It stays known for some time: a daemon that is killed before that is put down sends all of it again.
+    pub fn written(&self, spot: &Spot) {
+        let file = (spot.cell.clone(), spot.fid);
+        let mut table = self.table.lock();
+        let Some(cut) = table.cuts.get_mut(&file) else { return };
+        cut.is_written = true;
+        table.written.push_back(file);
+        if table.written.len() > WRITTEN_MAX
+            && let Some(oldest) = table.written.pop_front()
+            && table.cuts.get(&oldest).is_some_and(|cut| cut.is_written)
+        {
+            self.forget(&mut table, &oldest);
+        }
+    }
+
+    /// It is somebody else's.
+    pub fn refused(&self, spot: &Spot) {
+        self.forget(&mut self.table.lock(), &(spot.cell.clone(), spot.fid));
+    }
+
+    fn forget(&self, table: &mut Table, file: &File) {
+        if let Some(cut) = table.cuts.remove(file) {
+            table.order.remove(&cut.came);
+            self.note(file, None);
+        }
+    }
+
+    fn note(&self, file: &File, cut: Option<&Cut>) {
+        let value = cut.map(|cut| bytes_of(cut.over, &cut.tries));
+        if let Err(error) = self.notes.put(&key_of(file), value.as_deref()) {
+            tracing::warn!(%error, "what is being stored cannot be noted");
+        }
     }
 }
 
+impl Table {
+    /// What was tried over a data version; what was over another one is forgotten.
+    fn of(&mut self, file: &File, over: u64) -> &mut Cut {
+        let came = self.came;
+        let cut = self.cuts.entry(file.clone()).or_insert_with(|| {
+            self.order.insert(came, file.clone());
+            self.came += 1;
+            Cut { over, tries: Vec::new(), is_written: false, came }
+        });
+        if cut.over != over || cut.tries.len() >= TRIES_MAX {
+            (cut.over, cut.tries) = (over, Vec::new());
+        }
+        cut
+    }
+}
+
+impl Cut {
+    /// An attempt goes on, or another is begun.
+    fn add(&mut self, heard: Written, times: u32) {
+        let Written { data_version, modified_s } = heard;
+        let most = data_version.saturating_add(times.into());
+        match self.tries.last_mut() {
+            // What the attempt before had made was heard of, or this one was begun over what may have come of it.
+            Some(last) if last.modified_s == modified_s && (last.begun..=last.most).contains(&data_version) => {
+                (last.heard, last.most) = (last.heard.max(data_version), last.most.max(most));
+            }
+            _ => self.tries.push(Try { begun: data_version, heard: data_version, most, modified_s }),
+        }
+    }
+}
+
+impl Try {
+    fn may_have_made(&self, over: u64, now: Written) -> bool {
+        let is_heard = self.heard > over && self.heard == now.data_version;
+        let may_be = self.begun < now.data_version && now.data_version <= self.most;
+        is_heard || (may_be && self.modified_s == now.modified_s)
+    }
+}
+
+/// Under [`NOTE_PREFIX`] the volume, vnode and unique, 4 bytes each, most significant first, and the name of the cell.
+fn key_of((cell, fid): &File) -> Vec<u8> {
+    let fid = [fid.volume.0, fid.vnode, fid.unique].map(u32::to_be_bytes);
+    [NOTE_PREFIX, fid.as_flattened(), cell.as_str().as_bytes()].concat()
+}
+
+fn file_of(key: &[u8]) -> Option<File> {
+    let (fid, cell) = key.strip_prefix(NOTE_PREFIX)?.split_at_checked(12)?;
+    let (fid, _) = fid.as_chunks::<4>();
+    let [volume, vnode, unique] = <[_; 3]>::try_from(fid).ok()?.map(u32::from_be_bytes);
+    Some((CellName::new(cell).ok()?, Fid { volume: VolumeId(volume), vnode, unique }))
+}
+
+/// The data version over which it is written, and of each attempt `begun`, `heard`, `most` and `modified_s`: 8 bytes each, most
+/// significant first.
+fn bytes_of(over: u64, tries: &[Try]) -> Vec<u8> {
+    let numbers = |one: &Try| [one.begun, one.heard, one.most, one.modified_s.into()];
+    std::iter::once(over).chain(tries.iter().flat_map(numbers)).flat_map(u64::to_be_bytes).collect()
+}
+
+fn tries_of(bytes: &[u8]) -> Option<(u64, Vec<Try>)> {
+    let (numbers, []) = bytes.as_chunks::<8>() else { return None };
+    let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_be_bytes(*number)).collect();
+    let (over, tries) = numbers.split_first()?;
+    let (tries, []) = tries.as_chunks::<4>() else { return None };
+    let read = |[begun, heard, most, modified_s]: &[u64; 4]| {
+        Some(Try { begun: *begun, heard: *heard, most: *most, modified_s: u32::try_from(*modified_s).ok()? })
+    };
+    Some((*over, tries.iter().map(read).collect::<Option<_>>()?))
+}
+
+/// Where they are in the notes.
+const NOTE_PREFIX: &[u8] = b"store/";
 /// Files that are remembered.
 const FILES_MAX: usize = 10_000;
-/// Tries at one that are remembered.
+/// Those of them that were written.
+const WRITTEN_MAX: usize = 256;
+/// Attempts at one that are remembered.
 const TRIES_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use weft_remote::MemoryNotes;
+
     use super::*;
-    use crate::fid::VolumeId;
     use crate::identity::Identity;
 
     fn spot(vnode: u32) -> Spot {
@@ -91,24 +228,90 @@ mod tests {
         Written { data_version, modified_s }
     }
 
+    fn none() -> CutStores {
+        CutStores::noted(Arc::new(MemoryNotes::default()))
+    }
+
     /// Goal: what may have come of what was tried is ours, of each try, and nothing else.
     #[test]
     fn what_may_have_come_of_a_store_is_ours() {
-        let (cuts, file) = (CutStores::default(), spot(2));
-        cuts.note(&file, 5, at(5, 100), 1);
+        let (cuts, file) = (none(), spot(2));
+        cuts.sent(&file, 5, at(5, 100), 1);
         assert!(cuts.are_of(&file, 5, at(6, 100)));
         for now in [at(5, 100), at(6, 101), at(7, 100)] {
             assert!(!cuts.are_of(&file, 5, now), "{now:?}");
         }
         assert!(!cuts.are_of(&file, 6, at(6, 100)) && !cuts.are_of(&spot(4), 5, at(6, 100)));
         // Over what came of the first: one part was stored, another was tried twice.
-        cuts.note(&file, 5, at(7, 200), 2);
-        let ours = [at(6, 100), at(7, 1), at(8, 200), at(9, 200)];
+        cuts.sent(&file, 5, at(6, 200), 1);
+        cuts.sent(&file, 5, at(7, 200), 2);
+        let ours = [at(6, 100), at(7, 1), at(7, 200), at(8, 200), at(9, 200)];
         assert!(ours.into_iter().all(|now| cuts.are_of(&file, 5, now)));
         assert!(!cuts.are_of(&file, 5, at(10, 200)) && !cuts.are_of(&file, 5, at(8, 100)));
-        cuts.note(&file, 9, at(9, 300), 1);
+        cuts.sent(&file, 9, at(9, 300), 1);
         assert!(!cuts.are_of(&file, 5, at(6, 100)), "over another");
-        cuts.forget(&file);
+        cuts.refused(&file);
         assert!(!cuts.are_of(&file, 9, at(10, 300)));
+    }
+
+    /// Goal: also the daemon after the next knows what one had begun, until it is written or refused; of what is written only
+    /// the last ones are kept.
+    #[test]
+    fn what_was_begun_outlives_the_daemon() {
+        let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
+        let begun = CutStores::noted(notes.clone());
+        begun.sent(&spot(2), 5, at(5, 100), 2);
+        begun.sent(&spot(2), 5, at(6, u32::MAX), 1);
+        begun.sent(&spot(4), 0, at(u64::MAX, 7), 3);
+        for _ in 0..2 {
+            let next = CutStores::noted(notes.clone());
+            assert!([at(6, 100), at(7, 100), at(7, u32::MAX)].into_iter().all(|now| next.are_of(&spot(2), 5, now)));
+            assert!(next.are_of(&spot(4), 0, at(u64::MAX, 8)) && !next.are_of(&spot(2), 5, at(8, 100)));
+        }
+        let next = CutStores::noted(notes.clone());
+        next.refused(&spot(4));
+        next.written(&spot(2));
+        assert!(CutStores::noted(notes.clone()).are_of(&spot(2), 5, at(7, 100)));
+        for vnode in 0..WRITTEN_MAX as u32 {
+            let other = spot(100 + 2 * vnode);
+            next.sent(&other, 1, at(1, 1), 1);
+            next.written(&other);
+        }
+        assert_eq!(notes.list(b"").expect("listed").len(), WRITTEN_MAX);
+        let last = CutStores::noted(notes);
+        assert!(!last.are_of(&spot(2), 5, at(7, 100)) && !last.are_of(&spot(4), 0, at(u64::MAX, 8)));
+        assert!(last.are_of(&spot(100), 1, at(2, 1)));
+    }
+
+    /// Goal: what was written once and is being written again is not forgotten for being written.
+    #[test]
+    fn what_is_written_again_stays_known() {
+        let cuts = none();
+        cuts.sent(&spot(2), 1, at(1, 1), 1);
+        cuts.written(&spot(2));
+        cuts.sent(&spot(2), 2, at(2, 2), 1);
+        for vnode in 0..WRITTEN_MAX as u32 {
+            let other = spot(100 + 2 * vnode);
+            cuts.sent(&other, 1, at(1, 1), 1);
+            cuts.written(&other);
+        }
+        assert!(cuts.are_of(&spot(2), 2, at(3, 2)));
+    }
+
+    /// Goal: whatever is found in the notes is read or passed over; their number is bounded.
+    #[test]
+    fn notes_that_make_no_sense_are_passed_over() {
+        let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
+        for bytes in [&b""[..], &[1; 7], &[0; 8], &[0; 40], &[0xff; 40], &[0; 41]] {
+            notes.put(&key_of(&(spot(2).cell, spot(2).fid)), Some(bytes)).expect("noted");
+            notes.put(&[NOTE_PREFIX, &[0; 12][..bytes.len().min(12)]].concat(), Some(bytes)).expect("noted");
+            assert!(!CutStores::noted(notes.clone()).are_of(&spot(2), 1, at(2, 1)));
+        }
+        let cuts = none();
+        for vnode in 0..=FILES_MAX as u32 {
+            cuts.sent(&spot(2 * vnode), 1, at(1, 1), 1);
+        }
+        assert_eq!(cuts.notes.list(b"").expect("listed").len(), FILES_MAX);
+        assert!(!cuts.are_of(&spot(0), 1, at(2, 1)) && cuts.are_of(&spot(2), 1, at(2, 1)));
     }
 }

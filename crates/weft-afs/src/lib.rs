@@ -33,6 +33,7 @@ mod dns;
 mod doors;
 mod facts;
 mod gains;
+mod heritage;
 mod identity;
 mod kvno;
 mod learnt;

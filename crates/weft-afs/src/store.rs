@@ -24,8 +24,10 @@ use crate::wire::status::{Status, StatusChange};
 
 /// How far what is to be written is stored.
 struct Progress {
-    /// The data version after the stores that were heard of.
-    data_version: u64,
+    /// The data version over which it was to be written.
+    over: u64,
+    /// The file after the stores that were heard of, with the time that the writer gave.
+    heard: Written,
     /// How many times the one that is under way was tried.
     tries: AtomicU32,
 }
@@ -45,15 +47,14 @@ impl Shared {
         made: SystemTime,
     ) -> Result<Answer<Outcome>> {
         let begun = self.version_to_write(call, spot, expected).await?;
-        let mut progress = Progress { data_version: begun, tries: AtomicU32::new(0) };
-        let outcome = self.store_all(call, spot, &mut progress, what, content, made).await;
+        let over = facts::data_version(expected).unwrap_or(begun);
+        let heard = Written { data_version: begun, modified_s: seconds(made) };
+        let mut progress = Progress { over, heard, tries: AtomicU32::new(0) };
+        let outcome = self.store_all(call, spot, &mut progress, what, content).await;
         match &outcome {
-            Ok(_) | Err(RemoteError::VersionChanged { .. }) => self.cut_stores.forget(spot),
-            Err(_) => {
-                let heard = Written { data_version: progress.data_version, modified_s: seconds(made) };
-                let over = facts::data_version(expected).unwrap_or(begun);
-                self.cut_stores.note(spot, over, heard, progress.tries.into_inner());
-            }
+            Ok(_) => self.cut_stores.written(spot),
+            Err(RemoteError::VersionChanged { .. }) => self.cut_stores.refused(spot),
+            Err(_) => {}
         }
         outcome
     }
@@ -66,16 +67,14 @@ impl Shared {
         progress: &mut Progress,
         (extents, length): (&[Extent], u64),
         content: &dyn Content,
-        made: SystemTime,
     ) -> Result<Answer<Outcome>> {
-        let change = StatusChange { modified_s: Some(seconds(made)), ..StatusChange::default() };
         let end = Extent { offset: length, length: 0 };
         let mut parts = parts(extents);
         let mut part = parts.next().unwrap_or(end);
         loop {
             *progress.tries.get_mut() = 0;
-            let (status, teller) = self.store(call, spot, progress, (part, length), change.clone(), content).await?;
-            progress.data_version = status.data_version;
+            let (status, teller) = self.store(call, spot, progress, (part, length), content).await?;
+            progress.heard.data_version = status.data_version;
             part = match parts.next() {
                 Some(part) => part,
                 None if status.length != length && part != end => end,
@@ -114,16 +113,17 @@ impl Shared {
         &self,
         call: &Call,
         spot: &Spot,
-        Progress { data_version: before, tries }: &Progress,
+        Progress { over, heard, tries }: &Progress,
         (part, file_length): (Extent, u64),
-        change: StatusChange,
         content: &dyn Content,
     ) -> Result<(Status, Teller)> {
         let Extent { offset: position, length } = part;
+        let change = StatusChange { modified_s: Some(heard.modified_s), ..StatusChange::default() };
         let question = StoreData64 { fid: spot.fid, change, position, length, file_length };
         let failed = Mutex::new(None);
         let more = || -> Box<dyn Iterator<Item = Bytes> + Send + '_> {
-            tries.fetch_add(1, Ordering::Relaxed);
+            let before = tries.fetch_add(1, Ordering::Relaxed);
+            self.cut_stores.sent(spot, *over, *heard, before + 1);
             Box::new(Pieces { content, at: position, end: position + length, failed: &failed })
         };
         let (place, ticket) = ((&spot.cell, spot.fid.volume), self.promises.ticket());
@@ -134,13 +134,14 @@ impl Shared {
         let (reply, teller) = outcome?;
         let status = reply.status;
         // As in `version_to_write`: there it is found out, but for one who had a promise of before the crash.
-        let is_repaired = *before == 0 && self.promises.was_forgotten_since(ticket, teller.server);
+        let before = heard.data_version;
+        let is_repaired = before == 0 && self.promises.was_forgotten_since(ticket, teller.server);
         let most = u64::from(tries.load(Ordering::Relaxed)) + u64::from(is_repaired);
-        let made = status.data_version.checked_sub(*before);
+        let made = status.data_version.checked_sub(before);
         if !made.is_some_and(|made| (1..=most).contains(&made)) {
             return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
         }
-        self.promises.stored(&spot.cell, spot.fid, *before, Written::of(&status));
+        self.promises.stored(&spot.cell, spot.fid, before, Written::of(&status));
         Ok((status, teller))
     }
 }

@@ -15,8 +15,9 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use weft_rx::{CallError, CallId, Config, Drained, Endpoint, Event};
+use weft_rx::{CallError, CallId, Config, ConnectionName, Drained, Endpoint, Event};
 
+use crate::heritage::Heritage;
 use crate::routes::Routes;
 use crate::socket::{Arrivals, Socket, Train};
 use crate::tokens::Token;
@@ -37,6 +38,7 @@ struct Shared {
     /// The driver is to look at the time again.
     earlier: Notify,
     answering: Answering,
+    heritage: Heritage,
 }
 
 struct State {
@@ -85,6 +87,7 @@ impl Transport {
         former: Option<u16>,
         config: Config,
         answering: Answering,
+        heritage: Heritage,
     ) -> std::io::Result<Transport> {
         let socket = Socket::open(former)?;
         let state = State {
@@ -96,9 +99,15 @@ impl Transport {
             train: Some(Train::default()),
             sleeps_until: None,
         };
-        let shared = Arc::new(Shared { socket, state: Mutex::new(state), earlier: Notify::new(), answering });
+        let shared = Arc::new(Shared { socket, state: Mutex::new(state), earlier: Notify::new(), answering, heritage });
         let driver = tokio::spawn(drive(shared.clone()));
         Ok(Transport { shared, driver })
+    }
+
+    /// Ends connections that a former daemon had opened and could not end: otherwise servers go on with its calls, and keep to
+    /// them what those are about, until they take it for dead.
+    pub fn end_former(&self, connections: &[ConnectionName]) {
+        self.shared.with(|endpoint, _| connections.iter().for_each(|name| endpoint.end_former(name)));
     }
 
     /// The port of the socket.
@@ -239,6 +248,10 @@ impl Shared {
     /// Takes what has come for calls, wakes who waits, and learns after that what is to be sent: acknowledgements tell of what
     /// was taken.
     fn settle(&self, state: &mut State) {
+        // Before anything is sent on a new one.
+        if state.endpoint.have_names_changed() {
+            self.heritage.keep_connections(state.endpoint.connection_names());
+        }
         while self.hear(state) {
             while let Some(transmit) = state.endpoint.poll_transmit(Instant::now()) {
                 state.outbox.push((transmit.to, transmit.payload));

@@ -46,3 +46,6 @@ impl Default for Config {
         }
     }
 }
+
+/// Said of calls that nobody waits for (RX_USER_ABORT, OpenAFS `src/rx/rx.h`).
+pub(crate) const USER_ABORT: i32 = -6;

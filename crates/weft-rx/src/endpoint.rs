@@ -73,6 +73,8 @@ pub struct Endpoint {
     pub(crate) control: VecDeque<Transmit>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counts: Counts,
+    /// Connections were opened or forgotten here.
+    pub(crate) names_changed: bool,
 }
 
 impl Endpoint {
@@ -97,6 +99,7 @@ impl Endpoint {
             control: VecDeque::new(),
             events: VecDeque::new(),
             counts: Counts::default(),
+            names_changed: false,
         }
     }
 

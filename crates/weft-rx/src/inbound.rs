@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::call::Place;
 use crate::call_state::Cause;
-use crate::config::REQUEST_WINDOW_PACKETS;
+use crate::config::{REQUEST_WINDOW_PACKETS, USER_ABORT};
 use crate::connection::{Connection, ConnectionId, Side};
 use crate::endpoint::{Endpoint, Transmit};
 use crate::event::Event;
@@ -41,8 +41,7 @@ impl Endpoint {
         let id = self.outgoing.get(&(header.cid & !CHANNEL_MASK)).copied().filter(|_| header.epoch == self.epoch);
         let known = |it: &&mut Connection| it.to.port() == from.port() && it.guard.index() == header.security;
         let Some((id, connection)) = id.and_then(|id| Some((id, self.connections.get_mut(&id).filter(known)?))) else {
-            self.counts.packets_stray += 1;
-            return;
+            return self.disown(from, header);
         };
         if header.call != 0 {
             return self.pass_to_call(now, id, header, payload);
@@ -71,6 +70,19 @@ impl Endpoint {
                 }
             }
             _ => self.counts.packets_stray += 1,
+        }
+    }
+
+    /// A server goes on with a call that nobody here knows: of whoever had this port before, or one that was given up while
+    /// the server could not be told. Unless it hears that, it has a hold on what the call is about until it takes the caller
+    /// for dead: OpenAFS's file servers hold a file that is being stored for 30 s, and say that they are there each 5 s
+    /// (OpenAFS `src/viced/viced.c`, `rx_SetRxDeadTime`; `src/rx/rx.c`, `rxi_KeepAliveEvent`).
+    fn disown(&mut self, from: SocketAddr, header: &Header) {
+        self.counts.packets_stray += 1;
+        if matches!(header.kind, PacketType::Ack | PacketType::Data) && header.call != 0 {
+            let flags = flag::CLIENT_INITIATED;
+            let abort = Header { kind: PacketType::Abort, flags, seq: 0, serial: 0, user_status: 0, ..*header };
+            self.send(Transmit { to: from, payload: abort.packet(&USER_ABORT.to_be_bytes()) });
         }
     }
 

@@ -6,6 +6,7 @@
 //! file servers call their clients back. Its parts:
 //!
 //! * packets: `wire.rs` (header), `ack.rs` (acknowledgements), `inbound.rs` (whose a packet is);
+//! * ends: `name.rs` (what to keep of a connection so that also another process can end it);
 //! * flow: `window.rs` (how much may be under way), `rtt.rs` (how long to wait for an answer);
 //! * order: `route.rs` (connections to a server, and the calls that wait for one), `settle.rs` (what follows from a
 //!   change);
@@ -29,6 +30,7 @@ mod event;
 #[cfg(test)]
 mod hex;
 mod inbound;
+mod name;
 mod receiving;
 mod route;
 mod rtt;
@@ -45,6 +47,7 @@ pub use config::Config;
 pub use counts::{Counts, Load};
 pub use endpoint::{Endpoint, Transmit};
 pub use event::Event;
+pub use name::{BadConnectionName, ConnectionName};
 pub use receiving::{Drained, Read};
 pub use route::RouteId;
 pub use security::{Level, Rxkad, Security, SecurityError};

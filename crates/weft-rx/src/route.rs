@@ -122,6 +122,7 @@ impl Endpoint {
         let connection_id = ConnectionId(self.next_id());
         self.outgoing.insert(cid, connection_id);
         self.connections.insert(connection_id, connection);
+        self.names_changed = true;
         if let Some(route) = self.routes.get_mut(&id) {
             route.connections.push(connection_id);
         }

@@ -143,6 +143,7 @@ impl Endpoint {
             }
             Side::Client => {
                 self.outgoing.remove(&connection.cid);
+                self.names_changed = true;
                 let Some(route_id) = connection.route else {
                     return;
                 };

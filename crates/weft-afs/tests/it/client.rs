@@ -10,7 +10,7 @@ use futures_util::{FutureExt, StreamExt};
 use weft_afs::{Afs, AfsOptions};
 use weft_remote::{
     Answer, Call, Caller, Change, Content, Entry, Event, Extent, FileId, FileKind, Lease, Listing, MemoryNotes,
-    Mutation, Name, Outcome, Piece, Remote, RemoteError, Result, Span, Version,
+    Mutation, Name, Notes, Outcome, Piece, Remote, RemoteError, Result, Span, Version,
 };
 
 use crate::cell::AfsCell;
@@ -52,7 +52,8 @@ impl Client {
                 static OPENING: Mutex<()> = Mutex::new(());
                 let _opening = OPENING.lock().expect("no test panics here");
                 let before = ports();
-                let afs = Afs::open(options, &MemoryNotes::default()).expect("the tree opens");
+                let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
+                let afs = Afs::open(options, &notes).expect("the tree opens");
                 let new: Vec<u16> = ports().difference(&before).copied().collect();
                 assert_eq!(new.len(), 1, "one socket: {new:?}");
                 (afs, new[0])

@@ -360,3 +360,49 @@ fn packets_of_others_are_not_believed() {
     dialogue.endpoint.handle_datagram(dialogue.now, other_address, &abort.packet(&[0; 4]));
     assert_eq!(dialogue.events(), [Event::Ended(call, Err(CallError::Aborted(0)))]);
 }
+
+/// Goal: a server that goes on with a call of whoever had this port before, or of a connection that was given up, hears that
+/// nobody waits for it; who says anything else, or aborts, hears nothing.
+#[test]
+fn a_call_that_nobody_knows_is_aborted() {
+    let mut dialogue = Dialogue::new();
+    dialogue.call(Security::None, 10);
+    let request = dialogue.says().header;
+    let former = Header { epoch: request.epoch ^ 2, security: 2, flags: 0, call: 7, ..request };
+    let ping = ack(3, 2, Reason::Ping, &[]).encode();
+    for (kind, payload) in [(PacketType::Ack, &ping[..]), (PacketType::Data, b"a reply")] {
+        dialogue.hear(reply(former, kind, 1, 0), payload);
+        let said = dialogue.says();
+        assert_eq!(
+            (said.code(), said.header.epoch, said.header.cid, said.header.call),
+            (-6, former.epoch, former.cid, 7)
+        );
+        assert!(said.has(flag::CLIENT_INITIATED) && said.header.security == 2);
+    }
+    for kind in [PacketType::Abort, PacketType::Busy, PacketType::AckAll, PacketType::Challenge] {
+        dialogue.hear(reply(former, kind, 1, 0), &ping);
+    }
+    dialogue.hear(reply(Header { call: 0, ..former }, PacketType::Ack, 1, 0), &ping);
+    assert!(dialogue.said().is_empty() && dialogue.events().is_empty());
+}
+
+/// Goal: what an endpoint keeps of its connections is enough for another one to end them at their server.
+#[test]
+fn connections_of_a_former_endpoint_are_ended() {
+    let mut former = Dialogue::new();
+    assert!(!former.endpoint.have_names_changed());
+    let call = former.call(Security::None, 10);
+    let request = former.says().header;
+    assert!(former.endpoint.have_names_changed() && !former.endpoint.have_names_changed());
+    let names: Vec<String> = former.endpoint.connection_names().map(|name| name.to_string()).collect();
+    assert_eq!(names.len(), 1);
+    let mut next = Dialogue::new();
+    next.endpoint.end_former(&names[0].parse().expect("a name"));
+    let said = next.says();
+    assert_eq!((said.code(), said.header.call, said.header.epoch), (-6, 0, request.epoch));
+    assert_eq!((said.header.cid, said.header.service, said.header.security), (request.cid, request.service, 0));
+    assert!(said.has(flag::CLIENT_INITIATED));
+    former.hear(reply(Header { call: 0, ..request }, PacketType::Abort, 0, 0), &[0; 4]);
+    assert!(former.endpoint.have_names_changed() && former.endpoint.connection_names().next().is_none());
+    assert_eq!(former.events(), [Event::Ended(call, Err(CallError::Aborted(0)))]);
+}

@@ -171,7 +171,7 @@ fn afs(
     runtime: &tokio::runtime::Handle,
 ) -> anyhow::Result<(Binding, Arc<Afs>)> {
     let _entered = runtime.enter();
-    let cells = Afs::open(options, &*store.notes("afs"))?;
+    let cells = Afs::open(options, &store.notes("afs"))?;
     Ok((Binding { at, source: "afs".to_owned(), remote: cells.clone() }, cells))
 }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::net::UdpSocket;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -120,6 +121,37 @@ fn what_is_written_outlives_a_crash_of_its_server() {
     assert_eq!(read(&other.at(at("d"))), "d");
 }
 
+/// Goal: whoever writes does not notice that the daemon is killed, nor is anything refused as somebody else's: what the former
+/// one had begun to store the next one knows. Method: it is killed at another moment of a long store each time.
+#[test]
+fn what_is_written_outlives_its_daemon() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(other) = mounted_on(cell, "c2", "afs", &[]) else { return };
+    let Some(mount) = mounted_on(cell, "c1", "afs", &[]) else { return };
+    let name = "weft.test/scratch/killed";
+    let content = noise(LONG + 2 * KILLS);
+    let (here, there) = (mount.at(name), other.at(name));
+    std::fs::write(&here, &content[..LONG]).expect("written");
+    for round in 0..KILLS {
+        // Anew, or over what is there.
+        let file = File::options().write(true).truncate(round % 2 == 0).open(&here).expect("opened");
+        let changed = &content[2 * round + 1..][..LONG];
+        file.write_all_at(&content[2 * round..][..LONG], 0).expect("written");
+        std::thread::scope(|scope| {
+            let storing = scope.spawn(|| file.sync_all());
+            // At another moment of it.
+            std::thread::park_timeout(Duration::from_millis(23 * round as u64));
+            mount.kill_daemon();
+            file.write_all_at(changed, 0).expect("written over what may have been sent");
+            let stored = storing.join().expect("no panic").and_then(|()| file.sync_all());
+            stored.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        });
+        let is_it = |path: &Path| std::fs::read(path).is_ok_and(|bytes| bytes == changed);
+        assert!(is_it(&here) && is_it(&there), "round {round}");
+    }
+    std::fs::remove_file(here).expect("removed");
+}
+
 /// Goal: where nobody answers, what is held is shown at once, and what is not fails at once: only the first who asks waits. When
 /// they answer again that is found out. Method: the cable is pulled while nothing is mounted; each of the reads would wait for
 /// the databases and the file servers in turn.
@@ -180,6 +212,7 @@ fn file_servers_forget_a_mount_that_has_ended() {
     }
 }
 
-/// How often a server crashes while a file is stored, and the longest length of that.
+/// How often a server crashes, and a daemon is killed, while a file is stored, and the longest length of that.
 const CRASHES: usize = 3;
+const KILLS: usize = 8;
 const LONG: usize = 32 << 20;

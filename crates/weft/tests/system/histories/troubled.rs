@@ -33,8 +33,6 @@ struct History<'a> {
     may: BTreeMap<String, BTreeSet<Thing>>,
     /// Where something was not sent, or only half of it: until all is well again its bytes may be of no version.
     unsure: BTreeSet<String>,
-    /// Whether a daemon was killed in this turn: the next one does not know what that was sending.
-    was_killed: &'a AtomicBool,
 }
 
 /// What is at a path.
@@ -80,14 +78,8 @@ impl History<'_> {
         let (over, is_over) = channel::<()>();
         let (mut chance, cell, mounts) = (Chance::of(self.chance.below(u64::MAX)), self.cell, self.mounts);
         std::thread::scope(|scope| {
-            let (notes, was_killed) = (self.notes, self.was_killed);
-            was_killed.store(false, Ordering::Relaxed);
-            scope.spawn(move || {
-                trouble(&mut chance, cell, mounts, true, &is_over, |what| {
-                    notes.add(what);
-                    was_killed.fetch_or(what.contains("daemon"), Ordering::Relaxed);
-                });
-            });
+            let notes = self.notes;
+            scope.spawn(move || trouble(&mut chance, cell, mounts, true, &is_over, |what| notes.add(what)));
             let over = over;
             for _ in 0..DEEDS {
                 self.deed(Some(&owners));
@@ -130,7 +122,7 @@ impl History<'_> {
         if let Err(error) = done {
             // What was opened may be replaced then by a change of which nobody heard.
             let is_replaced = was_unsure && error.kind() == std::io::ErrorKind::NotFound;
-            let is_expected = is_trouble && (is_replaced || self.is_of_trouble(&error));
+            let is_expected = is_trouble && (is_replaced || is_of_trouble(&error));
             assert!(is_expected, "{error:?}\n{}", self.notes.told());
         }
     }
@@ -242,7 +234,7 @@ impl History<'_> {
         let may = &self.may[path];
         loop {
             let seen = match self.look(machine, path) {
-                Err(error) if is_trouble && self.is_of_trouble(&error) => return,
+                Err(error) if is_trouble && is_of_trouble(&error) => return,
                 seen => seen.unwrap_or_else(|error| panic!("{path} on {machine}: {error:?}\n{}", self.notes.told())),
             };
             let was_there = is_trouble && !is_own && !matches!(seen, Thing::Wrong(_));
@@ -285,7 +277,6 @@ impl History<'_> {
                 let how = match row["why"].as_str() {
                     // It was replaced in the end by a change that was not heard of.
                     Some(why) if why.contains("has it no more") => "unsent --discard",
-                    _ if self.was_killed.load(Ordering::Relaxed) => "unsent --send --over",
                     _ => "unsent --send",
                 };
                 let sent = mount.verb(how, [row["path"].as_str().expect("a path")]);
@@ -343,12 +334,6 @@ impl History<'_> {
                 assert_eq!(listed, are, "on {machine}\n{}", self.notes.told());
             }
         }
-    }
-
-    /// What a killed daemon had tried to send the next one may take for another's change.
-    fn is_of_trouble(&self, error: &Error) -> bool {
-        let is_changed = error.raw_os_error() == Some(Errno::IO.raw_os_error());
-        is_of_trouble(error) || (is_changed && self.was_killed.load(Ordering::Relaxed))
     }
 }
 
@@ -465,9 +450,9 @@ fn of_a_volume_in_trouble() {
         let top = here.at(&folder);
         fs::create_dir_all(top.join("d")).expect("made");
         let (mounts, versions) = ([&here, &there], Versions::default());
-        let (notes, was_killed) = (&Notes::of(seed), &AtomicBool::default());
+        let notes = &Notes::of(seed);
         let (cell, may, unsure) = (&cell, BTreeMap::new(), BTreeSet::new());
-        History { seed, notes, chance, cell, mounts, folder, versions, may, unsure, was_killed }.run();
+        History { seed, notes, chance, cell, mounts, folder, versions, may, unsure }.run();
         println!("seed {seed}: {:?}", notes.took());
         fs::remove_dir_all(top).expect("removed");
     }
