@@ -14,8 +14,8 @@ pub type Note = (Vec<u8>, Vec<u8>);
 
 /// A small durable map that the house lends to each kind: which scheme a host speaks, which servers a cell has.
 ///
-/// Keys are ordered bytes. Not for content, and of files only for those something is being done to. A note that was put is there after a
-/// restart, except for the last moments before a crash.
+/// Keys are ordered bytes. Not for content, and of files only for those that something is being done to. A note that was put
+/// is there after a restart, except for the last moments before a crash.
 pub trait Notes: Send + Sync {
     /// The value under `key`.
     ///
