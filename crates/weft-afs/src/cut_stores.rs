@@ -82,13 +82,12 @@ impl CutStores {
         let cut = table.of(&file, over);
         cut.is_written = false;
         cut.add(heard, times);
-        self.note(&file, Some(cut));
-        if table.cuts.len() > FILES_MAX
-            && let Some((_, oldest)) = table.order.pop_first()
-        {
-            table.cuts.remove(&oldest);
-            self.note(&oldest, None);
-        }
+        let value = bytes_of(over, &cut.tries);
+        let too_many = if table.cuts.len() > FILES_MAX { table.order.pop_first() } else { None };
+        let oldest = too_many.map(|(_, oldest)| oldest).inspect(|oldest| drop(table.cuts.remove(oldest)));
+        drop(table);
+        self.note(&file, Some(&value));
+        self.note_gone(oldest);
     }
 
     /// Whether what a file is now came of what was to be written over `over`.
@@ -105,29 +104,29 @@ impl CutStores {
         let Some(cut) = table.cuts.get_mut(&file) else { return };
         cut.is_written = true;
         table.written.push_back(file);
-        if table.written.len() > WRITTEN_MAX
-            && let Some(oldest) = table.written.pop_front()
-            && table.cuts.get(&oldest).is_some_and(|cut| cut.is_written)
-        {
-            self.forget(&mut table, &oldest);
-        }
+        let too_many = if table.written.len() > WRITTEN_MAX { table.written.pop_front() } else { None };
+        let is_written = |oldest: &File| table.cuts.get(oldest).is_some_and(|cut| cut.is_written);
+        let oldest = too_many.filter(is_written).filter(|oldest| table.forget(oldest));
+        drop(table);
+        self.note_gone(oldest);
     }
 
     /// It is somebody else's.
     pub fn refused(&self, spot: &Spot) {
-        self.forget(&mut self.table.lock(), &(spot.cell.clone(), spot.fid));
+        let file = (spot.cell.clone(), spot.fid);
+        let is_gone = self.table.lock().forget(&file);
+        self.note_gone(Some(file).filter(|_| is_gone));
     }
 
-    fn forget(&self, table: &mut Table, file: &File) {
-        if let Some(cut) = table.cuts.remove(file) {
-            table.order.remove(&cut.came);
-            self.note(file, None);
+    fn note_gone(&self, file: Option<File>) {
+        if let Some(file) = file {
+            self.note(&file, None);
         }
     }
 
-    fn note(&self, file: &File, cut: Option<&Cut>) {
-        let value = cut.map(|cut| bytes_of(cut.over, &cut.tries));
-        if let Err(error) = self.notes.put(&key_of(file), value.as_deref()) {
+    /// Without the table, for it may take a disk's time.
+    fn note(&self, file: &File, value: Option<&[u8]>) {
+        if let Err(error) = self.notes.put(&key_of(file), value) {
             tracing::warn!(%error, "what is being stored cannot be noted");
         }
     }
@@ -146,6 +145,12 @@ impl Table {
             (cut.over, cut.tries) = (over, Vec::new());
         }
         cut
+    }
+
+    /// Whether it was known.
+    fn forget(&mut self, file: &File) -> bool {
+        let cut = self.cuts.remove(file);
+        cut.is_some_and(|cut| self.order.remove(&cut.came).is_some())
     }
 }
 

@@ -39,6 +39,8 @@ struct Shared {
     earlier: Notify,
     answering: Answering,
     heritage: Heritage,
+    /// Held while connections are noted, so that the last word is the newest; the state is not: it may take a disk's time.
+    noting: Mutex<()>,
 }
 
 struct State {
@@ -99,7 +101,8 @@ impl Transport {
             train: Some(Train::default()),
             sleeps_until: None,
         };
-        let shared = Arc::new(Shared { socket, state: Mutex::new(state), earlier: Notify::new(), answering, heritage });
+        let (state, noting) = (Mutex::new(state), Mutex::new(()));
+        let shared = Arc::new(Shared { socket, state, earlier: Notify::new(), answering, heritage, noting });
         let driver = tokio::spawn(drive(shared.clone()));
         Ok(Transport { shared, driver })
     }
@@ -241,17 +244,24 @@ impl Shared {
         if next.is_some_and(|next| state.sleeps_until.is_none_or(|until| next < until)) {
             self.earlier.notify_one();
         }
+        let have_changed = state.endpoint.have_names_changed();
         self.send(state);
+        self.note_connections(have_changed);
         outcome
+    }
+
+    /// Notes which connections there are, where they have changed.
+    fn note_connections(&self, have_changed: bool) {
+        if have_changed {
+            let _turn = self.noting.lock();
+            let names: Vec<ConnectionName> = self.state.lock().endpoint.connection_names().collect();
+            self.heritage.keep_connections(names.into_iter());
+        }
     }
 
     /// Takes what has come for calls, wakes who waits, and learns after that what is to be sent: acknowledgements tell of what
     /// was taken.
     fn settle(&self, state: &mut State) {
-        // Before anything is sent on a new one.
-        if state.endpoint.have_names_changed() {
-            self.heritage.keep_connections(state.endpoint.connection_names());
-        }
         while self.hear(state) {
             while let Some(transmit) = state.endpoint.poll_transmit(Instant::now()) {
                 state.outbox.push((transmit.to, transmit.payload));
@@ -307,7 +317,9 @@ impl Shared {
         let mut state = self.state.lock();
         datagrams.for_each(|(from, datagram)| state.endpoint.handle_datagram(Instant::now(), from, datagram));
         self.settle(&mut state);
+        let have_changed = state.endpoint.have_names_changed();
         self.send(state);
+        self.note_connections(have_changed);
     }
 
     /// Answers a call of somebody else.
@@ -335,7 +347,7 @@ async fn drive(shared: Arc<Shared>) {
     let mut arrivals = Arrivals::new();
     let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
     loop {
-        let (earlier, is_set) = {
+        let (earlier, is_set, have_changed) = {
             let mut state = shared.state.lock();
             state.endpoint.handle_timeout(Instant::now());
             shared.settle(&mut state);
@@ -345,10 +357,11 @@ async fn drive(shared: Arc<Shared>) {
             let next = state.endpoint.poll_timeout();
             let earlier = next.filter(|next| state.sleeps_until.is_none_or(|until| *next < until));
             state.sleeps_until = earlier.or(state.sleeps_until);
-            let is_set = state.sleeps_until.is_some();
+            let (is_set, have_changed) = (state.sleeps_until.is_some(), state.endpoint.have_names_changed());
             shared.send(state);
-            (earlier, is_set)
+            (earlier, is_set, have_changed)
         };
+        shared.note_connections(have_changed);
         // It is set earlier only. One that goes off too early costs a look; to set it for each call costs the waking of a
         // thread.
         if let Some(earlier) = earlier {
