@@ -93,11 +93,12 @@ impl CutStores {
     /// Whether what a file is now came of what was to be written over `over`.
     pub fn are_of(&self, spot: &Spot, over: u64, now: Written) -> bool {
         let table = self.table.lock();
-        let cut = table.cuts.get(&(spot.cell.clone(), spot.fid)).filter(|cut| cut.over == over);
+        let cut = table.cuts.get(&(spot.cell.clone(), spot.fid)).filter(|cut| cut.over == over && !cut.is_written);
         cut.is_some_and(|cut| cut.tries.iter().any(|one| one.may_have_made(over, now)))
     }
 
-    /// It is written. It stays known for some time: a daemon that is killed before that is put down sends all of it again.
+    /// It is written, and whoever writes over what was before is somebody else. To the next daemon it stays known for some time:
+    /// one that was killed before this was put down has all of it sent again.
     pub fn written(&self, spot: &Spot) {
         let file = (spot.cell.clone(), spot.fid);
         let mut table = self.table.lock();
@@ -276,6 +277,10 @@ mod tests {
         let next = CutStores::noted(notes.clone());
         next.refused(&spot(4));
         next.written(&spot(2));
+        assert!(
+            !next.are_of(&spot(2), 5, at(7, 100)),
+            "who was told that it is written does not write it over the same again"
+        );
         assert!(CutStores::noted(notes.clone()).are_of(&spot(2), 5, at(7, 100)));
         for vnode in 0..WRITTEN_MAX as u32 {
             let other = spot(100 + 2 * vnode);
