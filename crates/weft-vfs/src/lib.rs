@@ -61,6 +61,7 @@ mod reload;
 mod remove;
 mod reopen;
 mod retire;
+mod retry;
 mod room;
 mod same_use;
 mod send;

@@ -17,6 +17,7 @@ use crate::figures::count;
 use crate::handle::HandleId;
 use crate::inode::Inode;
 use crate::learn::Told;
+use crate::retry::{Kept, Purpose};
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, Stat, VfsError};
 
@@ -68,19 +69,27 @@ impl Vfs {
         if dir.kind() != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        self.admit(&call, &dir).await?;
-        self.await_listing(&call, &dir).await;
-        match self.knowledge(&dir, &name, &call.caller)? {
+        match self.follows_again(&call, dir.id, name.as_bytes()) {
+            Some(purpose) => Box::pin(self.lookup_again(&call, &dir, &name, purpose)).await,
+            None => self.lookup_in(&call, &dir, &name).await,
+        }
+    }
+
+    /// Finds a good name in what is a directory.
+    pub(crate) async fn lookup_in(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name) -> Result<Looked> {
+        self.admit(call, dir).await?;
+        self.await_listing(call, dir).await;
+        match self.knowledge(dir, name, &call.caller)? {
             Knowledge::Node(id, ttl) => {
                 count(&self.figures.lookups_local);
                 if ttl.is_zero() && self.is_read_now(id) {
                     // Whatever comes of it, the lookup goes on with what is known then.
-                    drop(Box::pin(self.refresh(&call, self.inode(id)?)).await);
+                    drop(Box::pin(self.refresh(call, self.inode(id)?)).await);
                 }
-                match self.entry(&call, id, ttl).await {
+                match self.entry(call, id, ttl).await {
                     // What it led to is gone, and it may lead to another by now.
-                    Ok(Looked::Absent { .. }) | Err(VfsError::Stale) if self.has_identities(&dir)? => {
-                        self.lookup_asking(&call, &dir, &name).await
+                    Ok(Looked::Absent { .. }) | Err(VfsError::Stale) if self.has_identities(dir)? => {
+                        self.lookup_asking(call, dir, name).await
                     }
                     outcome => outcome,
                 }
@@ -89,7 +98,7 @@ impl Vfs {
                 count(&self.figures.lookups_local);
                 Ok(Looked::Absent { ttl: cap(ttl) })
             }
-            Knowledge::Nothing => self.lookup_asking(&call, &dir, &name).await,
+            Knowledge::Nothing => self.lookup_asking(call, dir, name).await,
         }
     }
 
@@ -138,11 +147,16 @@ impl Vfs {
         {
             return Ok(stat);
         }
-        let stat = self.stat_node(call, node).await?;
+        let stat = self.stat_node(&call, node).await;
+        let was = |kept| if let Kept::Stat(stat) = kept { Some(stat) } else { None };
+        let stat = match self.namespace.is_own(node) {
+            true => stat?,
+            false => self.followed(&call, &*self.inode(node)?, Purpose::Stat, stat, was)?,
+        };
         self.by_face(node, stat)
     }
 
-    async fn stat_node(self: &Arc<Self>, call: Call, node: NodeId) -> Result<Stat> {
+    async fn stat_node(self: &Arc<Self>, call: &Call, node: NodeId) -> Result<Stat> {
         if self.namespace.is_own(node) {
             return Ok(self.own_stat(node));
         }
@@ -150,16 +164,16 @@ impl Vfs {
         if inode.is_gone() {
             return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
-        self.admit(&call, &inode).await?;
-        self.outdate_sent(&call, &inode).await?;
+        self.admit(call, &inode).await?;
+        self.outdate_sent(call, &inode).await?;
         let remaining = self.attributes_remaining(&inode)?;
         if inode.is_settled() && !remaining.is_zero() {
             return Ok(self.show(&inode, remaining, &call.caller));
         }
-        if inode.is_settled() && inode.is_same_use(&call) {
+        if inode.is_settled() && inode.is_same_use(call) {
             return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
-        match Box::pin(self.refresh(&call, inode.clone())).await {
+        match Box::pin(self.refresh(call, inode.clone())).await {
             Ok(inode) => {
                 let remaining = self.attributes_remaining(&inode)?;
                 Ok(self.show(&inode, remaining, &call.caller))

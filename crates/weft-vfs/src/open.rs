@@ -16,6 +16,7 @@ use crate::handle::{Handle, HandleId, Held};
 use crate::inode::{Current, Inode};
 use crate::notice::Notice;
 use crate::reopen::OpenRecord;
+use crate::retry::{Kept, Purpose};
 use crate::through::Through;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
@@ -49,7 +50,7 @@ impl Vfs {
             self.refuse_read_only(&inode)?;
         }
         for _ in 0..OPEN_ROUNDS_MAX {
-            if let Some(mut opened) = self.open_once(&call, &inode, how).await? {
+            if let Some(mut opened) = self.open_followed(&call, &inode, how).await? {
                 match self.note_face(&inode, node, opened.handle) {
                     Ok(true) => {}
                     again => {
@@ -66,6 +67,25 @@ impl Vfs {
             }
         }
         Err(VfsError::Changed)
+    }
+
+    /// Opens a file to which a path has led.
+    async fn open_followed(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, how: OpenFor) -> Result<Option<Opened>> {
+        let opened = self.open_once(call, inode, how).await;
+        if how.writing || how.truncating {
+            return opened;
+        }
+        self.followed(call, inode, Purpose::Read, opened, |kept| {
+            let Kept::Content(object) = kept else { return None };
+            // Held until the handle is counted, so that a draft that begins then sees it.
+            let slot = inode.draft.read();
+            let length = object.length().map(Figure::Exact);
+            if slot.is_some() || length != Some(inode.record.read().attributes.size) {
+                return None;
+            }
+            let pages = inode.pages_for(object.generation(), object.length());
+            Some(Some(self.open_object(inode.clone(), object, false, pages)))
+        })
     }
 
     /// Opens a file; `None` when it was written and closed meanwhile, so that what was found is old.

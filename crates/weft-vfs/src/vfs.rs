@@ -22,6 +22,7 @@ use crate::offline::Offline;
 use crate::overtaken::Overtaken;
 use crate::policies::{Policies, Policy};
 use crate::prefetch::Prefetch;
+use crate::retry::Retries;
 use crate::space::{Space, SpaceOptions};
 use crate::stat::{DefaultOwner, StatFs};
 use crate::trouble::{Trouble, Troubles};
@@ -99,6 +100,7 @@ pub struct Vfs {
     pub(crate) left_over: Arc<tokio::sync::Notify>,
     pub(crate) attempts: Room,
     pub(crate) absences: Absences,
+    pub(crate) retries: Retries,
     /// What was changed from here, for answers that were asked for before.
     pub(crate) overtaken: Overtaken,
     pub(crate) notices: Notices,
@@ -136,6 +138,7 @@ impl Vfs {
             left_over: Arc::default(),
             attempts: Room::default(),
             absences: Absences::default(),
+            retries: Retries::default(),
             overtaken: Overtaken::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),

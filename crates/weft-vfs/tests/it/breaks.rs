@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
-use weft_remote::{Event, RemoteError};
+use weft_remote::{Call, Caller, Event, RemoteError};
 use weft_vfs::{Looked, VfsError};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, USER};
 
 const TELLING: Promise = Promise::Breakable(Duration::from_secs(3600));
 
@@ -299,6 +299,57 @@ async fn a_file_that_takes_the_place_of_another_is_found_at_once() {
     heard(&bench).await;
     assert!(matches!(stat(last).await, Err(VfsError::NotFound)));
     assert!(matches!(bench.walk("fake/a/b/hello.txt").await, Err(VfsError::NotFound)));
+}
+
+/// Goal: a file that is replaced in the course of a call, after the kernel has looked its name up again because the former one
+/// was gone, is given as it was when it was found; to that call alone, and once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_that_is_followed_again_leads_to_what_was_there() {
+    let bench = telling();
+    let vfs = || bench.vfs.clone();
+    let replace = async |content: &'static str| {
+        for (path, is_link) in [("a/b/hello.txt", false), ("a/link", true)] {
+            let id = bench.fake.id(path);
+            bench.fake.remove(path);
+            match is_link {
+                true => bench.fake.symlink(path, content),
+                false => bench.fake.file(path, content),
+            };
+            bench.fake.send(Event::Broken(id));
+        }
+        heard(&bench).await;
+    };
+    bench.fake.symlink("a/link", "zero");
+    let call = |pid| Call::within(Caller { pid, ..USER }, Duration::from_secs(20));
+    let open = |pid, node| vfs().open(call(pid), node, weft_vfs::OpenFor::default());
+    let stale = |error: &VfsError| matches!(error, VfsError::Stale);
+    let dirs = [bench.walk("fake/a/b").await.expect("one"), bench.walk("fake/a").await.expect("one")];
+    let find = async |pid: u32, at: usize| {
+        let name = [b"hello.txt".to_vec(), b"link".to_vec()][at].clone();
+        match vfs().lookup(call(pid), dirs[at].node, name).await.expect("found") {
+            Looked::Entry { stat, .. } => stat,
+            absent => panic!("{absent:?}"),
+        }
+    };
+    let (file, link) = (find(1, 0).await.node, find(1, 1).await.node);
+    replace("first").await;
+    assert!(open(2, file).await.is_err_and(|error| stale(&error)));
+    assert!(vfs().stat(call(3), file, None).await.is_err_and(|error| stale(&error)));
+    assert!(vfs().read_link(call(4), link).await.is_err_and(|error| stale(&error)));
+    let found = [find(2, 0).await, find(3, 0).await, find(4, 1).await];
+    let [file, link] = [found[0].node, found[2].node];
+    replace("another").await;
+    // Who had not begun before has no use for it.
+    assert!(open(5, file).await.is_err_and(|error| stale(&error)));
+    let opened = open(2, file).await.expect("what was found").handle;
+    assert_eq!(bench.drain(opened).await.expect("read"), b"first");
+    vfs().close(opened);
+    assert_eq!(vfs().stat(call(3), file, None).await.expect("what was found").size, found[1].size);
+    assert_eq!(vfs().read_link(call(4), link).await.expect("what was found"), b"first");
+    assert!(open(2, file).await.is_err_and(|error| stale(&error)));
+    assert!(vfs().stat(call(3), file, None).await.is_err_and(|error| stale(&error)));
+    assert!(vfs().read_link(call(4), link).await.is_err_and(|error| stale(&error)));
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("the newest"), b"another");
 }
 
 /// Goal: a name that was not there for a moment is listed again, although the listing is what it was before.

@@ -160,8 +160,6 @@ fn the_time_of_a_directory_is_that_of_what_is_in_it() {
     }
 }
 
-/// Goal: a file that is replaced beside the mount (written anew and renamed, as editors save) is there at every moment,
-/// and is one of the two. Method: it is replaced again as soon as each reading has ended, so while the next one begins.
 /// Goal: what is written to a file through a name that it got somewhere else is seen under all of them, though a file
 /// with one name was promised to be told of by way of that.
 #[test]
@@ -190,6 +188,8 @@ fn what_is_written_through_another_name_is_seen() {
     }
 }
 
+/// Goal: a file that is replaced beside the mount (written anew and renamed, as editors save) is there at every moment,
+/// and is one of the two. Method: it is replaced again as soon as each reading has ended, so while the next one begins.
 #[test]
 fn a_file_that_is_replaced_is_never_absent() {
     const ROUNDS: u64 = 100;
@@ -202,7 +202,8 @@ fn a_file_that_is_replaced_is_never_absent() {
     };
     replace(1000);
     std::thread::scope(|scope| {
-        // Handed over when the former replacement is done: there is one at most while a path is followed.
+        // Handed over when the former replacement is done: there is one at most while a path is followed, besides what the
+        // kernel has not been told of yet.
         let (ended, next) = std::sync::mpsc::sync_channel(0);
         scope.spawn(move || next.into_iter().for_each(|round: u64| replace(1001 + round)));
         let mut last = 0;

@@ -1,0 +1,187 @@
+//! Paths that the kernel follows once more.
+//!
+//! Where what a name led to is gone and the name leads to another file, the kernel is told so (`ESTALE`) and follows the
+//! path again, from the source's mouth; when that ends so as well, the program gets the error (path_openat() and
+//! user_path_at() with `LOOKUP_REVAL`, Linux fs/namei.c). What the kernel took the name to lead to may be older than the
+//! program's call, so that one replacement in its course can meet both tries. Therefore what the second look-up finds is
+//! held until that for which the path is followed has come: a file that is replaced between the two is given as it was when
+//! it was found, which was in the course of the call.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weft_remote::{Call, FileKind, Name};
+use weft_store::{NodeId, Object};
+
+use crate::inode::Inode;
+use crate::lookup::Looked;
+use crate::stat::Stat;
+use crate::vfs::{Vfs, is_gone};
+use crate::{Result, VfsError};
+
+/// The paths that are being followed again, by the threads that follow them.
+#[derive(Debug, Default)]
+pub(crate) struct Retries {
+    by_thread: Mutex<HashMap<u32, Retry>>,
+    /// How many there are, for almost always there is none.
+    count: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Retry {
+    dir: NodeId,
+    name: Name,
+    purpose: Purpose,
+    since: Instant,
+    /// What the name led to, and what was held of it.
+    held: Option<(NodeId, Kept)>,
+}
+
+/// For what a path is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To open a file for reading.
+    Read,
+    /// To see what it is.
+    Stat,
+    /// To see what a symbolic link says.
+    Link,
+}
+
+/// What is held of what a name led to.
+#[derive(Clone, Debug)]
+pub(crate) enum Kept {
+    /// All of its content.
+    Content(Arc<Object>),
+    /// What it was.
+    Stat(Stat),
+    /// What it said.
+    Link(Vec<u8>),
+}
+
+impl Retries {
+    /// Notes that the kernel is about to be told to follow a thread's path again.
+    fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose) {
+        let mut by_thread = self.by_thread.lock();
+        by_thread.retain(|_, retry| retry.since.elapsed() < RETRY_TIME);
+        if call.caller.pid != 0 && by_thread.len() < RETRIES_MAX {
+            by_thread.insert(call.caller.pid, Retry { dir, name, purpose, since: Instant::now(), held: None });
+        }
+        self.count.store(by_thread.len(), Ordering::Relaxed);
+    }
+
+    /// For what this thread follows a path again of which this name is the last; `None` where it does not.
+    fn purpose(&self, call: &Call, dir: NodeId, name: &[u8]) -> Option<Purpose> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let by_thread = self.by_thread.lock();
+        let retry = by_thread.get(&call.caller.pid).filter(|retry| retry.since.elapsed() < RETRY_TIME)?;
+        (retry.dir == dir && retry.name.as_bytes() == name).then_some(retry.purpose)
+    }
+
+    /// Holds what the name led to until the thread asks for it.
+    fn hold(&self, call: &Call, node: NodeId, kept: Kept) {
+        if let Some(retry) = self.by_thread.lock().get_mut(&call.caller.pid) {
+            retry.held = Some((node, kept));
+        }
+    }
+
+    /// What is held of this node for this thread, where it is that for which its path was followed again: that ends there.
+    fn end(&self, call: &Call, node: NodeId, purpose: Purpose) -> Option<Kept> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut by_thread = self.by_thread.lock();
+        // The directories on the way are looked at as well.
+        let is_it = |retry: &Retry| retry.purpose == purpose && retry.held.as_ref().is_some_and(|(of, _)| *of == node);
+        by_thread.get(&call.caller.pid).filter(|retry| is_it(retry))?;
+        let retry = by_thread.remove(&call.caller.pid)?;
+        self.count.store(by_thread.len(), Ordering::Relaxed);
+        let (_, kept) = retry.held.filter(|_| retry.since.elapsed() < RETRY_TIME)?;
+        Some(kept)
+    }
+}
+
+impl Vfs {
+    /// What becomes of an operation for which a path was followed: where the file is gone by now, what was held of it serves,
+    /// or else the kernel follows the path again. `serve` makes an answer of what was held.
+    pub(crate) fn followed<T>(
+        &self,
+        call: &Call,
+        inode: &Inode,
+        purpose: Purpose,
+        outcome: Result<T>,
+        serve: impl FnOnce(Kept) -> Option<T>,
+    ) -> Result<T> {
+        let kept = self.retries.end(call, inode.id, purpose);
+        let Err(VfsError::Stale) = outcome else { return outcome };
+        if let Some(served) = kept.and_then(serve) {
+            return Ok(served);
+        }
+        let record = inode.record();
+        self.retries.begin(call, (record.parent, record.name), purpose);
+        outcome
+    }
+
+    /// For what a thread looks a name up again; `None` where it does not.
+    pub(crate) fn follows_again(&self, call: &Call, dir: NodeId, name: &[u8]) -> Option<Purpose> {
+        self.retries.purpose(call, dir, name)
+    }
+
+    /// Looks up a name of a path that is followed again, and holds what it leads to.
+    pub(crate) async fn lookup_again(
+        self: &Arc<Self>,
+        call: &Call,
+        dir: &Arc<Inode>,
+        name: &Name,
+        purpose: Purpose,
+    ) -> Result<Looked> {
+        for _ in 0..LOOKUPS_MAX {
+            let looked = self.lookup_in(call, dir, name).await?;
+            let Looked::Entry { stat, .. } = looked else { return Ok(looked) };
+            match self.keep(call, &stat, purpose).await {
+                Ok(Some(kept)) => self.retries.hold(call, self.namespace.real(stat.node), kept),
+                // It has been replaced again.
+                Err(error) if is_gone(&error) || matches!(error, VfsError::Stale) => continue,
+                // The operation itself meets what is in the way.
+                Ok(None) | Err(_) => {}
+            }
+            return Ok(looked);
+        }
+        self.lookup_in(call, dir, name).await
+    }
+
+    /// Gets what serves an operation on a file although it goes right after; `None` where there is nothing that does.
+    async fn keep(self: &Arc<Self>, call: &Call, stat: &Stat, purpose: Purpose) -> Result<Option<Kept>> {
+        match (purpose, stat.kind) {
+            (Purpose::Read, FileKind::File) if stat.size <= KEPT_BYTES_MAX => {
+                let inode = self.inode(stat.node)?;
+                if inode.draft().is_some() {
+                    return Ok(None);
+                }
+                let object = self.content(call, &inode).await?;
+                if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &object)) {
+                    arrival.want(u64::MAX);
+                    arrival.end(call).await?;
+                }
+                Ok(object.is_complete().then_some(Kept::Content(object)))
+            }
+            (Purpose::Stat, _) => Ok(Some(Kept::Stat(Stat { ttl: Duration::ZERO, ..*stat }))),
+            (Purpose::Link, FileKind::Symlink) => self.read_link_of(call, stat.node).await.map(Kept::Link).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Longest time from the first try to the end of the second.
+const RETRY_TIME: Duration = Duration::from_secs(1);
+/// Most paths that are followed again at a time.
+const RETRIES_MAX: usize = 256;
+/// How often a name is looked up whose file is gone each time before it is there.
+const LOOKUPS_MAX: usize = 4;
+/// Longest file that is fetched before it is opened.
+const KEPT_BYTES_MAX: u64 = 4 << 20;
