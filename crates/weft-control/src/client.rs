@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::protocol::{Outcome, Reply, Request, Response, Verb};
 use crate::stream::BEAT;
@@ -29,8 +31,7 @@ impl Client {
     /// # Errors
     /// `Io` when nobody listens there.
     pub fn connect(socket: &Path) -> Result<Client, ControlError> {
-        let stream = UnixStream::connect(socket).map_err(ControlError::io(socket))?;
-        stream.set_write_timeout(Some(SHORT)).map_err(ControlError::io(socket))?;
+        let stream = connect(socket).map_err(|error| ControlError::io(socket)(error.into()))?;
         Ok(Client { socket: socket.to_owned(), stream: BufReader::new(stream) })
     }
 
@@ -48,7 +49,18 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub fn hello(&mut self) -> Result<Hello, ControlError> {
-        match self.ask(Verb::Hello, SHORT)? {
+        self.greet()?;
+        self.greeted(SHORT)
+    }
+
+    /// Asks who this is, for [`Client::greeted`].
+    pub(crate) fn greet(&mut self) -> Result<(), ControlError> {
+        self.send(Verb::Hello)
+    }
+
+    /// Who this has said it is.
+    pub(crate) fn greeted(&mut self, patience: Duration) -> Result<Hello, ControlError> {
+        match self.answer_within(patience)? {
             Reply::Hello(hello) => Ok(hello),
             other => Err(unexpected(&other)),
         }
@@ -328,15 +340,24 @@ impl Client {
     pub const NAMES_MAX: usize = 2_000_000;
 
     pub(crate) fn ask(&mut self, verb: Verb, patience: Duration) -> Result<Reply, ControlError> {
-        let io = |error| ControlError::io(&self.socket)(error);
-        self.stream.get_ref().set_read_timeout(Some(patience)).map_err(io)?;
+        self.send(verb)?;
+        self.answer_within(patience)
+    }
+
+    fn send(&mut self, verb: Verb) -> Result<(), ControlError> {
         let request = Request { v: PROTOCOL_VERSION, verb };
         let mut line = serde_json::to_vec(&request).expect("a request is plain data");
         line.push(b'\n');
         if line.len() > LINE_BYTES_MAX {
             return Err(ControlError::Protocol { why: "the request is too long".to_owned() });
         }
-        self.stream.get_mut().write_all(&line).map_err(|error| ControlError::io(&self.socket)(error))?;
+        self.stream.get_mut().write_all(&line).map_err(|error| ControlError::io(&self.socket)(error))
+    }
+
+    fn answer_within(&mut self, patience: Duration) -> Result<Reply, ControlError> {
+        // Zero would be for ever.
+        let patience = patience.max(Duration::from_millis(1));
+        self.stream.get_ref().set_read_timeout(Some(patience)).map_err(ControlError::io(&self.socket))?;
         self.receive()
     }
 
@@ -402,8 +423,17 @@ pub(crate) fn unexpected(reply: &Reply) -> ControlError {
     ControlError::Protocol { why: format!("another answer than asked for: {reply:?}") }
 }
 
+/// A connection whose writes, and whose making, end after a while: the latter waits where a daemon that stands still has as
+/// many connections already as it may have without taking them (`SO_SNDTIMEO`, unix(7) and socket(7)).
+fn connect(socket: &Path) -> rustix::io::Result<UnixStream> {
+    let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&fd, Timeout::Send, Some(SHORT))?;
+    rustix::net::connect(&fd, &SocketAddrUnix::new(socket)?)?;
+    Ok(UnixStream::from(fd))
+}
+
 /// Patience with what a daemon answers from memory.
-const SHORT: Duration = Duration::from_secs(2);
+pub(crate) const SHORT: Duration = Duration::from_secs(2);
 /// Patience with what it reads from its disk.
 pub(crate) const MIDDLE: Duration = Duration::from_secs(60);
 /// Patience with the next line of a stream: a few beats may come late on a busy machine.

@@ -8,7 +8,9 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::time::Instant;
 
+use crate::client::SHORT;
 use crate::{Client, ControlError, Hello, PathBytes, socket_dir};
 
 /// The mount points that must not be entered.
@@ -97,11 +99,12 @@ impl Mounts {
 }
 
 /// Every live daemon that this user may ask, with who it is. Sockets whose daemon is gone are removed from the
-/// user's own folder `own` ([`socket_dir`](crate::socket_dir())).
+/// user's own folder `own` ([`socket_dir`](crate::socket_dir())). All are asked at once: those that stand still cost a moment
+/// together.
 pub fn daemons(own: &Path) -> Vec<(Client, Hello)> {
     let me = rustix::process::geteuid();
     let mounts = Mounts::of_this_process().unwrap_or_default();
-    let mut live = Vec::new();
+    let mut asked = Vec::new();
     for dir in socket_dir::all_dirs(own) {
         let Ok(found) = std::fs::symlink_metadata(&dir) else { continue };
         let owner = std::os::unix::fs::MetadataExt::uid(&found);
@@ -109,13 +112,17 @@ pub fn daemons(own: &Path) -> Vec<(Client, Hello)> {
         if !found.is_dir() || !(trusted || me.is_root()) {
             continue;
         }
-        // Root is told by other users only what the kernel confirms: else anybody could claim any path.
-        let believed = |hello: &Hello| trusted || mounts.has_of(hello.mountpoint.as_path(), owner);
-        live.extend(
-            sockets(&dir).iter().filter_map(|socket| greet(socket, owner)).filter(|(_, hello)| believed(hello)),
-        );
+        let greeted = sockets(&dir).into_iter().filter_map(|socket| greet(&socket, owner));
+        asked.extend(greeted.map(|client| (client, owner, trusted)));
     }
-    live
+    let end = Instant::now() + SHORT;
+    let answer = |(mut client, owner, trusted): (Client, u32, bool)| {
+        let hello = client.greeted(end.saturating_duration_since(Instant::now())).ok()?;
+        // Root is told by other users only what the kernel confirms: else anybody could claim any path.
+        let is_believed = trusted || mounts.has_of(hello.mountpoint.as_path(), owner);
+        is_believed.then_some((client, hello))
+    };
+    asked.into_iter().filter_map(answer).collect()
 }
 
 /// The daemon whose mount `path` lies in, and the place there. `own` is the user's socket folder.
@@ -189,13 +196,13 @@ fn names(path: &Path) -> VecDeque<OsString> {
     named.collect()
 }
 
-/// Whoever answers at this socket, if it is who it says it is.
-fn greet(socket: &Path, dir_owner: u32) -> Option<(Client, Hello)> {
+/// Asks whoever listens at this socket who it is, if its user is one that may.
+fn greet(socket: &Path, dir_owner: u32) -> Option<Client> {
     match Client::connect(socket) {
         Ok(mut client) => {
             let uid = client.daemon_uid().ok()?;
-            let hello = client.hello().ok()?;
-            (uid == dir_owner || uid == 0).then_some((client, hello))
+            client.greet().ok()?;
+            (uid == dir_owner || uid == 0).then_some(client)
         }
         Err(ControlError::Io { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused => {
             // Bound but not yet listening looks the same: only a process that is gone leaves a dead socket.
@@ -314,5 +321,33 @@ mod tests {
         let of_this_test = daemons(temp.path()).into_iter().filter(|(_, hello)| hello.daemon_pid == 99_999_999);
         assert_eq!(of_this_test.count(), 0);
         assert!(!dead.exists());
+    }
+
+    /// Goal: daemons that stand still hold nobody up for ever, also where they have as many connections waiting as may be,
+    /// and keep nobody from those that answer.
+    #[test]
+    fn a_daemon_that_stands_still_is_passed_by() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let listen = |name: &str, backlog: i32| {
+            let socket = temp.path().join(name);
+            let listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
+            rustix::net::listen(&listener, backlog).expect("listens");
+            (socket, listener)
+        };
+        let [_silent, (full, _listens)] = [listen("99999997.sock", 8), listen("99999998.sock", 0)];
+        let connect = || std::os::unix::net::UnixStream::connect(&full);
+        let _waits = connect().expect("one fits");
+        let (answers, listener) = listen("99999999.sock", 8);
+        let dies = answers.clone();
+        let answering = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("asked");
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(&stream), &mut line).expect("a line");
+            std::fs::remove_file(dies).expect("its own");
+            line
+        });
+        let silent = daemons(temp.path()).into_iter().filter(|(_, hello)| hello.daemon_pid >= 99_999_997);
+        assert_eq!(silent.count(), 0);
+        assert!(answering.join().expect("ended").contains("hello"), "{answers:?} is asked as well");
     }
 }
