@@ -13,6 +13,7 @@ use crate::cell::CellName;
 use crate::fid::{Fid, VolumeId};
 use crate::identity::Spot;
 use crate::retimed::Written;
+use crate::stored_parts::StoredParts;
 
 /// By file; what is forgotten is somebody else's. A store is noted before it is sent, so that a daemon that follows a killed one
 /// knows what that had begun.
@@ -39,6 +40,7 @@ type File = (CellName, Fid);
 struct Cut {
     over: u64,
     tries: Vec<Try>,
+    stored: StoredParts,
     is_written: bool,
     /// Its place in the order.
     came: u64,
@@ -66,23 +68,24 @@ impl CutStores {
         });
         let mut table = Table::default();
         for (key, value) in noted {
-            if let (Some(file), Some((over, tries))) = (file_of(&key), tries_of(&value)) {
+            if let (Some(file), Some((over, stored, tries))) = (file_of(&key), tried(&value)) {
                 let cut = table.of(&file, over);
-                cut.tries = tries;
+                (cut.stored, cut.tries) = (stored, tries);
             }
         }
         CutStores { table: Mutex::new(table), notes }
     }
 
     /// A store is sent of what is to be written over data version `over`. What was heard of has made the file `heard`; this one
-    /// is tried so many times by now.
-    pub fn sent(&self, spot: &Spot, over: u64, heard: Written, times: u32) {
+    /// is tried so many times by now, after these parts.
+    pub fn sent(&self, spot: &Spot, over: u64, heard: Written, times: u32, stored: StoredParts) {
         let file = (spot.cell.clone(), spot.fid);
         let mut table = self.table.lock();
         let cut = table.of(&file, over);
         cut.is_written = false;
+        cut.stored = stored;
         cut.add(heard, times);
-        let value = bytes_of(over, &cut.tries);
+        let value = bytes_of(over, &stored, &cut.tries);
         let too_many = if table.cuts.len() > FILES_MAX { table.order.pop_first() } else { None };
         let oldest = too_many.map(|(_, oldest)| oldest).inspect(|oldest| drop(table.cuts.remove(oldest)));
         drop(table);
@@ -95,6 +98,13 @@ impl CutStores {
         let table = self.table.lock();
         let cut = table.cuts.get(&(spot.cell.clone(), spot.fid)).filter(|cut| cut.over == over && !cut.is_written);
         cut.is_some_and(|cut| cut.tries.iter().any(|one| one.may_have_made(over, now)))
+    }
+
+    /// What is stored of what is to be written over `over`, where the file is what may have come of that.
+    pub fn stored(&self, spot: &Spot, over: u64, now: u64) -> Option<StoredParts> {
+        let table = self.table.lock();
+        let cut = table.cuts.get(&(spot.cell.clone(), spot.fid)).filter(|cut| cut.over == over && !cut.is_written)?;
+        Some(cut.stored).filter(|stored| stored.count > 0 && now >= stored.data_version)
     }
 
     /// It is written, and whoever writes over what was before is somebody else. To the next daemon it stays known for some time:
@@ -140,10 +150,10 @@ impl Table {
         let cut = self.cuts.entry(file.clone()).or_insert_with(|| {
             self.order.insert(came, file.clone());
             self.came += 1;
-            Cut { over, tries: Vec::new(), is_written: false, came }
+            Cut { over, tries: Vec::new(), stored: StoredParts::default(), is_written: false, came }
         });
         if cut.over != over || cut.tries.len() >= TRIES_MAX {
-            (cut.over, cut.tries) = (over, Vec::new());
+            (cut.over, cut.tries, cut.stored) = (over, Vec::new(), StoredParts::default());
         }
         cut
     }
@@ -191,22 +201,24 @@ fn file_of(key: &[u8]) -> Option<File> {
     Some((CellName::new(cell).ok()?, Fid { volume: VolumeId(volume), vnode, unique }))
 }
 
-/// The data version over which it is written, and of each attempt `begun`, `heard`, `most` and `modified_s`: 8 bytes each, most
-/// significant first.
-fn bytes_of(over: u64, tries: &[Try]) -> Vec<u8> {
+/// The data version over which it is written, what is stored of it, and of each attempt `begun`, `heard`, `most` and
+/// `modified_s`: 8 bytes each, most significant first.
+fn bytes_of(over: u64, stored: &StoredParts, tries: &[Try]) -> Vec<u8> {
     let numbers = |one: &Try| [one.begun, one.heard, one.most, one.modified_s.into()];
-    std::iter::once(over).chain(tries.iter().flat_map(numbers)).flat_map(u64::to_be_bytes).collect()
+    let before = std::iter::once(over).chain(stored.numbers());
+    before.chain(tries.iter().flat_map(numbers)).flat_map(u64::to_be_bytes).collect()
 }
 
-fn tries_of(bytes: &[u8]) -> Option<(u64, Vec<Try>)> {
+fn tried(bytes: &[u8]) -> Option<(u64, StoredParts, Vec<Try>)> {
     let (numbers, []) = bytes.as_chunks::<8>() else { return None };
     let numbers: Vec<u64> = numbers.iter().map(|number| u64::from_be_bytes(*number)).collect();
-    let (over, tries) = numbers.split_first()?;
+    let (over, rest) = numbers.split_first()?;
+    let (stored, tries) = rest.split_first_chunk::<5>()?;
     let (tries, []) = tries.as_chunks::<4>() else { return None };
     let read = |[begun, heard, most, modified_s]: &[u64; 4]| {
         Some(Try { begun: *begun, heard: *heard, most: *most, modified_s: u32::try_from(*modified_s).ok()? })
     };
-    Some((*over, tries.iter().map(read).collect::<Option<_>>()?))
+    Some((*over, StoredParts::of_numbers(*stored), tries.iter().map(read).collect::<Option<_>>()?))
 }
 
 /// Where they are in the notes.
@@ -234,6 +246,10 @@ mod tests {
         Written { data_version, modified_s }
     }
 
+    fn none_stored() -> StoredParts {
+        StoredParts::default()
+    }
+
     fn none() -> CutStores {
         CutStores::noted(Arc::new(MemoryNotes::default()))
     }
@@ -242,19 +258,19 @@ mod tests {
     #[test]
     fn what_may_have_come_of_a_store_is_ours() {
         let (cuts, file) = (none(), spot(2));
-        cuts.sent(&file, 5, at(5, 100), 1);
+        cuts.sent(&file, 5, at(5, 100), 1, none_stored());
         assert!(cuts.are_of(&file, 5, at(6, 100)));
         for now in [at(5, 100), at(6, 101), at(7, 100)] {
             assert!(!cuts.are_of(&file, 5, now), "{now:?}");
         }
         assert!(!cuts.are_of(&file, 6, at(6, 100)) && !cuts.are_of(&spot(4), 5, at(6, 100)));
         // Over what came of the first: one part was stored, another was tried twice.
-        cuts.sent(&file, 5, at(6, 200), 1);
-        cuts.sent(&file, 5, at(7, 200), 2);
+        cuts.sent(&file, 5, at(6, 200), 1, none_stored());
+        cuts.sent(&file, 5, at(7, 200), 2, none_stored());
         let ours = [at(6, 100), at(7, 1), at(7, 200), at(8, 200), at(9, 200)];
         assert!(ours.into_iter().all(|now| cuts.are_of(&file, 5, now)));
         assert!(!cuts.are_of(&file, 5, at(10, 200)) && !cuts.are_of(&file, 5, at(8, 100)));
-        cuts.sent(&file, 9, at(9, 300), 1);
+        cuts.sent(&file, 9, at(9, 300), 1, none_stored());
         assert!(!cuts.are_of(&file, 5, at(6, 100)), "over another");
         cuts.refused(&file);
         assert!(!cuts.are_of(&file, 9, at(10, 300)));
@@ -266,9 +282,9 @@ mod tests {
     fn what_was_begun_outlives_the_daemon() {
         let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
         let begun = CutStores::noted(notes.clone());
-        begun.sent(&spot(2), 5, at(5, 100), 2);
-        begun.sent(&spot(2), 5, at(6, u32::MAX), 1);
-        begun.sent(&spot(4), 0, at(u64::MAX, 7), 3);
+        begun.sent(&spot(2), 5, at(5, 100), 2, none_stored());
+        begun.sent(&spot(2), 5, at(6, u32::MAX), 1, none_stored());
+        begun.sent(&spot(4), 0, at(u64::MAX, 7), 3, none_stored());
         for _ in 0..2 {
             let next = CutStores::noted(notes.clone());
             assert!([at(6, 100), at(7, 100), at(7, u32::MAX)].into_iter().all(|now| next.are_of(&spot(2), 5, now)));
@@ -284,7 +300,7 @@ mod tests {
         assert!(CutStores::noted(notes.clone()).are_of(&spot(2), 5, at(7, 100)));
         for vnode in 0..WRITTEN_MAX as u32 {
             let other = spot(100 + 2 * vnode);
-            next.sent(&other, 1, at(1, 1), 1);
+            next.sent(&other, 1, at(1, 1), 1, none_stored());
             next.written(&other);
         }
         assert_eq!(notes.list(b"").expect("listed").len(), WRITTEN_MAX);
@@ -293,16 +309,36 @@ mod tests {
         assert!(last.are_of(&spot(100), 1, at(2, 1)));
     }
 
+    /// Goal: what is stored of a file is known to who goes on with it, here and in the next daemon, while the file may be what
+    /// came of that.
+    #[test]
+    fn parts_that_are_stored_are_known() {
+        let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
+        let cuts = CutStores::noted(notes.clone());
+        let parts = StoredParts { count: 3, file_length: 1 << 40, data_version: 8, sum: 1 << 100 | 7 };
+        cuts.sent(&spot(2), 5, at(8, 100), 1, parts);
+        for known in [&cuts, &CutStores::noted(notes)] {
+            assert_eq!([8, 9].map(|now| known.stored(&spot(2), 5, now)), [Some(parts); 2]);
+            assert_eq!(known.stored(&spot(2), 5, 7), None, "before it was stored");
+            assert_eq!((known.stored(&spot(2), 6, 9), known.stored(&spot(4), 5, 9)), (None, None));
+        }
+        cuts.sent(&spot(2), 5, at(9, 100), 1, none_stored());
+        assert_eq!(cuts.stored(&spot(2), 5, 9), None, "it is stored anew");
+        cuts.sent(&spot(2), 5, at(10, 100), 1, parts);
+        cuts.written(&spot(2));
+        assert_eq!(cuts.stored(&spot(2), 5, 11), None, "all of it is stored");
+    }
+
     /// Goal: what was written once and is being written again is not forgotten for being written.
     #[test]
     fn what_is_written_again_stays_known() {
         let cuts = none();
-        cuts.sent(&spot(2), 1, at(1, 1), 1);
+        cuts.sent(&spot(2), 1, at(1, 1), 1, none_stored());
         cuts.written(&spot(2));
-        cuts.sent(&spot(2), 2, at(2, 2), 1);
+        cuts.sent(&spot(2), 2, at(2, 2), 1, none_stored());
         for vnode in 0..WRITTEN_MAX as u32 {
             let other = spot(100 + 2 * vnode);
-            cuts.sent(&other, 1, at(1, 1), 1);
+            cuts.sent(&other, 1, at(1, 1), 1, none_stored());
             cuts.written(&other);
         }
         assert!(cuts.are_of(&spot(2), 2, at(3, 2)));
@@ -319,7 +355,7 @@ mod tests {
         }
         let cuts = none();
         for vnode in 0..=FILES_MAX as u32 {
-            cuts.sent(&spot(2 * vnode), 1, at(1, 1), 1);
+            cuts.sent(&spot(2 * vnode), 1, at(1, 1), 1, none_stored());
         }
         assert_eq!(cuts.notes.list(b"").expect("listed").len(), FILES_MAX);
         assert!(!cuts.are_of(&spot(0), 1, at(2, 1)) && cuts.are_of(&spot(2), 1, at(2, 1)));

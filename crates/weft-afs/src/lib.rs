@@ -60,6 +60,7 @@ mod silences;
 mod socket;
 mod space;
 mod store;
+mod stored_parts;
 mod tokens;
 mod told;
 mod transport;

@@ -1,7 +1,8 @@
 //! What is written to a file, stored in one part after the other.
 //!
 //! AFS-3 has no store that compares: what is to be written over is looked at right before, and the data version after each
-//! store has to be the next one. Whoever writes in between is found out, and told of, but not kept from it.
+//! store has to be the next one. Whoever writes in between is found out, and told of, but not kept from it. What was cut short
+//! goes on after the last part that is known to be stored.
 
 use std::io;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::identity::Spot;
 use crate::look::{Seen, shown};
 use crate::retimed::Written;
 use crate::rotate::Teller;
+use crate::stored_parts::{StoredParts, Sum};
 use crate::wire::fileserver::StoreData64;
 use crate::wire::status::{Status, StatusChange};
 
@@ -30,6 +32,10 @@ struct Progress {
     heard: Written,
     /// How many times the one that is under way was tried.
     tries: AtomicU32,
+    /// The parts that are stored.
+    stored: StoredParts,
+    /// Their sum; none where there is one part, which is stored or not.
+    sum: Option<Sum>,
 }
 
 impl Shared {
@@ -49,7 +55,11 @@ impl Shared {
         let begun = self.version_to_write(call, spot, expected).await?;
         let over = facts::data_version(expected).unwrap_or(begun);
         let heard = Written { data_version: begun, modified_s: seconds(made) };
-        let mut progress = Progress { over, heard, tries: AtomicU32::new(0) };
+        let (sum, stored) = match parts(what.0).nth(1) {
+            Some(_) => self.stored_before(spot, (over, begun), what, content).await,
+            None => (None, StoredParts::default()),
+        };
+        let mut progress = Progress { over, heard, tries: AtomicU32::new(0), stored, sum };
         let outcome = self.store_all(call, spot, &mut progress, what, content).await;
         match &outcome {
             Ok(_) => self.cut_stores.written(spot),
@@ -59,7 +69,25 @@ impl Shared {
         outcome
     }
 
-    /// Stores all of what is to be written, in one part after the other.
+    /// What an attempt before has stored of what is to be written in several parts, with the sum of that; `begun` is the data
+    /// version that the file has now.
+    async fn stored_before(
+        &self,
+        spot: &Spot,
+        (over, begun): (u64, u64),
+        (extents, length): (&[Extent], u64),
+        content: &dyn Content,
+    ) -> (Option<Sum>, StoredParts) {
+        if let Some(stored) = self.cut_stores.stored(spot, over, begun)
+            && let Some(sum) = stored.still_hold(parts(extents), length, content).await
+        {
+            tracing::debug!(file = shown(spot), parts = stored.count, "the rest of it is stored");
+            return (Some(sum), stored);
+        }
+        (Some(Sum::new()), StoredParts::default())
+    }
+
+    /// Stores what is not stored yet of what is to be written, in one part after the other.
     async fn store_all(
         self: &Arc<Self>,
         call: &Call,
@@ -69,7 +97,7 @@ impl Shared {
         content: &dyn Content,
     ) -> Result<Answer<Outcome>> {
         let end = Extent { offset: length, length: 0 };
-        let mut parts = parts(extents);
+        let mut parts = parts(extents).skip(usize::try_from(progress.stored.count).unwrap_or(usize::MAX));
         let mut part = parts.next().unwrap_or(end);
         loop {
             *progress.tries.get_mut() = 0;
@@ -113,18 +141,22 @@ impl Shared {
         &self,
         call: &Call,
         spot: &Spot,
-        Progress { over, heard, tries }: &Progress,
+        progress: &mut Progress,
         (part, file_length): (Extent, u64),
         content: &dyn Content,
     ) -> Result<(Status, Teller)> {
+        let Progress { over, heard, tries, stored, sum } = &*progress;
         let Extent { offset: position, length } = part;
         let change = StatusChange { modified_s: Some(heard.modified_s), ..StatusChange::default() };
         let question = StoreData64 { fid: spot.fid, change, position, length, file_length };
-        let failed = Mutex::new(None);
+        let (failed, summed) = (Mutex::new(None), Mutex::new(None));
         let more = || -> Box<dyn Iterator<Item = Bytes> + Send + '_> {
             let before = tries.fetch_add(1, Ordering::Relaxed);
-            self.cut_stores.sent(spot, *over, *heard, before + 1);
-            Box::new(Pieces { content, at: position, end: position + length, failed: &failed })
+            self.cut_stores.sent(spot, *over, *heard, before + 1, *stored);
+            let mut sum = sum.clone();
+            sum.iter_mut().for_each(|sum| sum.begin(part));
+            *summed.lock() = sum;
+            Box::new(Pieces { content, at: position, end: position + length, failed: &failed, summed: &summed })
         };
         let (place, ticket) = ((&spot.cell, spot.fid.volume), self.promises.ticket());
         let outcome = self.files.change(call, place, &shown(spot), &question, &more).await;
@@ -142,6 +174,11 @@ impl Shared {
             return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
         }
         self.promises.stored(&spot.cell, spot.fid, before, Written::of(&status));
+        if let Some(sum) = summed.into_inner() {
+            let (count, data_version) = (stored.count + 1, status.data_version);
+            progress.stored = StoredParts { count, file_length, data_version, sum: sum.value() };
+            progress.sum = Some(sum);
+        }
         Ok((status, teller))
     }
 }
@@ -161,6 +198,8 @@ struct Pieces<'a> {
     at: u64,
     end: u64,
     failed: &'a Mutex<Option<io::Error>>,
+    /// The sum of all up to the last one.
+    summed: &'a Mutex<Option<Sum>>,
 }
 
 impl Iterator for Pieces<'_> {
@@ -177,6 +216,7 @@ impl Iterator for Pieces<'_> {
             Err(error) => return self.fail(error),
         };
         self.at += size as u64;
+        self.summed.lock().iter_mut().for_each(|sum| sum.add(&read));
         Some(read)
     }
 }
@@ -214,8 +254,8 @@ mod tests {
                 Ok(vec![1; length.min(300_000_usize.saturating_sub(offset as usize))].into())
             }
         }
-        let failed = Mutex::new(None);
-        let pieces = Pieces { content: &Short, at: 0, end: 400_000, failed: &failed };
+        let (failed, summed) = (Mutex::new(None), Mutex::new(None));
+        let pieces = Pieces { content: &Short, at: 0, end: 400_000, failed: &failed, summed: &summed };
         assert_eq!(pieces.map(|piece| piece.len()).sum::<usize>(), PIECE_BYTES as usize);
         assert!(failed.lock().is_some());
     }

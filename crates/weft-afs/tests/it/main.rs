@@ -9,3 +9,4 @@ mod network;
 mod reads;
 mod refusals;
 mod stranger;
+mod writes;

@@ -1,0 +1,67 @@
+//! Content that is stored in several parts, and is cut short.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use weft_remote::{Answer, Change, Content, Extent, FileId, FileKind, Mutation, Outcome, Remote, Result, Version};
+
+use crate::cell::AfsCell;
+use crate::client::{Client, Tree, call};
+
+/// Goal: what was cut short goes on after the parts that are stored, if they still are what is to be written; else all of it is
+/// stored. Method: the content cannot be read from some place on, once; each part that is stored makes a data version.
+#[tokio::test]
+async fn a_store_that_was_cut_short_goes_on_where_it_was() {
+    let Some(cell) = AfsCell::up() else { return };
+    let (client, other) = (Client::on(cell, "c1", Tree::Cell).await, Client::on(cell, "c2", Tree::Cell).await);
+    let folder = client.folder("cut").await;
+    let first: Vec<u8> = (0..LONG as u64).map(|at| (at >> 7) as u8 ^ at as u8).collect();
+    let mut second = first.clone();
+    second[5] ^= 1;
+    // The third of the parts is cut: of those that are the same afterwards the first two are not stored again.
+    for (name, then, stored_again) in [("same", &first, 2), ("changed", &second, 4)] {
+        let path = format!("{folder}/{name}");
+        let file = client.create(path.as_bytes(), FileKind::File).await;
+        let made = client.find(path.as_bytes()).await.expect("looked up").0.expect("it is there").version;
+        let cut = write(&client, &file, &made, Arc::new(Cut(first.clone(), 2 * PART + PART / 2))).await;
+        assert!(cut.is_err(), "{cut:?}");
+        let is = other.find(path.as_bytes()).await.expect("looked up").0.expect("it is there").version;
+        let after = write(&client, &file, &made, Arc::new(Cut(then.clone(), u64::MAX))).await;
+        let after = after.expect("written").version;
+        assert_eq!(data_version(&after) - data_version(&is), stored_again, "{name}: {is:?} {after:?}");
+        let there = other.id(&path).await;
+        assert!(other.read(&there).await.expect("read") == *then, "{name}");
+    }
+}
+
+async fn write(client: &Client, file: &FileId, expected: &Version, content: Arc<Cut>) -> Result<Answer<Outcome>> {
+    let length = LONG as u64;
+    let extents = vec![Extent { offset: 0, length }];
+    let change = Change::Write { file: file.clone(), extents, length, content };
+    client.afs.apply(&call(), &Mutation { change, made: SystemTime::now() }, expected).await
+}
+
+/// The number before the point.
+fn data_version(version: &Version) -> u64 {
+    let Version::Strong(bytes) = version else { panic!("{version:?}") };
+    let text = str::from_utf8(bytes).expect("digits");
+    text.split('.').next().and_then(|number| number.parse().ok()).expect("a data version")
+}
+
+/// Bytes to be written, which cannot be read from some place on.
+struct Cut(Vec<u8>, u64);
+
+impl Content for Cut {
+    fn read(&self, offset: u64, length: usize) -> std::io::Result<Bytes> {
+        if offset >= self.1 {
+            return Err(std::io::Error::other("the disk is broken"));
+        }
+        let start = self.0.len().min(offset as usize);
+        Ok(Bytes::copy_from_slice(&self.0[start..self.0.len().min(start + length)]))
+    }
+}
+
+/// Bytes of the parts, and of a file of four of them, the last of which is short.
+const PART: u64 = 16 << 20;
+const LONG: usize = (3 * PART + 1000) as usize;
