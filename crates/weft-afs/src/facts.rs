@@ -98,6 +98,8 @@ pub(crate) fn attributes(status: &Status, modes: Modes) -> Attributes {
             // Bits of directories mean nothing in AFS: the access list decides, which the server knows.
             (FileKind::Directory, Modes::Exact) => bits & 0o7000 | DIRECTORY_MODE,
             (FileKind::Directory, Modes::Everybodys) => bits & 0o7000 | 0o777,
+            // Of a link that is none of a mount point they mean nothing either, and Linux has one form of them (symlink(7)).
+            (FileKind::Symlink, _) => 0o777,
             (_, Modes::Exact) => bits,
             (_, Modes::Everybodys) => bits & 0o7000 | ((bits >> 6 & 7) * 0o111),
         }),
@@ -135,7 +137,7 @@ mod tests {
     fn a_link_that_nobody_may_execute_is_a_directory() {
         let link = Status { kind: Kind::Symlink, mode: 0o755, ..status() };
         let attributes = |status: &Status| attributes(status, Modes::Exact);
-        assert_eq!(attributes(&link).kind, FileKind::Symlink);
+        assert_eq!((attributes(&link).kind, attributes(&link).mode), (FileKind::Symlink, Some(0o777)));
         let mount = Status { mode: 0o644, ..link };
         assert_eq!((attributes(&mount).kind, attributes(&mount).mode), (FileKind::Directory, Some(0o755)));
     }
