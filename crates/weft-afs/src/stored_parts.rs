@@ -106,7 +106,7 @@ mod tests {
     /// of the same length.
     #[tokio::test]
     async fn what_has_changed_since_is_stored_again() {
-        let content = Bytewise((0..700_000_u32).map(|at| (at * 7 >> 3) as u8).collect());
+        let content = Bytewise((0..700_000_u32).map(|at| ((at * 7) >> 3) as u8).collect());
         let parts = [(0, 300_000), (300_000, 300_000), (600_000, 100_000)];
         let parts = parts.map(|(offset, length)| Extent { offset, length });
         let mut sum = Sum::new();

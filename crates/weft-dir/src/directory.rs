@@ -10,6 +10,7 @@ use crate::aside::Aside;
 use crate::error::DirectoryError;
 use crate::facts::facts;
 use crate::hear::Listener;
+use crate::moved::HeldOpen;
 use crate::newborn::Newborn;
 use crate::options::DirectoryOptions;
 use crate::ours::Ours;
@@ -49,6 +50,7 @@ pub(crate) struct Shared {
     pub top: Arc<Top>,
     pub watches: Arc<Watches>,
     pub places: Places,
+    pub held_open: HeldOpen,
     pub newborn: Newborn,
     pub ours: Ours,
     pub aside: Aside,
@@ -131,6 +133,7 @@ impl Open {
             top,
             watches,
             places,
+            held_open: HeldOpen::default(),
             newborn: Newborn::new(),
             ours: Ours::default(),
             aside: Aside::new(),

@@ -38,6 +38,7 @@ mod hands;
 mod hear;
 mod identity;
 mod listing;
+mod moved;
 mod newborn;
 mod options;
 mod ours;

@@ -147,6 +147,20 @@ impl Places {
         Vec::new()
     }
 
+    /// The directories on the way to a file by its newest name, and the file itself when it is one; from below.
+    pub fn way_to(&self, file: Identity) -> Vec<Key> {
+        let mut table = self.table.lock();
+        let Table { files, dirs, .. } = &mut *table;
+        let mut at = files.used(file.key()).map_or(file.key(), |place| place.newest.dir);
+        let mut keys = Vec::new();
+        while at != Key::TOP && keys.len() < WAY_MAX {
+            keys.push(at);
+            let Some(place) = dirs.used(at) else { break };
+            at = place.newest.dir;
+        }
+        keys
+    }
+
     /// Whether a file may have names that were not seen.
     pub fn may_have_others(&self, file: Identity) -> bool {
         let mut table = self.table.lock();
@@ -274,6 +288,8 @@ impl Generations {
 
 /// Most names held of one file beside the newest.
 const OTHER_NAMES_MAX: usize = 15;
+/// Most directories on the way to a file that are looked at.
+const WAY_MAX: usize = PATH_BYTES_MAX / 2;
 /// Directories held at least, so that those on the way to a file are held with it.
 const DIRECTORIES_MIN: usize = 4096;
 

@@ -4,7 +4,8 @@
 //!
 //! 1. Our own renames that are under way are waited for, and if the place is another then, that one is tried.
 //! 2. A file with several names is looked for under each that is known.
-//! 3. Where the directory of its only name is at its place, the file has gone (`NotFound`). Otherwise, and where no place
+//! 3. Directories on the way that somebody else has moved are followed, as far as they are held open (`moved.rs`).
+//! 4. Where the directory of its only name is at its place, the file has gone (`NotFound`). Otherwise, and where no place
 //!    is known or there may be names that were not seen, nothing can be said (`Unplaced`) until its name is looked up.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -57,7 +58,7 @@ impl Shared {
                 return Err(error);
             }
             drop(self.places.renames.write());
-            if self.places.moves() == moves && self.places.seen(id) == seen {
+            if self.places.moves() == moves && self.places.seen(id) == seen && !self.follow(id) {
                 return Err(self.missing(id, &seen));
             }
         }
@@ -71,7 +72,10 @@ impl Shared {
     pub fn find_directory(&self, dir: &FileId) -> Result<At> {
         let at = self.find(dir)?;
         match at.facts.kind {
-            FileKind::Directory => Ok(at),
+            FileKind::Directory => {
+                self.held_open.keep(&at);
+                Ok(at)
+            }
             _ => Err(RemoteError::NotADirectory { detail: self.top.shown(&at.path) }),
         }
     }
@@ -163,6 +167,7 @@ impl Shared {
                 None => return absent(),
             }
         }
+        self.held_open.keep(&at);
         let (entry, lease) = self.told(name, &at, &promise)?;
         let version = entry.version.clone();
         Ok(Answer::new(Some(Found { entry, along: None }), version, lease))
@@ -214,7 +219,7 @@ impl Shared {
     }
 
     /// Opens what is at `path` without using it, and says what it is.
-    fn open(&self, path: &[u8]) -> Result<(OwnedFd, Facts)> {
+    pub fn open(&self, path: &[u8]) -> Result<(OwnedFd, Facts)> {
         let fd = self.top.reach(path, OFlags::PATH).map_err(|errno| self.top.lost(path, errno))?;
         let told = self.facts(path, &fd)?;
         Ok((fd, told))

@@ -188,7 +188,11 @@ impl Vfs {
         let mut cursor = None;
         let mut merge = None;
         loop {
-            let answer = self.ask_of(call, dir, || remote.entries(call, &record.file, &known, cursor.as_ref())).await?;
+            let asked = self.ask_of(call, dir, || remote.entries(call, &record.file, &known, cursor.as_ref())).await;
+            let answer = match asked {
+                Ok(answer) => answer,
+                Err(error) => return Err(Box::pin(self.gone_directory(call, dir, error)).await),
+            };
             let told = Told::by(&answer);
             let (page, along) = match answer.value {
                 Listing::Unchanged => return self.renew_listing(dir, &told),

@@ -1,18 +1,20 @@
-//! Files that their source no longer has.
+//! Files and directories that their source no longer has, or not where they were.
 //!
 //! Where a file is what its name says (a URL), the name is absent with it. Where files have identities of their own, its
 //! name may lead to another by now: to one that was moved there, as editors do when they save. So the source is asked
-//! about the name as well, and whoever came by the inode is told to look the path up again.
+//! about the name as well, and whoever came by the inode is told to look the path up again. What is asked of a directory, a
+//! name in it above all, is no answer either when another has taken its place.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Call, Lease, Name};
+use weft_remote::{Call, Lease, Name, Version};
 use weft_store::{DentryRecord, DentryTarget, NodeId, Record};
 
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::notice::Notice;
-use crate::vfs::Vfs;
+use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
 impl Vfs {
@@ -33,6 +35,32 @@ impl Vfs {
             self.put_absence(record.parent, &record.name, known, told)?;
         }
         Ok(VfsError::NotFound)
+    }
+
+    /// What whoever asked a directory for something is told when the source no longer has it: as of a file. Other errors are
+    /// what they are.
+    pub(crate) async fn gone_directory(&self, call: &Call, dir: &Inode, error: VfsError) -> VfsError {
+        if !is_gone(&error) || !self.has_identities(dir).unwrap_or(false) {
+            return error;
+        }
+        Box::pin(self.ask_for_name(call, dir)).await.unwrap_or(error)
+    }
+
+    /// The same of a change in directories, which may have found a name absent: they are asked about first.
+    pub(crate) async fn gone_in_change(&self, call: &Call, dirs: &[&Arc<Inode>], error: VfsError) -> VfsError {
+        if !is_gone(&error) {
+            return error;
+        }
+        for dir in dirs {
+            let Ok(remote) = self.remote_of(dir) else { continue };
+            let file = dir.record().file;
+            if let Err(gone) = self.ask_of(call, dir, || remote.attributes(call, &file, &Version::None)).await
+                && let VfsError::Stale = self.gone_directory(call, dir, gone).await
+            {
+                return VfsError::Stale;
+            }
+        }
+        error
     }
 
     /// Whether a file of this tree stays itself under another name: then one that is gone says nothing of its names.

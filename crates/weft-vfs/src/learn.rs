@@ -201,16 +201,30 @@ impl Vfs {
         }
         self.replace_record(inode, &record, told.of_change)?;
         let (mut changes, is_confirmed) = (Vec::with_capacity(2), record.confirms(&old));
-        if let Some(mut dentry) = self.store.dentry(record.parent, &record.name)?
-            && dentry.source == DentrySource::LookedUp
-            && dentry.target == DentryTarget::Node(inode.id)
-        {
-            dentry.lease = told.lease;
-            dentry.learnt = record.learnt;
-            changes.push(Record::Dentry(record.parent, record.name.clone(), Some(dentry)));
-        }
+        changes.extend(self.name_as_told(inode, &record, told)?);
         changes.push(Record::Node(inode.id, Some(record)));
         self.put(changes, is_confirmed)
+    }
+
+    /// What is known of the name of an inode after it was told what that is, where this is another than before. The caller holds
+    /// `renames`.
+    fn name_as_told(&self, inode: &Inode, record: &NodeRecord, told: &Told) -> Result<Option<Record>> {
+        let known = self.store.dentry(record.parent, &record.name)?;
+        let leads_here = |known: &DentryRecord| {
+            known.source == DentrySource::LookedUp && known.target == DentryTarget::Node(inode.id)
+        };
+        let Some(mut dentry) = known.filter(leads_here) else { return Ok(None) };
+        if self.has_identities(inode)? {
+            // What a file is says nothing of its name, which may lead elsewhere by now.
+            let now = SystemTime::now();
+            if told.lease.remaining_at(now) >= dentry.lease.remaining_at(now) {
+                return Ok(None);
+            }
+        } else {
+            dentry.learnt = record.learnt;
+        }
+        dentry.lease = told.lease;
+        Ok(Some(Record::Dentry(record.parent, record.name.clone(), Some(dentry))))
     }
 
     /// Puts changes; whether they only confirm what was known.

@@ -309,7 +309,13 @@ impl Vfs {
         let record = dir.record();
         let remote = self.remote_of(dir)?.clone();
         let asked = self.ask_of(call, dir, || remote.lookup(call, &record.file, name)).await;
-        let answer = asked.inspect_err(|error| dir.note_name_error(name, error))?;
+        let answer = match asked {
+            Ok(answer) => answer,
+            Err(error) => {
+                dir.note_name_error(name, &error);
+                return Err(Box::pin(self.gone_directory(call, dir, error)).await);
+            }
+        };
         let told = Told::by(&answer);
         let learnt = self.learnt(record.binding, &told);
         let Some(found) = answer.value else {

@@ -110,7 +110,11 @@ impl Vfs {
         self.keep_open(&call, victim.as_ref()).await;
         let _listing = dir.gate.lock().await;
         let change = Change::Remove { dir: dir.record().file, name: name.clone() };
-        let answer = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await?;
+        let applied = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await;
+        let answer = match applied {
+            Ok(answer) => answer,
+            Err(error) => return Err(Box::pin(self.gone_in_change(&call, &[&dir], error)).await),
+        };
         let unheard = self.unheard(&[(&dir, &name)]);
         let told = Told::of_change(&answer);
         self.name_is_gone(&dir, &name, &told)?;
@@ -225,7 +229,10 @@ impl Vfs {
             }
             self.distrust_names(&[dir])?;
         }
-        let answer = applied?;
+        let answer = match applied {
+            Ok(answer) => answer,
+            Err(error) => return Err(Box::pin(self.gone_in_change(call, &[dir], error)).await),
+        };
         let unheard = self.unheard(&[(dir, name)]);
         let made = self.made(call, dir, name, answer)?;
         self.outdate_answers(call, &[dir]).await;
@@ -241,11 +248,15 @@ impl Vfs {
         change: Change,
     ) -> Result<Answer<Outcome>> {
         let now = SystemTime::now();
-        match self.apply(call, one, change.clone(), now, &Version::None).await {
+        let applied = match self.apply(call, one, change.clone(), now, &Version::None).await {
             Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
                 self.apply(call, other, change, now, &Version::None).await
             }
             outcome => outcome,
+        };
+        match applied {
+            Err(error) => Err(Box::pin(self.gone_in_change(call, &[one, other], error)).await),
+            applied => applied,
         }
     }
 

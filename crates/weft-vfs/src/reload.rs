@@ -135,7 +135,7 @@ impl Vfs {
         let shown = self.admits(inode, &call);
         self.admit(&call, inode).await?;
         if inode.kind() == FileKind::Directory {
-            return self.reload_directory(&call, inode, done).await;
+            return Box::pin(self.reload_directory(&call, inode, done)).await;
         }
         if !shown {
             // To know that this caller may see it, the source was asked just now.

@@ -79,13 +79,18 @@ async fn a_directory_replaced_by_a_link_while_it_is_used_leads_nowhere() {
     fs::rename(bed.path("d/deep"), bed.path("d/kept")).unwrap();
     symlink(outside.path(), bed.path("d/deep")).unwrap();
     bed.broken(&["d/deep", "d/deep/file"]).await;
-    // The directory is not where it was; where it is, is not known, nor what is in it.
-    assert!(is_not_found(&bed.list_of(&deep).await));
-    let read = bed.read_of(&file).await;
-    assert!(matches!(read, Err(RemoteError::Unplaced { .. })), "{read:?}");
+    // The directory is not where it was, and is followed to where it is.
+    assert_eq!(bed.list_of(&deep).await.unwrap().0.entries.len(), 1);
+    assert_eq!(bed.read_of(&file).await.unwrap(), "d/deep/file");
     assert!(matches!(bed.list("d/deep").await, Err(RemoteError::NotADirectory { .. })));
     assert_eq!(bed.entry("d/deep").await.attributes.kind, FileKind::Symlink);
     assert_eq!(bed.id("d/kept").await, deep);
+    // Out of the tree nothing is followed.
+    fs::rename(bed.path("d/kept"), outside.path().join("kept")).unwrap();
+    assert!(is_not_found(&bed.list_of(&deep).await));
+    let read = bed.read_of(&file).await;
+    assert!(matches!(read, Err(RemoteError::Unplaced { .. })), "{read:?}");
+    fs::rename(outside.path().join("kept"), bed.path("back")).unwrap();
     assert_eq!(bed.read_of(&file).await.unwrap(), "d/deep/file", "it is found again with its directory");
 }
 

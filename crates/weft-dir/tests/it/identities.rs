@@ -32,17 +32,34 @@ async fn an_identity_stays_with_a_file_that_is_renamed_and_with_all_below_a_dire
 }
 
 #[tokio::test]
+async fn directories_moved_by_others_are_followed_with_all_that_is_in_them() {
+    let bed = Bed::new(&["a/b/file", "c/"]).await;
+    let (a, b, file) = (bed.id("a").await, bed.id("a/b").await, bed.id("a/b/file").await);
+    // One above, the one itself, and both, so that neither is where it was and another is in its place.
+    for (from, to) in [("a", "c/a"), ("c/a/b", "b"), ("c/a", "a"), ("b", "a/b")] {
+        fs::rename(bed.path(from), bed.path(to)).unwrap();
+        assert_eq!(bed.read_of(&file).await.unwrap(), "a/b/file", "{from} to {to}");
+    }
+    fs::rename(bed.path("a/b"), bed.path("c/b")).unwrap();
+    fs::rename(bed.path("a"), bed.path("c/b/a")).unwrap();
+    fs::create_dir_all(bed.path("a/b")).unwrap();
+    assert_eq!(bed.list_of(&a).await.unwrap().0.entries.len(), 0);
+    assert_eq!(bed.list_of(&b).await.unwrap().0.entries.len(), 2);
+    let made = apply(&bed, create(a.clone(), "new", FileKind::File, 0o600)).await.unwrap().unwrap();
+    assert!(bed.path("c/b/a/new").exists() && !bed.path("a/new").exists());
+    assert_eq!(bed.id("c/b/a/new").await, made.id);
+    assert_eq!(bed.attributes_of(&a).await.unwrap().name, name("a"));
+    fs::remove_dir_all(bed.path("c/b")).unwrap();
+    assert!(is_not_found(&bed.list_of(&b).await), "it is gone");
+}
+
+#[tokio::test]
 async fn a_file_moved_by_others_is_found_when_its_name_is_looked_up() {
-    let bed = Bed::new(&["a/file", "c/"]).await;
-    let (a, file) = (bed.id("a").await, bed.id("a/file").await);
-    fs::rename(bed.path("a"), bed.path("c/a")).unwrap();
-    assert!(is_not_found(&bed.list_of(&a).await), "it is not where it was");
-    assert!(is_unplaced(&bed.read_of(&file).await), "of what is in it nothing can be said");
-    assert_eq!(bed.id("c/a").await, a);
-    assert_eq!(bed.read_of(&file).await.unwrap(), "a/file");
-    fs::rename(bed.path("c/a/file"), bed.path("file")).unwrap();
-    assert!(is_not_found(&bed.read_of(&file).await));
-    assert_eq!(bed.names("").await, ["c", "file"]);
+    let bed = Bed::new(&["a/file"]).await;
+    let file = bed.id("a/file").await;
+    fs::rename(bed.path("a/file"), bed.path("file")).unwrap();
+    assert!(is_not_found(&bed.read_of(&file).await), "it is not where it was");
+    assert_eq!(bed.names("").await, ["a", "file"]);
     assert_eq!(bed.read_of(&file).await.unwrap(), "a/file", "the listing has told where it is");
 }
 

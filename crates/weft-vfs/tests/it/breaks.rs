@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
-use weft_remote::{Call, Caller, Event, RemoteError};
-use weft_vfs::{Looked, VfsError};
+use weft_remote::{Call, Caller, Change, Event, FileKind, Mutation, Name, Remote, RemoteError, RenameTarget, Version};
+use weft_vfs::{Looked, NewNode, Removal, VfsError};
 
 use crate::bench::{Bench, USER};
 
@@ -299,6 +299,87 @@ async fn a_file_that_takes_the_place_of_another_is_found_at_once() {
     heard(&bench).await;
     assert!(matches!(stat(last).await, Err(VfsError::NotFound)));
     assert!(matches!(bench.walk("fake/a/b/hello.txt").await, Err(VfsError::NotFound)));
+}
+
+/// Goal: a name that somebody else has taken away is absent, also when its file goes on under another and is looked at or read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_file_is_says_nothing_of_its_name() {
+    let fake = Fake::writable();
+    fake.dir("a/b");
+    fake.file("a/b/hello.txt", "hello");
+    fake.adjust(|terms| terms.promise = TELLING);
+    let bench = Bench::over(fake.clone(), Arc::new(fake));
+    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+    let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+    let (from, id) = (bench.fake.id("a/b"), bench.fake.id("a/b/hello.txt"));
+    let name = |text: &str| Name::new(text).expect("a name");
+    let change = Change::Rename {
+        from: from.clone(),
+        name: name("hello.txt"),
+        to: from.clone(),
+        new_name: name("other.txt"),
+        target: RenameTarget::Replaced,
+    };
+    let moved = Mutation { change, made: SystemTime::now() };
+    bench.fake.apply(&bench.call(), &moved, &Version::None).await.expect("moved");
+    for event in [Event::NamesBroken(from), Event::Broken(id)] {
+        bench.fake.send(event);
+    }
+    heard(&bench).await;
+    bench.vfs.clone().stat(bench.call(), file, None).await.expect("it is there");
+    let opened = bench.vfs.clone().open(bench.call(), file, weft_vfs::OpenFor::default()).await.expect("it is there");
+    assert_eq!(bench.drain(opened.handle).await.expect("read"), b"hello");
+    let found = bench.lookup(dir, "hello.txt").await.expect("an answer");
+    assert!(matches!(found, Looked::Absent { .. }), "{found:?}");
+    assert_eq!(bench.walk("fake/a/b/other.txt").await.expect("it is there").node, file);
+}
+
+/// Goal: what is asked of a directory whose place another has taken is no answer, whatever is asked: the path is looked up
+/// again. Once its name is gone as well, it is absent; and a name that is absent in a directory that is there is just that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_takes_the_place_of_another_is_found_at_once() {
+    let fake = Fake::writable();
+    fake.dir("a/b");
+    fake.file("a/b/hello.txt", "hello");
+    fake.adjust(|terms| terms.promise = TELLING);
+    let bench = Bench::over(fake.clone(), Arc::new(fake));
+    let vfs = || bench.vfs.clone();
+    let former = bench.walk("fake/a/b").await.expect("a directory").node;
+    let new = NewNode { kind: FileKind::Directory, mode: 0o755, device: 0 };
+    let removed = async |dir, name: &str| vfs().remove_name(bench.call(), dir, name.into(), Removal::File).await;
+    assert!(matches!(removed(former, "none").await, Err(VfsError::Remote(RemoteError::NotFound { .. }))));
+    let replaced_and = async |replaced: bool| {
+        for path in ["a/b/hello.txt", "a/b"] {
+            bench.fake.remove(path);
+        }
+        if replaced {
+            bench.fake.dir("a/b");
+            bench.fake.file("a/b/hello.txt", "another");
+        }
+        bench.fake.send(Event::AllBroken);
+        heard(&bench).await;
+    };
+    for is_replaced in [true, false] {
+        let former = bench.walk("fake/a/b").await.expect("a directory").node;
+        replaced_and(is_replaced).await;
+        let errors = [
+            bench.lookup(former, "hello.txt").await.map(drop),
+            vfs().open_directory(bench.call(), former).await.map(drop),
+            vfs().create(bench.call(), former, b"new".to_vec(), new).await.map(drop),
+            removed(former, "hello.txt").await,
+            bench.lookup(former, "other.txt").await.map(drop),
+        ];
+        for (at, outcome) in errors.into_iter().enumerate() {
+            let error = outcome.expect_err("it is not there");
+            let is_stale = matches!(error, VfsError::Stale);
+            let is_absent = matches!(error, VfsError::NotFound | VfsError::Remote(RemoteError::NotFound { .. }));
+            assert!(if is_replaced { is_stale } else { is_absent }, "{at}, replaced: {is_replaced}: {error:?}");
+        }
+        if is_replaced {
+            assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("the other"), b"another");
+        }
+    }
+    assert!(matches!(bench.walk("fake/a/b").await, Err(VfsError::NotFound)));
 }
 
 /// Goal: a file that is replaced in the course of a call, after the kernel has looked its name up again because the former one

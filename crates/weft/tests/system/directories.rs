@@ -3,6 +3,7 @@
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
 use crate::interrupts::wait_until;
@@ -219,6 +220,41 @@ fn a_file_that_is_replaced_is_never_absent() {
     });
     wait_until("the last", || {
         std::fs::read_to_string(mount.at("docs/page")).is_ok_and(|it| it == content(1000 + ROUNDS))
+    });
+}
+
+/// Goal: where two directories change places again and again, as whoever switches between two versions of a tree does, what
+/// has a name in both is there at every moment. Method: they change places again as soon as the last change has been seen, so
+/// while the next path is followed.
+#[test]
+fn what_is_in_directories_that_are_exchanged_is_never_absent() {
+    const CHANGES: usize = 100;
+    let tree = Tree::new();
+    let names = ["docs/now", "docs/next"];
+    for name in names {
+        std::fs::create_dir_all(tree.at(name)).expect("made");
+        std::fs::write(tree.at(name).join("page"), name).expect("written");
+    }
+    let Some(mount) = tree.mounted() else { return };
+    let [now, next] = names.map(|name| tree.at(name));
+    let page = mount.at(names[0]).join("page");
+    std::thread::scope(|scope| {
+        let (seen, begins) = std::sync::mpsc::sync_channel(0);
+        scope.spawn(move || {
+            for () in begins {
+                rustix::fs::renameat_with(CWD, &now, CWD, &next, RenameFlags::EXCHANGE).expect("exchanged");
+            }
+        });
+        for change in 0..=CHANGES {
+            wait_until("the last change", || {
+                std::fs::metadata(&page).unwrap_or_else(|error| panic!("change {change}: {error}"));
+                let text = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("change {change}: {error}"));
+                assert_eq!(std::fs::read_dir(mount.at(names[0])).expect("listed").count(), 1, "change {change}");
+                assert!(names.contains(&text.as_str()), "change {change}: {text}");
+                text == names[change % 2]
+            });
+            seen.send(()).expect("the writer goes on");
+        }
     });
 }
 

@@ -1,0 +1,131 @@
+//! Directories that somebody moves beside us: whoever is in one goes on in it, wherever it is then.
+//!
+//! The directories that were used last are held open, and of an open one the kernel tells where it is now (`/proc/self/fd`,
+//! proc(5)). Nothing is asked as long as what is looked for is at its place.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weft_remote::{FileKind, Name};
+
+use crate::directory::Shared;
+use crate::identity::{Identity, Key};
+use crate::place::{parted, way};
+use crate::places::Learnt;
+use crate::resolve::At;
+
+/// Directories that are held open, in two generations: the older of them goes when the younger is full.
+#[derive(Debug, Default)]
+pub(crate) struct HeldOpen(Mutex<Generations>);
+
+#[derive(Debug, Default)]
+struct Generations {
+    young: HashMap<Key, Held>,
+    old: HashMap<Key, Held>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    id: Identity,
+    fd: Arc<OwnedFd>,
+}
+
+impl HeldOpen {
+    /// Holds a directory that is used.
+    pub fn keep(&self, at: &At) {
+        if at.facts.kind != FileKind::Directory || at.id == Identity::TOP {
+            return;
+        }
+        let mut held = self.0.lock();
+        if held.used(at.id.key()).is_some_and(|known| known.id == at.id) {
+            return;
+        }
+        // Where there are too many, it is not held.
+        if let Ok(fd) = at.fd.try_clone() {
+            held.put(at.id.key(), Held { id: at.id, fd: Arc::new(fd) });
+        }
+    }
+
+    fn get(&self, key: Key) -> Option<Held> {
+        self.0.lock().used(key).cloned()
+    }
+}
+
+impl Generations {
+    fn used(&mut self, key: Key) -> Option<&Held> {
+        if !self.young.contains_key(&key)
+            && let Some(held) = self.old.remove(&key)
+        {
+            self.put(key, held);
+        }
+        self.young.get(&key)
+    }
+
+    fn put(&mut self, key: Key, held: Held) {
+        if self.young.len() >= YOUNG_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, held);
+    }
+}
+
+impl Shared {
+    /// Learns where directories are now on the way to a file that is not at its place; whether one of them is elsewhere.
+    pub fn follow(&self, file: Identity) -> bool {
+        let mut has_moved = false;
+        for key in self.places.way_to(file) {
+            has_moved |= self.held_open.get(key).is_some_and(|held| self.follow_one(&held));
+        }
+        has_moved
+    }
+
+    fn follow_one(&self, Held { id, fd }: &Held) -> bool {
+        for _ in 0..TRIES_MAX {
+            let moves = self.places.moves();
+            let Some(path) = self.top.path_of(fd) else { return false };
+            if self.places.seen(*id).iter().any(|seen| seen.path == path) {
+                return false;
+            }
+            match self.learn_way(*id, &path, moves) {
+                Some(Learnt::Late) => {}
+                learnt => return learnt.is_some(),
+            }
+        }
+        false
+    }
+
+    /// Enters the directories on the way to one that is at this path; `None` when it is not.
+    fn learn_way(&self, id: Identity, path: &[u8], moves: u64) -> Option<Learnt> {
+        let mut dir = Key::TOP;
+        let (mut last, mut learnt) = (Identity::TOP, Learnt::Entered);
+        for step in way(path).skip(1) {
+            let (_, name) = parted(step)?;
+            let (_, facts) = self.open(step).ok()?;
+            last = self.top.identity(&facts);
+            match self.places.learn(last, facts.names(), (dir, &Name::new(name).ok()?), moves) {
+                Learnt::Late => learnt = Learnt::Late,
+                Learnt::Entered | Learnt::Beside => {}
+            }
+            dir = last.key();
+        }
+        (last == id).then_some(learnt)
+    }
+}
+
+impl crate::top::Top {
+    /// Where below the top what is open is now; `None` when it is not there. What has gone has a path that leads to nothing, or
+    /// to another.
+    fn path_of(&self, fd: &OwnedFd) -> Option<Vec<u8>> {
+        let of = |fd: String| std::fs::read_link(fd).ok();
+        let (top, path) = (of(crate::top::held(&self.fd()))?, of(crate::top::held(fd))?);
+        Some(path.strip_prefix(&top).ok()?.as_os_str().as_bytes().to_vec()).filter(|below| !below.is_empty())
+    }
+}
+
+/// Most directories that are held in one generation.
+const YOUNG_MAX: usize = 64;
+/// How often a directory that is moved meanwhile is looked for.
+const TRIES_MAX: usize = 8;
