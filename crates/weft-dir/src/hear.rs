@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::inotify::{ReadFlags, Reader};
@@ -51,6 +52,7 @@ impl Watches {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return self.go_deaf(error),
             }
+            self.hearing.store(true, Ordering::SeqCst);
             loop {
                 match reader.next() {
                     Ok(event) => {
@@ -61,6 +63,7 @@ impl Watches {
                     Err(error) => return self.go_deaf(error),
                 }
             }
+            self.hearing.store(false, Ordering::SeqCst);
         }
     }
 

@@ -123,6 +123,10 @@ impl Remote for Directory {
         self.now().watches.news.stream()
     }
 
+    fn has_told_all(&self) -> bool {
+        self.now().watches.have_told_all()
+    }
+
     fn about(&self, file: &FileId) -> Vec<(String, String)> {
         let now = self.now();
         let Shared { top, watches, places, .. } = &*now;

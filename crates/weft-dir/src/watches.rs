@@ -49,6 +49,8 @@ pub(crate) struct Watches {
     /// Names and files that we are changing: what the kernel tells of them waits until the outcome is promised and noted.
     pub(crate) hands: Hands,
     warned: AtomicBool,
+    /// Whether something that the kernel has told is being taken in: from before it is read until it is told.
+    pub(crate) hearing: AtomicBool,
 }
 
 /// What is watched and promised.
@@ -110,7 +112,18 @@ impl Watches {
             table: Mutex::new(Table::default()),
             hands: Hands::default(),
             warned: AtomicBool::new(false),
+            hearing: AtomicBool::new(false),
         }
+    }
+
+    /// Whether all that the kernel had to tell up to now is told and heard. (It has it to be read before a change returns:
+    /// fsnotify() of Linux fs/notify/fsnotify.c.)
+    pub fn have_told_all(&self) -> bool {
+        let Some(inotify) = &self.inotify else { return true };
+        // In this order: what is no longer there to be read is being taken in since before that, or is told.
+        rustix::io::ioctl_fionread(inotify).is_ok_and(|bytes| bytes == 0)
+            && !self.hearing.load(Ordering::SeqCst)
+            && self.news.is_heard()
     }
 
     /// Whether this directory is watched now.

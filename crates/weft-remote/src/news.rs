@@ -79,6 +79,12 @@ impl News {
         }
     }
 
+    /// Whether whoever listens is done with everything that was told so far; also while nobody listens.
+    pub fn is_heard(&self) -> bool {
+        let waiting = self.waiting.lock();
+        !waiting.taken || *self.heard.borrow() >= waiting.told
+    }
+
     /// Nothing more will come.
     pub fn close(&self) {
         self.waiting.lock().closed = true;

@@ -199,6 +199,13 @@ pub trait Remote: Send + Sync {
         Box::pin(futures_util::stream::pending())
     }
 
+    /// Whether everything that has changed at the source up to now is told, and heard by who listens to [`Remote::events`].
+    /// Where a source tells of changes after it has made them, what was promised is to be asked about in between. It asks nobody
+    /// and does not wait.
+    fn has_told_all(&self) -> bool {
+        true
+    }
+
     /// Facts about a file for people (`weft why`), from what the kind remembers: never asks anybody.
     fn about(&self, _file: &FileId) -> Vec<(String, String)> {
         Vec::new()

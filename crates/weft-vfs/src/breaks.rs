@@ -325,6 +325,13 @@ impl Vfs {
         self.namespace.breaks(binding).is_some()
     }
 
+    /// Whether everything that has changed at the source of an inode is known to have ended what it ended; else what was
+    /// promised is asked about.
+    pub(crate) fn is_told_all(&self, inode: &Inode) -> bool {
+        let binding = inode.record.read().binding;
+        !self.is_breakable(binding) || self.namespace.remote(binding).is_none_or(|remote| remote.has_told_all())
+    }
+
     /// Whether its source has ended since what was asked for then about a name.
     pub(crate) fn name_has_ended(&self, dir: &Inode, name: &Name, asked: SystemTime) -> bool {
         let breaks = self.namespace.breaks(dir.record.read().binding);

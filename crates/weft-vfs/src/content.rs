@@ -78,7 +78,7 @@ impl Vfs {
         if current.object.version() == &Version::None && inode.opens_same_use(call) {
             return Ok(Some(current.object));
         }
-        Ok(self.is_current(inode, &current)?.then_some(current.object))
+        Ok((self.is_told_all(inode) && self.is_current(inode, &current)?).then_some(current.object))
     }
 
     /// Whether what is held is taken to be what the source has, without asking it.

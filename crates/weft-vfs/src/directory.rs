@@ -177,7 +177,8 @@ impl Vfs {
         let listing = self.store.listing(dir.id)?;
         let now = SystemTime::now();
         let holds = |listing: &ListingRecord| !self.trusted_for(dir, &listing.lease, listing.learnt, now).is_zero();
-        Ok(listing.is_some_and(|listing| holds(&listing) && self.shows_listing(dir, &listing, caller)))
+        let is_held = listing.is_some_and(|listing| holds(&listing) && self.shows_listing(dir, &listing, caller));
+        Ok(is_held && self.is_told_all(dir))
     }
 
     /// Asks for a directory's listing; returns whether what came is the newest word on it.

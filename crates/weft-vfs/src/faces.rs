@@ -127,11 +127,7 @@ impl Vfs {
             self.distrust_content(inode.id)?;
         }
         if turned {
-            let mut names = vec![(former.parent, former.name)];
-            if names[0] != (new.parent, new.name.clone()) {
-                names.push((new.parent, new.name.clone()));
-            }
-            self.tell_turned(&names);
+            self.tell_turned(inode.id, &[&former, new]);
         }
         Ok(())
     }
@@ -147,7 +143,7 @@ impl Vfs {
         let former = NodeRecord { attributes: unknown, ..record.clone() };
         let turned = self.turn(inode, &mut inode.content.lock(), &handles, (&former, &record));
         if turned {
-            self.tell_turned(&[(record.parent, record.name)]);
+            self.tell_turned(inode.id, &[&record]);
         }
     }
 
@@ -183,7 +179,7 @@ impl Vfs {
         let turned = self.turn_from(inode, &mut content, &handles, &record, (is_other, false));
         drop(content);
         if turned {
-            self.tell_turned(&[(record.parent, record.name)]);
+            self.tell_turned(inode.id, &[&record]);
         }
     }
 
@@ -223,8 +219,20 @@ impl Vfs {
         true
     }
 
-    /// Has the kernel look the names of a file up again.
-    fn tell_turned(&self, names: &[(NodeId, Name)]) {
+    /// Has the kernel look the names of a file up again that it had and has.
+    fn tell_turned(&self, file: NodeId, records: &[&NodeRecord]) {
+        let mut names: Vec<(NodeId, Name)> = Vec::new();
+        let mut add = |name| {
+            if !names.contains(&name) {
+                names.push(name)
+            }
+        };
+        for record in records {
+            add((record.parent, record.name.clone()));
+            if record.attributes.links.is_some_and(|links| links > 1) {
+                self.names_in(record.parent, file).into_iter().for_each(|name| add((record.parent, name)));
+            }
+        }
         let expired = || {
             let of = |(dir, name): &(NodeId, Name)| Notice::Expired {
                 parent: self.namespace.shown(*dir),
@@ -235,6 +243,20 @@ impl Vfs {
         expired().into_iter().for_each(|notice| self.notices.send(notice));
         // An answer by the former face may be on its way.
         self.notices.send_after(ON_ITS_WAY_MAX, expired(), &self.runtime);
+    }
+
+    /// The names in a directory that are known to lead to a file.
+    fn names_in(&self, dir: NodeId, file: NodeId) -> Vec<Name> {
+        let mut found = Vec::new();
+        let mut after: Option<Name> = None;
+        // Where the store cannot be read, they are looked up again when they are used.
+        while let Ok(names) = self.store.dentries(dir, after.as_ref(), NAMES_AT_ONCE)
+            && let Some((last, _)) = names.last()
+        {
+            after = Some(last.clone());
+            found.extend(names.into_iter().filter(|(_, known)| known.node() == Some(file)).map(|(name, _)| name));
+        }
+        found
     }
 
     /// Notes by which face a file was opened; false when what is known of it is of another length by now, so that it has to
@@ -337,6 +359,8 @@ impl Handle {
     }
 }
 
+/// Names read from the store at once.
+const NAMES_AT_ONCE: usize = 1000;
 /// The bit that tells the faces of a file apart: numbers of files have none there.
 const SECOND: u64 = 1 << 63;
 /// Files that are shown by their second face, and faces that are used anew, at most.

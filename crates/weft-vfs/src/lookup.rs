@@ -167,7 +167,7 @@ impl Vfs {
         self.admit(call, &inode).await?;
         self.outdate_sent(call, &inode).await?;
         let remaining = self.attributes_remaining(&inode)?;
-        if inode.is_settled() && !remaining.is_zero() {
+        if inode.is_settled() && !remaining.is_zero() && self.is_told_all(&inode) {
             return Ok(self.show(&inode, remaining, &call.caller));
         }
         if inode.is_settled() && inode.is_same_use(call) {
@@ -365,6 +365,9 @@ impl Vfs {
     }
 
     fn knowledge(&self, dir: &Inode, name: &Name, caller: &Caller) -> Result<Knowledge> {
+        if !self.is_told_all(dir) {
+            return Ok(Knowledge::Nothing);
+        }
         let now = SystemTime::now();
         if let Some(dentry) = self.store.dentry(dir.id, name)? {
             dentry.node().and_then(|id| self.inodes.peek(id)).inspect(|inode| inode.note_named());

@@ -39,7 +39,7 @@ impl Vfs {
     /// Whether what is trusted of a file says that it is what was written here and sent.
     pub(crate) fn is_sent_trusted(&self, inode: &Inode, draft: &Draft) -> Result<bool> {
         let is_same = draft.dirty.version().still_holds(&inode.record.read().version);
-        Ok(is_same && !self.attributes_remaining(inode)?.is_zero())
+        Ok(is_same && !self.attributes_remaining(inode)?.is_zero() && self.is_told_all(inode))
     }
 
     async fn outdate_asking(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {

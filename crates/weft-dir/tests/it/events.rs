@@ -34,6 +34,38 @@ async fn bed() -> Bed {
     bed
 }
 
+/// Goal: from the moment a change has been made until it is heard, not all is told.
+#[tokio::test]
+async fn what_has_changed_is_not_all_told_before_it_is_heard() {
+    let bed = Bed::new(&["file"]).await;
+    let mut events = bed.take_events();
+    let mut heard = async || {
+        let mut seen = Vec::new();
+        let all = async {
+            while !bed.dir.has_told_all() {
+                seen.extend(futures_util::FutureExt::now_or_never(events.next()).flatten());
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, all).await.expect("all is told in the end");
+        seen
+    };
+    for round in 0..100 {
+        bed.lease("file").await;
+        heard().await;
+        match round % 3 {
+            0 => fs::write(bed.path("file"), round.to_string()).unwrap(),
+            1 => {
+                fs::write(bed.path("other"), "").and_then(|()| fs::rename(bed.path("other"), bed.path("file"))).unwrap()
+            }
+            _ => fs::remove_file(bed.path("file")).unwrap(),
+        }
+        assert!(!bed.dir.has_told_all(), "round {round}");
+        let told = heard().await;
+        assert!(told.iter().any(|event| matches!(event, Event::NameBroken { .. })), "round {round}: {told:?}");
+    }
+}
+
 #[tokio::test]
 async fn creating_breaks_the_listing_and_the_absence() {
     let mut bed = bed().await;

@@ -55,6 +55,8 @@ pub struct Terms {
     pub along: bool,
     /// Whether each name in the root is a source of its own.
     pub hosts: bool,
+    /// Whether all that has changed is told.
+    pub told_all: bool,
 }
 
 /// The lease that a [`Fake`] gives.
@@ -148,6 +150,7 @@ impl Default for Terms {
             ranges: true,
             along: false,
             hosts: false,
+            told_all: true,
         }
     }
 }

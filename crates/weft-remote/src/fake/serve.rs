@@ -164,6 +164,10 @@ impl Remote for Fake {
         self.event_stream()
     }
 
+    fn has_told_all(&self) -> bool {
+        self.terms().told_all
+    }
+
     fn about(&self, file: &FileId) -> Vec<(String, String)> {
         match tree::number_of(file) {
             Some(number) => vec![("path".to_owned(), shown(&self.path(number)))],

@@ -301,6 +301,36 @@ async fn a_file_that_takes_the_place_of_another_is_found_at_once() {
     assert!(matches!(bench.walk("fake/a/b/hello.txt").await, Err(VfsError::NotFound)));
 }
 
+/// Goal: as long as a source has more to tell, what it has promised is asked about: names, attributes, lists and content.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_promised_is_asked_about_while_not_all_is_told() {
+    let bench = telling();
+    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("read"), b"hello");
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+    change_untold(&bench);
+    bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
+    bench.fake.file("a/b/new.txt", "new");
+    bench.fake.adjust(|terms| (terms.promise, terms.told_all) = (TELLING, false));
+    assert_eq!(bench.vfs.clone().stat(bench.call(), file, None).await.expect("a file").size, 5);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("read"), b"other");
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt", "new.txt"]);
+    assert!(matches!(bench.lookup(dir, "new.txt").await, Ok(Looked::Entry { .. })));
+    bench.fake.reset_counts();
+    let looked = async || {
+        bench.vfs.clone().stat(bench.call(), file, None).await.expect("a file");
+        bench.lookup(dir, "hello.txt").await.expect("an answer");
+        bench.list("fake/a/b").await.expect("names");
+        assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("read"), b"other");
+        bench.fake.counts().calls()
+    };
+    assert!(looked().await >= 4);
+    bench.fake.adjust(|terms| terms.told_all = true);
+    bench.fake.reset_counts();
+    assert_eq!(looked().await, 0, "it is relied on");
+}
+
 /// Goal: a name that somebody else has taken away is absent, also when its file goes on under another and is looked at or read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_file_is_says_nothing_of_its_name() {

@@ -189,6 +189,30 @@ fn what_is_written_through_another_name_is_seen() {
     }
 }
 
+/// Goal: what was written in the directory is what whoever opens it through the mount right after that reads, be it written in
+/// place, replaced or new, and it is listed.
+#[test]
+fn what_is_written_beside_the_mount_is_read_right_after() {
+    const ROUNDS: usize = 200;
+    let tree = Tree::new();
+    let Some(mount) = tree.mounted() else { return };
+    let (dir, shown) = (tree.at("docs/deep"), mount.at("docs/deep"));
+    let read = |name: &str| std::fs::read_to_string(shown.join(name)).expect("read");
+    for round in 0..ROUNDS {
+        let text = format!("round {round}");
+        std::fs::write(dir.join("written"), &text).expect("written");
+        assert_eq!(read("written"), text);
+        std::fs::write(dir.join(".saved"), &text).expect("written");
+        std::fs::rename(dir.join(".saved"), dir.join("replaced")).expect("renamed");
+        assert_eq!(read("replaced"), text);
+        std::fs::write(dir.join(&text), &text).expect("written");
+        assert!(names_in(&shown).contains(&text), "{text}");
+        assert_eq!(read(&text), text);
+        std::fs::remove_file(dir.join(&text)).expect("removed");
+        assert!(!names_in(&shown).contains(&text), "{text}");
+    }
+}
+
 /// Goal: a file that is replaced beside the mount (written anew and renamed, as editors save) is there at every moment,
 /// and is one of the two. Method: it is replaced again as soon as each reading has ended, so while the next one begins.
 #[test]

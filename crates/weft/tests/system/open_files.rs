@@ -150,6 +150,31 @@ fn what_was_written_here_gives_way_to_another_machine() {
     fs::remove_file(here.at(at)).expect("removed");
 }
 
+/// Goal: a file that somebody reads while another machine writes it is the new one by all of its names, and not by that alone by
+/// which it was looked up last.
+#[test]
+fn all_names_of_a_file_lead_to_what_another_machine_wrote() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(here) = mounted_on(cell, "c1", "afs", &[]) else { return };
+    let Some(there) = mounted_on(cell, "c2", "afs", &[]) else { return };
+    let names = ["weft.test/scratch/one-of-two", "weft.test/scratch/other-of-two"];
+    let [one, other] = names.map(|name| here.at(name));
+    fs::write(&one, "first").expect("written");
+    fs::hard_link(&one, &other).expect("linked");
+    let mut open = Vec::new();
+    for (round, text) in ["the second", "the third of them", "4"].into_iter().enumerate() {
+        open.push(File::open(if round % 2 == 0 { &one } else { &other }).expect("opened"));
+        fs::write(there.at(names[0]), text).expect("written");
+        let by = if round % 2 == 0 { &other } else { &one };
+        for name in [by, &one, &other] {
+            wait_until("the new length", || length(name) == text.len() as u64);
+            assert_eq!(read(name), text, "round {round}");
+        }
+    }
+    assert_eq!(std::io::read_to_string(&open[2]).expect("read"), "the third of them");
+    names.iter().for_each(|name| fs::remove_file(here.at(name)).expect("removed"));
+}
+
 /// What was written here, sent, and is still open for writing, while there its mode is changed.
 fn is_written_on(here: &Path, there: &Path) {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(here).expect("opened");
