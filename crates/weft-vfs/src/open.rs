@@ -90,7 +90,10 @@ impl Vfs {
 
     /// Opens a file; `None` when it was written and closed meanwhile, so that what was found is old.
     async fn open_once(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, how: OpenFor) -> Result<Option<Opened>> {
-        self.outdate_sent(call, inode).await?;
+        if self.outdate_sent(call, inode).await? && !inode.is_gone() {
+            // Those who have it open go on in it; its name may lead to another by now.
+            return Err(Box::pin(self.learn_gone(call, inode)).await?);
+        }
         let ended = inode.drafts_ended.load(Ordering::Acquire);
         if let Some(opened) = self.open_draft(inode, how)? {
             return Ok(Some(opened));

@@ -24,14 +24,14 @@ impl Inode {
 
 impl Vfs {
     /// Has what was written here and sent give way, where its source has another version by now. It stays where the source does
-    /// not answer, or has the file no more.
+    /// not answer, or has the file no more; tells whether it is that.
     ///
     /// # Errors
     /// What the store says.
-    pub(crate) async fn outdate_sent(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
-        let Some(draft) = inode.sent_draft() else { return Ok(()) };
+    pub(crate) async fn outdate_sent(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<bool> {
+        let Some(draft) = inode.sent_draft() else { return Ok(false) };
         if self.is_sent_trusted(inode, &draft)? {
-            return Ok(());
+            return Ok(false);
         }
         Box::pin(self.outdate_asking(call, inode)).await
     }
@@ -42,16 +42,16 @@ impl Vfs {
         Ok(is_same && !self.attributes_remaining(inode)?.is_zero() && self.is_told_all(inode))
     }
 
-    async fn outdate_asking(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+    async fn outdate_asking(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<bool> {
         let _gate = inode.gate.lock().await;
-        let Some(draft) = inode.sent_draft() else { return Ok(()) };
+        let Some(draft) = inode.sent_draft() else { return Ok(false) };
         match self.is_at_source(call, inode, &draft).await {
-            Ok(true) => Ok(()),
-            Ok(false) => self.end_outdated(inode, &draft),
-            Err(error) if is_gone(&error) || matches!(error, VfsError::Stale) => Ok(()),
+            Ok(true) => Ok(false),
+            Ok(false) => self.end_outdated(inode, &draft).map(|()| false),
+            Err(error) if is_gone(&error) || matches!(error, VfsError::Stale) => Ok(true),
             Err(error) => {
                 inode.note_error(&error);
-                Ok(())
+                Ok(false)
             }
         }
     }

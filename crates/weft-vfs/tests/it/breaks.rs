@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
 use weft_remote::{Call, Caller, Change, Event, FileKind, Mutation, Name, Remote, RemoteError, RenameTarget, Version};
-use weft_vfs::{Looked, NewNode, Removal, VfsError};
+use weft_vfs::{Looked, NewNode, OpenFor, Removal, VfsError, Write};
 
 use crate::bench::{Bench, USER};
 
@@ -329,6 +329,43 @@ async fn what_is_promised_is_asked_about_while_not_all_is_told() {
     bench.fake.adjust(|terms| terms.told_all = true);
     bench.fake.reset_counts();
     assert_eq!(looked().await, 0, "it is relied on");
+}
+
+/// Goal: whoever opens a file that was written here, is still open, and has another in its place by now gets that one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_here_is_not_opened_when_another_has_its_place() {
+    let fake = Fake::writable();
+    fake.dir("a/b");
+    fake.file("a/b/hello.txt", "hello");
+    fake.adjust(|terms| terms.promise = TELLING);
+    let bench = Bench::over(fake.clone(), Arc::new(fake));
+    let vfs = || bench.vfs.clone();
+    for (is_replaced, written) in [(true, &b"hello and more"[..]), (false, b"anoth and more")] {
+        let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+        let writing = OpenFor { writing: true, ..OpenFor::default() };
+        let opened = vfs().open(bench.call(), file, writing).await.expect("opened").handle;
+        let write = Write { offset: 5, bytes: " and more".into(), kill_suidgid: false, unseen: false };
+        vfs().write(bench.call(), opened, write).await.expect("written");
+        vfs().flush(bench.call(), opened).await.expect("sent");
+        bench.fake.remove("a/b/hello.txt");
+        if is_replaced {
+            bench.fake.file("a/b/hello.txt", "another");
+        }
+        bench.fake.adjust(|terms| terms.told_all = false);
+        for how in [writing, OpenFor::default()] {
+            let error = vfs().open(bench.call(), file, how).await.map(drop).expect_err("it is not there");
+            assert!(
+                matches!((is_replaced, &error), (true, VfsError::Stale) | (false, VfsError::NotFound)),
+                "{error:?}"
+            );
+        }
+        if is_replaced {
+            assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("the other"), b"another");
+        }
+        assert_eq!(bench.drain(opened).await.expect("who has it open goes on"), written);
+        vfs().close(opened);
+        bench.fake.adjust(|terms| terms.told_all = true);
+    }
 }
 
 /// Goal: a name that somebody else has taken away is absent, also when its file goes on under another and is looked at or read.

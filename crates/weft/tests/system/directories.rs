@@ -210,6 +210,12 @@ fn what_is_written_beside_the_mount_is_read_right_after() {
         assert_eq!(read(&text), text);
         std::fs::remove_file(dir.join(&text)).expect("removed");
         assert!(!names_in(&shown).contains(&text), "{text}");
+        // What was made by the one is taken away by the other: what is left is what was listed before.
+        for (made, removed) in [(&shown, &dir), (&dir, &shown)] {
+            std::fs::create_dir(made.join("made")).expect("made");
+            std::fs::remove_dir(removed.join("made")).expect("removed");
+            assert!(!names_in(&shown).contains(&"made".to_owned()), "{text}");
+        }
     }
 }
 
