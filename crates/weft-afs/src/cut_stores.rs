@@ -96,15 +96,14 @@ impl CutStores {
     /// Whether what a file is now came of what was to be written over `over`.
     pub fn are_of(&self, spot: &Spot, over: u64, now: Written) -> bool {
         let table = self.table.lock();
-        let cut = table.cuts.get(&(spot.cell.clone(), spot.fid)).filter(|cut| cut.over == over && !cut.is_written);
-        cut.is_some_and(|cut| cut.tries.iter().any(|one| one.may_have_made(over, now)))
+        table.over(spot, over).is_some_and(|cut| cut.tries.iter().any(|one| one.may_have_made(over, now)))
     }
 
     /// What is stored of what is to be written over `over`, where the file is what may have come of that.
     pub fn stored(&self, spot: &Spot, over: u64, now: u64) -> Option<StoredParts> {
         let table = self.table.lock();
-        let cut = table.cuts.get(&(spot.cell.clone(), spot.fid)).filter(|cut| cut.over == over && !cut.is_written)?;
-        Some(cut.stored).filter(|stored| stored.count > 0 && now >= stored.data_version)
+        let stored = table.over(spot, over)?.stored;
+        Some(stored).filter(|stored| stored.count > 0 && now >= stored.data_version)
     }
 
     /// It is written, and whoever writes over what was before is somebody else. To the next daemon it stays known for some time:
@@ -156,6 +155,11 @@ impl Table {
             (cut.over, cut.tries, cut.stored) = (over, Vec::new(), StoredParts::default());
         }
         cut
+    }
+
+    /// What was tried over this data version, and was not written.
+    fn over(&self, spot: &Spot, over: u64) -> Option<&Cut> {
+        self.cuts.get(&(spot.cell.clone(), spot.fid)).filter(|cut| cut.over == over && !cut.is_written)
     }
 
     /// Whether it was known.

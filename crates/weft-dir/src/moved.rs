@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -33,42 +32,49 @@ struct Held {
     fd: Arc<OwnedFd>,
 }
 
+/// Those that gave way. To close the last descriptor of what was removed may take a disk's time, so it is done without the lock.
+type GaveWay = HashMap<Key, Held>;
+
 impl HeldOpen {
     /// Holds a directory that is used.
     pub fn keep(&self, at: &At) {
         if at.facts.kind != FileKind::Directory || at.id == Identity::TOP {
             return;
         }
-        let mut held = self.0.lock();
-        if held.used(at.id.key()).is_some_and(|known| known.id == at.id) {
+        if self.get(at.id.key()).is_some_and(|known| known.id == at.id) {
             return;
         }
         // Where there are too many, it is not held.
-        if let Ok(fd) = at.fd.try_clone() {
-            held.put(at.id.key(), Held { id: at.id, fd: Arc::new(fd) });
-        }
+        let Ok(fd) = at.fd.try_clone() else { return };
+        let gave_way = self.0.lock().put(at.id.key(), Held { id: at.id, fd: Arc::new(fd) });
+        drop(gave_way);
     }
 
     fn get(&self, key: Key) -> Option<Held> {
-        self.0.lock().used(key).cloned()
+        let (held, gave_way) = self.0.lock().used(key);
+        drop(gave_way);
+        held
     }
 }
 
 impl Generations {
-    fn used(&mut self, key: Key) -> Option<&Held> {
-        if !self.young.contains_key(&key)
-            && let Some(held) = self.old.remove(&key)
-        {
-            self.put(key, held);
-        }
-        self.young.get(&key)
+    fn used(&mut self, key: Key) -> (Option<Held>, GaveWay) {
+        let gave_way = match self.old.remove(&key) {
+            Some(held) => self.put(key, held),
+            None => GaveWay::new(),
+        };
+        (self.young.get(&key).cloned(), gave_way)
     }
 
-    fn put(&mut self, key: Key, held: Held) {
+    fn put(&mut self, key: Key, held: Held) -> GaveWay {
+        let mut gave_way = GaveWay::new();
         if self.young.len() >= YOUNG_MAX {
-            self.old = std::mem::take(&mut self.young);
+            gave_way = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
         }
-        self.young.insert(key, held);
+        if let Some(former) = self.young.insert(key, held) {
+            gave_way.insert(key, former);
+        }
+        gave_way
     }
 }
 
@@ -112,16 +118,6 @@ impl Shared {
             dir = last.key();
         }
         (last == id).then_some(learnt)
-    }
-}
-
-impl crate::top::Top {
-    /// Where below the top what is open is now; `None` when it is not there. What has gone has a path that leads to nothing, or
-    /// to another.
-    fn path_of(&self, fd: &OwnedFd) -> Option<Vec<u8>> {
-        let of = |fd: String| std::fs::read_link(fd).ok();
-        let (top, path) = (of(crate::top::held(&self.fd()))?, of(crate::top::held(fd))?);
-        Some(path.strip_prefix(&top).ok()?.as_os_str().as_bytes().to_vec()).filter(|below| !below.is_empty())
     }
 }
 

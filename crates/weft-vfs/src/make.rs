@@ -325,13 +325,7 @@ impl Vfs {
     pub(crate) fn distrust_names(&self, dirs: &[&Inode]) -> Result<()> {
         for dir in dirs {
             let listing = self.store.listing(dir.id)?;
-            let spent = |listing| ListingRecord {
-                version: Version::None,
-                learnt: SystemTime::UNIX_EPOCH,
-                lease: Lease::Spent,
-                ..listing
-            };
-            self.distrust_with(dir, listing.map(|listing| Record::Listing(dir.id, Some(spent(listing)))))?;
+            self.distrust_with(dir, listing.map(|listing| Record::Listing(dir.id, Some(outdated(listing)))))?;
         }
         Ok(())
     }
@@ -343,12 +337,10 @@ impl Vfs {
             let file = dir.record.read().file.clone();
             let changed = now.iter().find(|changed| changed.entry.id == file);
             let _names = self.renames.lock();
-            // No version that the source has told is that of the names now; nor would it be, were they the same there again.
-            let unconfirmed = |listing| ListingRecord { version: Version::None, ..listing };
-            let listing = self.store.listing(dir.id)?.map(unconfirmed);
-            let listing = listing.map(|listing| match changed.map(|changed| changed.names) {
-                Some(NamesNow::Followed) => listing,
-                _ => ListingRecord { learnt: SystemTime::UNIX_EPOCH, lease: Lease::Spent, ..listing },
+            let listing = self.store.listing(dir.id)?.map(|listing| match changed.map(|changed| changed.names) {
+                // No version that the source has told is that of the names now.
+                Some(NamesNow::Followed) => ListingRecord { version: Version::None, ..listing },
+                _ => outdated(listing),
             });
             let record = {
                 let mut record = dir.record.write();
@@ -445,6 +437,12 @@ impl Vfs {
             }
         }
     }
+}
+
+/// A listing whose names were changed since: it is asked for again. No version that its source has told is that of the names that
+/// are known now, also if there are the same again as when it was told.
+fn outdated(listing: ListingRecord) -> ListingRecord {
+    ListingRecord { version: Version::None, learnt: SystemTime::UNIX_EPOCH, lease: Lease::Spent, ..listing }
 }
 
 /// The gates of two directories.

@@ -63,14 +63,25 @@ pub(crate) enum Kept {
 }
 
 impl Retries {
+    /// A look at the table, or a change. What is over goes with it, and not under the lock: with its content a file may go.
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<u32, Retry>) -> T) -> T {
+        let mut by_thread = self.by_thread.lock();
+        let over: Vec<_> = by_thread.extract_if(|_, retry| retry.since.elapsed() >= RETRY_TIME).collect();
+        let outcome = act(&mut by_thread);
+        self.count.store(by_thread.len(), Ordering::Relaxed);
+        drop(by_thread);
+        drop(over);
+        outcome
+    }
+
     /// Notes that the kernel is about to be told to follow a thread's path again.
     fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose) {
-        let mut by_thread = self.by_thread.lock();
-        by_thread.retain(|_, retry| retry.since.elapsed() < RETRY_TIME);
-        if call.caller.pid != 0 && by_thread.len() < RETRIES_MAX {
-            by_thread.insert(call.caller.pid, Retry { dir, name, purpose, since: Instant::now(), held: None });
-        }
-        self.count.store(by_thread.len(), Ordering::Relaxed);
+        let retry = Retry { dir, name, purpose, since: Instant::now(), held: None };
+        let former = self.with(|by_thread| {
+            let has_room = call.caller.pid != 0 && by_thread.len() < RETRIES_MAX;
+            has_room.then(|| by_thread.insert(call.caller.pid, retry))
+        });
+        drop(former);
     }
 
     /// For what this thread follows a path again of which this name is the last; `None` where it does not.
@@ -78,16 +89,18 @@ impl Retries {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let by_thread = self.by_thread.lock();
-        let retry = by_thread.get(&call.caller.pid).filter(|retry| retry.since.elapsed() < RETRY_TIME)?;
-        (retry.dir == dir && retry.name.as_bytes() == name).then_some(retry.purpose)
+        self.with(|by_thread| {
+            let retry = by_thread.get(&call.caller.pid)?;
+            (retry.dir == dir && retry.name.as_bytes() == name).then_some(retry.purpose)
+        })
     }
 
     /// Holds what the name led to until the thread asks for it.
     fn hold(&self, call: &Call, node: NodeId, kept: Kept) {
-        if let Some(retry) = self.by_thread.lock().get_mut(&call.caller.pid) {
-            retry.held = Some((node, kept));
-        }
+        let held = Some((node, kept));
+        let former =
+            self.with(|by_thread| Some(std::mem::replace(&mut by_thread.get_mut(&call.caller.pid)?.held, held)));
+        drop(former);
     }
 
     /// What is held of this node for this thread, where it is that for which its path was followed again: that ends there.
@@ -95,14 +108,13 @@ impl Retries {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let mut by_thread = self.by_thread.lock();
         // The directories on the way are looked at as well.
         let is_it = |retry: &Retry| retry.purpose == purpose && retry.held.as_ref().is_some_and(|(of, _)| *of == node);
-        by_thread.get(&call.caller.pid).filter(|retry| is_it(retry))?;
-        let retry = by_thread.remove(&call.caller.pid)?;
-        self.count.store(by_thread.len(), Ordering::Relaxed);
-        let (_, kept) = retry.held.filter(|_| retry.since.elapsed() < RETRY_TIME)?;
-        Some(kept)
+        let retry = self.with(|by_thread| {
+            by_thread.get(&call.caller.pid).filter(|retry| is_it(retry))?;
+            by_thread.remove(&call.caller.pid)
+        })?;
+        Some(retry.held?.1)
     }
 }
 

@@ -14,7 +14,11 @@ const TELLING: Promise = Promise::Breakable(Duration::from_secs(3600));
 
 /// A source that tells of changes, and trusts itself to do so for an hour.
 fn telling() -> Bench {
-    let fake = Fake::new();
+    told_by(Fake::new())
+}
+
+/// The same of this one.
+fn told_by(fake: Fake) -> Bench {
     fake.dir("a/b");
     fake.file("a/b/hello.txt", "hello");
     fake.adjust(|terms| terms.promise = TELLING);
@@ -334,11 +338,7 @@ async fn what_is_promised_is_asked_about_while_not_all_is_told() {
 /// Goal: whoever opens a file that was written here, is still open, and has another in its place by now gets that one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_written_here_is_not_opened_when_another_has_its_place() {
-    let fake = Fake::writable();
-    fake.dir("a/b");
-    fake.file("a/b/hello.txt", "hello");
-    fake.adjust(|terms| terms.promise = TELLING);
-    let bench = Bench::over(fake.clone(), Arc::new(fake));
+    let bench = told_by(Fake::writable());
     let vfs = || bench.vfs.clone();
     for (is_replaced, written) in [(true, &b"hello and more"[..]), (false, b"anoth and more")] {
         let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
@@ -371,11 +371,7 @@ async fn what_was_written_here_is_not_opened_when_another_has_its_place() {
 /// Goal: a name that somebody else has taken away is absent, also when its file goes on under another and is looked at or read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_file_is_says_nothing_of_its_name() {
-    let fake = Fake::writable();
-    fake.dir("a/b");
-    fake.file("a/b/hello.txt", "hello");
-    fake.adjust(|terms| terms.promise = TELLING);
-    let bench = Bench::over(fake.clone(), Arc::new(fake));
+    let bench = told_by(Fake::writable());
     let dir = bench.walk("fake/a/b").await.expect("a directory").node;
     let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
     let (from, id) = (bench.fake.id("a/b"), bench.fake.id("a/b/hello.txt"));
@@ -405,11 +401,7 @@ async fn what_a_file_is_says_nothing_of_its_name() {
 /// again. Once its name is gone as well, it is absent; and a name that is absent in a directory that is there is just that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_that_takes_the_place_of_another_is_found_at_once() {
-    let fake = Fake::writable();
-    fake.dir("a/b");
-    fake.file("a/b/hello.txt", "hello");
-    fake.adjust(|terms| terms.promise = TELLING);
-    let bench = Bench::over(fake.clone(), Arc::new(fake));
+    let bench = told_by(Fake::writable());
     let vfs = || bench.vfs.clone();
     let former = bench.walk("fake/a/b").await.expect("a directory").node;
     let new = NewNode { kind: FileKind::Directory, mode: 0o755, device: 0 };
