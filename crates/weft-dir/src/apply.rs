@@ -180,7 +180,7 @@ impl Shared {
         linked.map_err(|errno| failed(&self.top.shown(&spot.path), "link", errno))?;
         self.places.learn(at.id, Names::Several, (spot.dir.id.key(), spot.name), moves);
         self.note(&at);
-        self.watches.changed_file(&at.path);
+        self.watches.changed_by_another_name(&at.path);
         self.watches.changed(&spot.path, false);
         Ok(())
     }
@@ -236,6 +236,10 @@ impl Shared {
         let tree = [Some(&moved), there.as_ref()].into_iter().flatten().any(|at| at.facts.kind == FileKind::Directory);
         self.watches.changed(&old.path, tree);
         self.watches.changed(&new.path, tree);
+        if target == RenameTarget::Exchanged {
+            // Of what has that name now nothing is told with the outcome.
+            self.watches.changed_by_another_name(&old.path);
+        }
         if let Some(gone) = there.filter(|_| target == RenameTarget::Replaced) {
             self.newborn.keep(gone);
         }

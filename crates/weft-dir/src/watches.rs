@@ -248,6 +248,16 @@ impl Watches {
         }
     }
 
+    /// The same of what a name stands for, where that was changed by way of another: whoever knows it by this one is told,
+    /// and looks it up again.
+    pub fn changed_by_another_name(&self, path: &[u8]) {
+        let Some((dir, name)) = parted(path) else { return };
+        let mut table = self.table.lock();
+        table.break_promise(dir, name);
+        let broken = table.watches.get(dir).and_then(|watch| watch.name_broken(name));
+        self.news.tell(broken.into_iter().collect());
+    }
+
     /// Notes what a name stands for by our own doing, where changes of it are promised to be told: what the kernel says of
     /// that change is no news. What somebody else changes after it must show in what the file is then.
     pub fn note_echo(&self, path: &[u8], facts: &Facts) {

@@ -37,8 +37,8 @@ impl Handler for Bridge {
         parent: NodeId,
         name: Vec<u8>,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
-        let found = self.vfs.clone().lookup(self.vfs.call(caller), parent, name);
-        async move { Ok(found.await?.into()) }
+        let (vfs, found) = (self.vfs.clone(), self.vfs.clone().lookup(self.vfs.call(caller), parent, name));
+        async move { Ok(told_entry(&vfs, found.await?)) }
     }
 
     fn attributes(
@@ -47,8 +47,8 @@ impl Handler for Bridge {
         node: NodeId,
         handle: Option<HandleId>,
     ) -> impl Future<Output = Answer<Attributes>> + Send + 'static {
-        let stat = self.vfs.clone().stat(self.vfs.call(caller), node, handle);
-        async move { Ok(stat.await?) }
+        let (vfs, stat) = (self.vfs.clone(), self.vfs.clone().stat(self.vfs.call(caller), node, handle));
+        async move { Ok(told(&vfs, stat.await?)) }
     }
 
     fn read_link(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Vec<u8>>> + Send + 'static {
@@ -111,7 +111,8 @@ impl Handler for Bridge {
 
     fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Option<(Attributes, Duration)> {
         // What the store cannot read now is asked when somebody uses the name.
-        self.vfs.entry_known(dir, row).ok().flatten()
+        let known = self.vfs.entry_known(dir, row).ok().flatten();
+        known.inspect(|(stat, _)| self.vfs.note_told(stat))
     }
 
     fn create(
@@ -121,8 +122,8 @@ impl Handler for Bridge {
         name: Vec<u8>,
         new: NewNode,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
-        let made = self.vfs.clone().create(self.vfs.call(caller), dir, name, new);
-        async move { Ok(made.await.map_err(Errno::of_new_name)?.into()) }
+        let (vfs, made) = (self.vfs.clone(), self.vfs.clone().create(self.vfs.call(caller), dir, name, new));
+        async move { Ok(told_entry(&vfs, made.await.map_err(Errno::of_new_name)?)) }
     }
 
     fn create_open(
@@ -132,10 +133,10 @@ impl Handler for Bridge {
         name: Vec<u8>,
         mode: u16,
     ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static {
-        let made = self.vfs.clone().create_open(self.vfs.call(caller), dir, name, mode);
+        let (vfs, made) = (self.vfs.clone(), self.vfs.clone().create_open(self.vfs.call(caller), dir, name, mode));
         async move {
             let (entry, opened) = made.await.map_err(Errno::of_new_name)?;
-            Ok((entry.into(), opened.into()))
+            Ok((told_entry(&vfs, entry), opened.into()))
         }
     }
 
@@ -159,8 +160,8 @@ impl Handler for Bridge {
         name: Vec<u8>,
         target: Vec<u8>,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
-        let made = self.vfs.clone().symlink(self.vfs.call(caller), dir, name, target);
-        async move { Ok(made.await.map_err(Errno::of_new_name)?.into()) }
+        let (vfs, made) = (self.vfs.clone(), self.vfs.clone().symlink(self.vfs.call(caller), dir, name, target));
+        async move { Ok(told_entry(&vfs, made.await.map_err(Errno::of_new_name)?)) }
     }
 
     fn link(
@@ -170,8 +171,8 @@ impl Handler for Bridge {
         dir: NodeId,
         name: Vec<u8>,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
-        let made = self.vfs.clone().link(self.vfs.call(caller), node, dir, name);
-        async move { Ok(made.await.map_err(Errno::of_new_name)?.into()) }
+        let (vfs, made) = (self.vfs.clone(), self.vfs.clone().link(self.vfs.call(caller), node, dir, name));
+        async move { Ok(told_entry(&vfs, made.await.map_err(Errno::of_new_name)?)) }
     }
 
     fn remove_name(
@@ -203,8 +204,8 @@ impl Handler for Bridge {
         handle: Option<HandleId>,
         new: SetStat,
     ) -> impl Future<Output = Answer<Attributes>> + Send + 'static {
-        let set = self.vfs.clone().set_stat(self.vfs.call(caller), node, handle, new);
-        async move { set.await.map_err(Errno::of_content) }
+        let (vfs, set) = (self.vfs.clone(), self.vfs.clone().set_stat(self.vfs.call(caller), node, handle, new));
+        async move { Ok(told(&vfs, set.await.map_err(Errno::of_content)?)) }
     }
 
     fn write(
@@ -325,6 +326,20 @@ impl Handler for Bridge {
         let told = self.vfs.clone().stat_fs(self.vfs.call(caller), node);
         async move { Ok(told.await) }
     }
+}
+
+/// What the kernel is about to be told of an inode.
+fn told(vfs: &Vfs, stat: Attributes) -> Attributes {
+    vfs.note_told(&stat);
+    stat
+}
+
+/// The same with a name.
+fn told_entry(vfs: &Vfs, found: Looked) -> EntryReply {
+    if let Looked::Entry { stat, .. } = &found {
+        vfs.note_told(stat);
+    }
+    found.into()
 }
 
 impl From<Looked> for EntryReply {

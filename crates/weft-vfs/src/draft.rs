@@ -317,10 +317,7 @@ impl Vfs {
 
     /// The same, of bytes that were written here and are to be taken over.
     pub(crate) fn content_to_come(&self, inode: &Inode, version: Version, length: u64) -> Result<Arc<Object>> {
-        let known = {
-            let record = inode.record.read();
-            (record.lease, record.learnt)
-        };
+        let known = inode.known_of(&version);
         Ok(self.store.create_to_come(inode.id, self.new_of(inode, version, length, known)?))
     }
 

@@ -10,7 +10,7 @@ use weft_store::{DentrySource, NodeId};
 
 use crate::inode::Inode;
 use crate::offline::Mode;
-use crate::vfs::Vfs;
+use crate::vfs::{Vfs, is_gone};
 use crate::why::version_words;
 use crate::{Result, VfsError};
 
@@ -144,6 +144,7 @@ impl Vfs {
                 self.place_again(&call, &inode).await?;
                 self.ask_for(&call, remote.extended(&call, &file, &name)).await
             }
+            Err(error) if is_gone(&error) => Err(self.learn_gone(&call, &inode).await?),
             answer => answer,
         }
     }
@@ -194,11 +195,15 @@ impl Vfs {
         let file = inode.record().file;
         let change = Change::SetExtended { file, name, value, must_exist };
         match self.apply(&call, &inode, change, SystemTime::now(), &Version::None).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.retries.forget(&call);
+                Ok(())
+            }
             // The file is there: it was found.
             Err(VfsError::Remote(RemoteError::NotFound { .. })) if must_exist == Some(true) => {
                 Err(VfsError::NoAttribute)
             }
+            Err(error) if is_gone(&error) => Err(self.learn_gone(&call, &inode).await?),
             Err(error) => Err(error),
         }
     }

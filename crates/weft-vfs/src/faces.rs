@@ -18,7 +18,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft_remote::{Attributes, Figure, FileKind, Name, Sameness, Version};
@@ -121,6 +121,9 @@ impl Vfs {
                 .current
                 .as_ref()
                 .is_some_and(|held| held.object.version().compare(&new.version) == Sameness::Different);
+        if has_several_names(&former) {
+            content.had_several_names = Some(Instant::now());
+        }
         *inode.record.write() = new.clone();
         drop(content);
         if is_outdated {
@@ -213,6 +216,7 @@ impl Vfs {
         readers.iter().for_each(|handle| handle.by_former.store(true, Ordering::Release));
         content.former = Some(Former { face: shown, stat });
         content.turn();
+        inode.told_length.forget();
         if !oldest.is_empty() {
             self.notices.send_later(Notice::Content { node: other }, &self.runtime);
         }
@@ -229,7 +233,7 @@ impl Vfs {
         };
         for record in records {
             add((record.parent, record.name.clone()));
-            if record.attributes.links.is_some_and(|links| links > 1) {
+            if has_several_names(record) {
                 self.names_in(record.parent, file).into_iter().for_each(|name| add((record.parent, name)));
             }
         }
@@ -357,6 +361,11 @@ impl Handle {
         };
         matches!((length, size), (Some(length), Figure::Exact(size)) if length != size)
     }
+}
+
+/// Whether a file is known to have more than one name.
+pub(crate) fn has_several_names(record: &NodeRecord) -> bool {
+    record.attributes.links.is_some_and(|links| links > 1)
 }
 
 /// Names read from the store at once.

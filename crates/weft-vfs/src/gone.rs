@@ -23,7 +23,11 @@ impl Vfs {
     pub(crate) async fn learn_gone(&self, call: &Call, inode: &Inode) -> Result<VfsError> {
         self.give_up_content(inode.id)?;
         if self.has_identities(inode)? {
-            return Box::pin(self.ask_for_name(call, inode)).await;
+            return match Box::pin(self.ask_for_name(call, inode)).await? {
+                // What the path leads to is absent, and not what was to be made or found there: the kernel knows what to do.
+                VfsError::NotFound if self.begins_again(call, inode) => Ok(VfsError::Stale),
+                error => Ok(error),
+            };
         }
         let _names = self.renames.lock();
         let record = inode.record();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
-use weft_remote::{FileKind, Lease, Name};
+use weft_remote::{FileKind, Lease, Name, Version};
 use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::VfsError;
@@ -20,6 +20,7 @@ use crate::listed::Listed;
 use crate::policies::{OpenFiles, Policy};
 use crate::prefetch::Want;
 use crate::same_use::SameUse;
+use crate::told_length::ToldLength;
 use crate::told_to::ToldTo;
 use crate::walk::Walk;
 
@@ -40,6 +41,8 @@ pub(crate) struct Inode {
     pub(crate) draft: RwLock<Option<Arc<Draft>>>,
     /// How many drafts of it have ended. Changed under the lock of `draft`.
     pub(crate) drafts_ended: AtomicU64,
+    /// Its length, as the kernel was told last.
+    pub(crate) told_length: ToldLength,
     /// It has no name any more: it is what it is here until it is closed, and nobody is asked about it.
     pub(crate) gone: AtomicBool,
     /// Of a directory: when its newest list was asked for.
@@ -89,6 +92,8 @@ pub(crate) struct Content {
     pub(crate) told_to: ToldTo,
     /// When the kernel was last about to be told that a name leads here.
     pub(crate) named: Option<Instant>,
+    /// When it turned out that it had more than one name until then.
+    pub(crate) had_several_names: Option<Instant>,
     /// For whom content without a validator came last.
     pub(crate) same_use: Option<SameUse>,
     /// The last thing that went wrong.
@@ -116,6 +121,7 @@ impl Inode {
             gate: tokio::sync::Mutex::default(),
             draft: RwLock::default(),
             drafts_ended: AtomicU64::new(0),
+            told_length: ToldLength::default(),
             gone: AtomicBool::new(record.attributes.links == Some(0)),
             listed: Listed::default(),
             walk: Mutex::default(),
@@ -145,6 +151,15 @@ impl Inode {
             FileKind::Unknown => false,
             FileKind::Directory => !lacks_times(&attributes),
             _ => true,
+        }
+    }
+
+    /// How long this version of it is trusted, and since when: by what is known, if that is of this version.
+    pub(crate) fn known_of(&self, version: &Version) -> (Lease, SystemTime) {
+        let record = self.record.read();
+        match version.still_holds(&record.version) {
+            true => (record.lease, record.learnt),
+            false => (Lease::Spent, SystemTime::UNIX_EPOCH),
         }
     }
 
@@ -352,7 +367,7 @@ impl Inodes {
 mod tests {
     use std::time::SystemTime;
 
-    use weft_remote::{Attributes, Audience, FileId, Name, Version};
+    use weft_remote::{Attributes, Audience, FileId};
     use weft_store::BindingId;
 
     use super::*;

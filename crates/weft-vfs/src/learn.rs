@@ -47,6 +47,11 @@ impl Told {
         Told { of_change: true, ..Told::by(answer) }
     }
 
+    /// The same, trusted that long.
+    pub(crate) fn under(&self, lease: Lease) -> Told {
+        Told { lease, ..self.clone() }
+    }
+
     /// The record of what a name in a directory leads to, by what was told of it.
     pub(crate) fn node(&self, binding: BindingId, parent: NodeId, entry: &Entry, learnt: SystemTime) -> NodeRecord {
         NodeRecord {

@@ -72,6 +72,7 @@ mod space;
 mod stale;
 mod stat;
 mod through;
+mod told_length;
 mod told_to;
 mod trouble;
 mod unheard;

@@ -13,10 +13,12 @@ use weft_remote::{
 };
 use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
+use crate::absences::ON_ITS_WAY_MAX;
 use crate::ask::{NewNode, OpenFor, Removal};
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::lookup::Looked;
+use crate::notice::Notice;
 use crate::open::Opened;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
@@ -51,7 +53,7 @@ impl Vfs {
         let opened = match stat.size {
             0 => self.open_made(&inode)?,
             // Somebody else has put something into it already.
-            _ => self.clone().open(call, stat.node, OpenFor { writing: true, ..OpenFor::default() }).await?,
+            _ => self.clone().open_here(call, stat.node, OpenFor { writing: true, ..OpenFor::default() }).await?,
         };
         Ok((made, opened))
     }
@@ -117,7 +119,7 @@ impl Vfs {
         };
         let unheard = self.unheard(&[(&dir, &name)]);
         let told = Told::of_change(&answer);
-        self.name_is_gone(&dir, &name, &told)?;
+        self.name_is_gone(&dir, &name, &told.under(self.lease_in(&dir, &answer.value.dirs, &told)))?;
         self.names_changed(&[&dir], &answer.value.dirs, &told)?;
         self.lost_a_name(victim)?;
         self.outdate_answers(&call, &[&dir]).await;
@@ -139,7 +141,7 @@ impl Vfs {
         let (from, name) = self.spot(&call, from, &name).await?;
         let (to, new_name) = self.spot(&call, to, &new_name).await?;
         self.same_tree(&from, &to)?;
-        let moved = self.victim(&call, &from, &name).await?;
+        let moved = self.moving(&call, &from, &name).await?;
         let victim = self.victim(&call, &to, &new_name).await?;
         let same = matches!((&moved, &victim), (Some((moved, _)), Some((victim, _))) if moved == victim);
         if target == RenameTarget::Replaced && !same {
@@ -162,7 +164,8 @@ impl Vfs {
             return Ok(());
         }
         let other = victim.as_ref().map(|(id, _)| *id).filter(|_| target == RenameTarget::Exchanged);
-        self.moved((&from, &name), (&to, new_name), other, answer)?;
+        let id = moved.map(|(id, _)| id);
+        self.moved((&from, &name), (&to, new_name), (id, other), answer)?;
         if target == RenameTarget::Replaced && is_told {
             self.lost_a_name(victim)?;
         }
@@ -171,21 +174,27 @@ impl Vfs {
         Ok(())
     }
 
-    /// Learns what came of a move; of an exchange, with this other file.
+    /// Learns what came of the move of what was taken to be this; of an exchange, with this other file.
     fn moved(
         &self,
         (from, name): (&Inode, &Name),
         (to, new_name): (&Inode, Name),
-        other: Option<NodeId>,
+        (moved, other): (Option<NodeId>, Option<NodeId>),
         answer: Answer<Outcome>,
     ) -> Result<()> {
         let told = Told::of_change(&answer);
         let Some(entry) = answer.value.entry else { return self.distrust_names(&[from, to]) };
+        let left = told.under(self.lease_in(from, &answer.value.dirs, &told));
         match other {
-            Some(other) => self.moved_to(other, from, name, &told)?,
-            None => self.name_is_gone(from, name, &told)?,
+            Some(other) => self.moved_to(other, from, name, &left)?,
+            None => self.name_is_gone(from, name, &left)?,
         }
-        let id = self.learn_made(to, Entry { name: new_name, ..entry }, &told)?;
+        let id = self.learn_made(to, Entry { name: new_name.clone(), ..entry }, &told)?;
+        if moved != Some(id) {
+            // The kernel takes the new name to lead to what it knew by the old one, as soon as it has the answer.
+            let (parent, name) = (self.namespace.shown(to.id), new_name);
+            self.notices.send_after(ON_ITS_WAY_MAX, vec![Notice::Expired { parent, name }], &self.runtime);
+        }
         if let Some(draft) = self.inodes.peek(id).and_then(|inode| inode.draft()) {
             draft.dirty.rest_on(told.version.clone())?;
         }
@@ -311,6 +320,18 @@ impl Vfs {
         Ok(self.store.apply(changes)?)
     }
 
+    /// How long a name is trusted that a change has left behind, of which its source has told nothing by itself: as long as
+    /// what it has told of the directory. Where it tells of changes, what it promised to tell of another name says nothing
+    /// of this one.
+    fn lease_in(&self, dir: &Inode, now: &[Changed], told: &Told) -> Lease {
+        let record = dir.record.read();
+        match now.iter().find(|changed| changed.entry.id == record.file) {
+            Some(changed) => changed.lease,
+            None if self.is_breakable(record.binding) => Lease::Spent,
+            None => told.lease,
+        }
+    }
+
     /// Learns that a name is gone by what was done here.
     fn name_is_gone(&self, dir: &Inode, name: &Name, told: &Told) -> Result<()> {
         let learnt = self.learnt(dir.record.read().binding, told);
@@ -392,9 +413,26 @@ impl Vfs {
         Ok(self.store.apply([Record::Node(inode.id, Some(record))].into_iter().chain(also).collect())?)
     }
 
-    /// What a name leads to: as far as is known here, or else by its source.
+    /// What is moved by a name.
+    ///
+    /// # Errors
+    /// `Stale` where that is another file than was known: the kernel moves what it knows, and follows the path again.
+    async fn moving(self: &Arc<Self>, call: &Call, dir: &Inode, name: &Name) -> Result<Option<(NodeId, NodeRecord)>> {
+        let known = self.store.dentry(dir.id, name)?.and_then(|dentry| dentry.node());
+        let moved = self.victim(call, dir, name).await?;
+        let is_other = known.is_some() && moved.as_ref().map(|(id, _)| *id) != known;
+        if is_other && self.begins_again_at(call, dir.id, name) {
+            return Err(VfsError::Stale);
+        }
+        self.retries.forget(call);
+        Ok(moved)
+    }
+
+    /// What a name leads to: as far as is known here, and its source has not told otherwise, or else by its source.
     async fn victim(self: &Arc<Self>, call: &Call, dir: &Inode, name: &Name) -> Result<Option<(NodeId, NodeRecord)>> {
-        let id = match self.store.dentry(dir.id, name)?.map(|dentry| dentry.target) {
+        let holds = |dentry: &DentryRecord| self.is_told_all(dir) && !self.name_has_ended(dir, name, dentry.learnt);
+        let known = self.store.dentry(dir.id, name)?.filter(|dentry| holds(dentry));
+        let id = match known.map(|dentry| dentry.target) {
             Some(DentryTarget::Node(id)) => id,
             _ => match self.clone().lookup(*call, self.namespace.shown(dir.id), name.as_bytes().to_vec()).await? {
                 Looked::Entry { stat, .. } => self.namespace.real(stat.node),

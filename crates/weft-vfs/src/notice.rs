@@ -5,9 +5,10 @@
 //! attributes waits until the kernel has been told ([`Notices::settled`]): a reader must not meet a new content with
 //! an old length.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
@@ -65,6 +66,8 @@ struct Senders {
     sent: AtomicU64,
     /// Attribute notices that the kernel has been told so far.
     told: watch::Receiver<u64>,
+    /// The last ones of them and when they were sent, newest last. Held for a look or one change.
+    last: Mutex<VecDeque<(Instant, NodeId)>>,
     /// Files whose attributes changed in a way that can wait for others. Held for one change.
     soon: Mutex<Vec<NodeId>>,
 }
@@ -92,8 +95,8 @@ impl Notices {
         let (others, others_end) = mpsc::sync_channel(NOTICES_WAITING_MAX);
         let (told_end, told) = watch::channel(0);
         let receivers = NoticeReceivers { attributes: attributes_end, others: others_end, told: told_end };
-        let (sent, soon) = Default::default();
-        (Notices(Some(Arc::new(Senders { attributes, others, sent, told, soon }))), receivers)
+        let (sent, last, soon) = Default::default();
+        (Notices(Some(Arc::new(Senders { attributes, others, sent, told, last, soon }))), receivers)
     }
 
     /// Passes a notice on. When more wait than the channel holds, the notice is dropped: the kernel then keeps what
@@ -172,6 +175,16 @@ impl Notices {
         let _ = passed.await;
     }
 
+    /// Whether the kernel was told since then that the attributes of this inode changed, or is about to be; also where so much
+    /// was told that this is not known.
+    pub(crate) fn has_told(&self, node: NodeId, since: Instant) -> bool {
+        let Some(senders) = &self.0 else { return false };
+        let last = senders.last.lock();
+        let is_since = |(at, _): &&(Instant, NodeId)| *at >= since;
+        let is_full = last.len() >= LAST_MAX && last.front().as_ref().is_some_and(is_since);
+        is_full || last.iter().rev().take_while(is_since).any(|(_, told)| *told == node)
+    }
+
     /// Returns when the kernel has been told of every change of attributes so far.
     pub(crate) async fn settled(&self) {
         let Some(senders) = &self.0 else { return };
@@ -195,9 +208,9 @@ impl Senders {
 
     /// Passes a notice on, or gives it back when more wait than its channel holds.
     fn try_send(&self, notice: Notice) -> Result<(), Notice> {
-        let is_of_attributes = matches!(notice, Notice::Attributes { .. });
+        let of_attributes = attributes_of(&notice);
         match self.channel_of(&notice).try_send(notice) {
-            Ok(()) => self.count(is_of_attributes),
+            Ok(()) => self.count(of_attributes),
             Err(mpsc::TrySendError::Full(notice)) => return Err(notice),
             // The kernel side is gone: nobody has cached anything.
             Err(mpsc::TrySendError::Disconnected(_)) => {}
@@ -207,10 +220,10 @@ impl Senders {
 
     /// See [`Notices::send_surely`].
     fn send_surely(&self, notice: Notice) {
-        let is_of_attributes = matches!(notice, Notice::Attributes { .. });
+        let of_attributes = attributes_of(&notice);
         // An error means that the kernel side is gone.
         if self.channel_of(&notice).send(notice).is_ok() {
-            self.count(is_of_attributes);
+            self.count(of_attributes);
         }
     }
 
@@ -225,9 +238,20 @@ impl Senders {
         }
     }
 
-    fn count(&self, is_of_attributes: bool) {
-        self.sent.fetch_add(u64::from(is_of_attributes), Ordering::SeqCst);
+    fn count(&self, of_attributes: Option<NodeId>) {
+        let Some(node) = of_attributes else { return };
+        let mut last = self.last.lock();
+        if last.len() >= LAST_MAX {
+            last.pop_front();
+        }
+        last.push_back((Instant::now(), node));
+        self.sent.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// Of which inode a notice says that its attributes changed.
+fn attributes_of(notice: &Notice) -> Option<NodeId> {
+    if let Notice::Attributes { node } = notice { Some(*node) } else { None }
 }
 
 impl Vfs {
@@ -238,6 +262,8 @@ impl Vfs {
     }
 }
 
+/// Changes of attributes of which it is remembered what they were of.
+const LAST_MAX: usize = 256;
 /// How long notices that nobody waits for wait for others.
 const SOON: Duration = Duration::from_millis(20);
 /// How many notices may wait for the kernel side.

@@ -89,11 +89,7 @@ impl Vfs {
             let whole = length.is_multiple_of(PAGE_BYTES) || length > AT_HAND_BYTES_MAX;
             let pages = content.pages_of.take() == Some(draft.generation()) && whole;
             content.pages_of = adopted.as_ref().filter(|_| pages).map(|object| object.generation());
-            let (lease, checked) = {
-                // Once: two guards at a time would wait for a writer that waits for the first.
-                let record = inode.record.read();
-                (record.lease, record.learnt)
-            };
+            let (lease, checked) = inode.known_of(&draft.dirty.version());
             content.current = adopted.map(|object| Current { object, lease, checked });
         }
         inode.drafts_ended.fetch_add(1, Ordering::Release);
@@ -155,11 +151,9 @@ impl Vfs {
         if !whole || length > ADOPTED_BYTES_MAX || draft.dirty.is_unsent() {
             return Ok(None);
         }
-        let (lease, checked) = {
-            let record = inode.record.read();
-            (record.lease, record.learnt)
-        };
-        let object = self.new_content(inode, draft.dirty.version(), length, lease, checked)?;
+        let version = draft.dirty.version();
+        let (lease, checked) = inode.known_of(&version);
+        let object = self.new_content(inode, version, length, lease, checked)?;
         let mut writer = object.writer(0)?;
         while writer.position() < length {
             let size = (length - writer.position()).min(ADOPTED_AT_ONCE) as usize;
@@ -193,6 +187,8 @@ impl Vfs {
     /// the same line in the table.
     pub(crate) fn drop_draft(&self, node: NodeId, slot: &mut Option<Arc<Draft>>) {
         if let Some(draft) = slot.take() {
+            // All of it went through the kernel.
+            self.inodes.peek(node).inspect(|inode| inode.told_length.note(draft.dirty.length()));
             draft.dirty.discard();
         }
         self.drafts.lock().remove(&node);

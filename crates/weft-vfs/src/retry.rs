@@ -49,6 +49,8 @@ pub(crate) enum Purpose {
     Stat,
     /// To see what a symbolic link says.
     Link,
+    /// For what would have been done to another file, or as to one of another length, than the name leads to.
+    Change,
 }
 
 /// What is held of what a name led to.
@@ -74,14 +76,30 @@ impl Retries {
         outcome
     }
 
-    /// Notes that the kernel is about to be told to follow a thread's path again.
-    fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose) {
+    /// Notes that the kernel is about to be told to follow a thread's path again; false where that cannot be remembered.
+    fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose) -> bool {
         let retry = Retry { dir, name, purpose, since: Instant::now(), held: None };
         let former = self.with(|by_thread| {
             let has_room = call.caller.pid != 0 && by_thread.len() < RETRIES_MAX;
             has_room.then(|| by_thread.insert(call.caller.pid, retry))
         });
-        drop(former);
+        former.is_some()
+    }
+
+    /// Whether a thread's path that ends with this name is followed again. For a change it may end with another name of the same
+    /// file.
+    fn is_at(&self, call: &Call, dir: NodeId, name: &Name) -> bool {
+        let is_it = |retry: &Retry| retry.purpose == Purpose::Change || (retry.dir == dir && retry.name == *name);
+        self.count.load(Ordering::Relaxed) > 0
+            && self.with(|by_thread| by_thread.get(&call.caller.pid).is_some_and(is_it))
+    }
+
+    /// What a thread's path was followed for again has come, or cannot.
+    pub(crate) fn forget(&self, call: &Call) {
+        if self.count.load(Ordering::Relaxed) > 0 {
+            let former = self.with(|by_thread| by_thread.remove(&call.caller.pid));
+            drop(former);
+        }
     }
 
     /// For what this thread follows a path again of which this name is the last; `None` where it does not.
@@ -134,9 +152,25 @@ impl Vfs {
         if let Some(served) = kept.and_then(serve) {
             return Ok(served);
         }
-        let record = inode.record();
-        self.retries.begin(call, (record.parent, record.name), purpose);
+        self.retries.begin(call, place_of(inode), purpose);
         outcome
+    }
+
+    /// Whether the path that has led a thread to an inode is followed again already.
+    pub(crate) fn is_followed_again(&self, call: &Call, inode: &Inode) -> bool {
+        let (dir, name) = place_of(inode);
+        self.retries.is_at(call, dir, &name)
+    }
+
+    /// Whether the kernel is to be told to follow a path again that has led a thread to an inode: so it is at the first try.
+    pub(crate) fn begins_again(&self, call: &Call, inode: &Inode) -> bool {
+        let (dir, name) = place_of(inode);
+        self.begins_again_at(call, dir, &name)
+    }
+
+    /// The same of a path that ends with this name.
+    pub(crate) fn begins_again_at(&self, call: &Call, dir: NodeId, name: &Name) -> bool {
+        !self.retries.is_at(call, dir, name) && self.retries.begin(call, (dir, name.clone()), Purpose::Change)
     }
 
     /// For what a thread looks a name up again; `None` where it does not.
@@ -154,7 +188,10 @@ impl Vfs {
     ) -> Result<Looked> {
         for _ in 0..LOOKUPS_MAX {
             let looked = self.lookup_in(call, dir, name).await?;
-            let Looked::Entry { stat, .. } = looked else { return Ok(looked) };
+            let Looked::Entry { stat, .. } = looked else {
+                self.retries.forget(call);
+                return Ok(looked);
+            };
             match self.keep(call, &stat, purpose).await {
                 Ok(Some(kept)) => self.retries.hold(call, self.namespace.real(stat.node), kept),
                 // It has been replaced again.
@@ -187,6 +224,12 @@ impl Vfs {
             _ => Ok(None),
         }
     }
+}
+
+/// A name of an inode, and where it is.
+fn place_of(inode: &Inode) -> (NodeId, Name) {
+    let record = inode.record.read();
+    (record.parent, record.name.clone())
 }
 
 /// Longest time from the first try to the end of the second.

@@ -44,6 +44,7 @@ impl Vfs {
             let _gate = inode.gate.lock().await;
             self.set_attributes(&call, &inode, wanted).await?;
         }
+        self.retries.forget(&call);
         self.clone().stat(call, node, handle).await
     }
 
@@ -62,7 +63,7 @@ impl Vfs {
             return Ok(());
         }
         let how = OpenFor { writing: true, truncating: size == 0, running: false };
-        let opened = self.clone().open(*call, self.namespace.shown(inode.id), how).await?.handle;
+        let opened = self.clone().open_here(*call, self.namespace.shown(inode.id), how).await?.handle;
         let resized = async {
             let handle = self.handle(opened)?;
             {

@@ -27,7 +27,7 @@ impl Vfs {
     /// # Errors
     /// As of [`Vfs::open`] and [`Vfs::read`].
     pub async fn read_unopened(self: Arc<Self>, call: Call, node: NodeId, offset: u64, size: usize) -> Result<Data> {
-        let handle = self.clone().open(call, node, OpenFor::default()).await?.handle;
+        let handle = self.clone().open_here(call, node, OpenFor::default()).await?.handle;
         let _guard = Guard(self.clone(), handle);
         self.read(call, handle, offset, size).await
     }

@@ -300,7 +300,7 @@ impl Vfs {
                     return Err(taken("it is being written under this name; try again later").into());
                 }
                 let how = OpenFor { writing: true, truncating: true, running: false };
-                self.clone().open(*call, stat.node, how).await?.handle
+                self.clone().open_here(*call, stat.node, how).await?.handle
             }
         };
         if let Some(cut) = self.handle(handle)?.draft() {

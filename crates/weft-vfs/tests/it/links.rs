@@ -17,5 +17,6 @@ async fn a_link_says_what_it_says() {
     let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
     assert!(matches!(read(file).await, Err(VfsError::Stale)));
     bench.fake.remove("a/link");
+    assert!(matches!(read(link.node).await, Err(VfsError::Stale)), "the path is followed again first");
     assert!(matches!(read(link.node).await, Err(VfsError::NotFound)));
 }

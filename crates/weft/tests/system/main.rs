@@ -12,6 +12,7 @@ mod afs_users;
 mod afs_writing;
 mod cache_check;
 mod directories;
+mod directories_beside;
 mod ends;
 mod faults;
 mod floods;

@@ -1,0 +1,114 @@
+//! The length that the kernel takes a file to have.
+//!
+//! The answer to an open tells none, and the kernel goes by the one that it has: for where to append (generic_write_checks()
+//! of Linux mm/filemap.c) and for how much there is to copy or to send within the kernel (generic_copy_file_checks() of
+//! fs/read_write.c, filemap_splice_read()). Where what is opened is of another length than it was told last, it is told to
+//! follow the path again (`ESTALE`), and is told the length with what the name leads to.
+
+//!
+//! What it was told it may have left aside: an answer to a question that it asked before it was told to forget what it knew
+//! (fuse_change_attributes_i() and fuse_reverse_inval_inode() of fs/fuse/inode.c, by `attr_version`).
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weft_remote::FileKind;
+
+use crate::handle::Handle;
+use crate::inode::Inode;
+use crate::stat::Stat;
+use crate::vfs::Vfs;
+
+/// The length of a file that the kernel was told, if any. Held for one look or one change.
+#[derive(Debug, Default)]
+pub(crate) struct ToldLength(Mutex<Option<Word>>);
+
+/// A length in bytes that was told.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    length: u64,
+    /// When; `None` where it surely has that length.
+    told: Option<Instant>,
+}
+
+impl ToldLength {
+    /// The kernel has made the file this long itself.
+    pub(crate) fn note(&self, length: u64) {
+        *self.0.lock() = Some(Word { length, told: None });
+    }
+
+    /// The kernel is told this length, which is no news where it has that.
+    fn note_word(&self, length: u64) {
+        let mut word = self.0.lock();
+        if word.is_none_or(|word| word.length != length || word.told.is_some()) {
+            *word = Some(Word { length, told: Some(Instant::now()) });
+        }
+    }
+
+    /// It has followed the path again, and learnt what it was told by that.
+    pub(crate) fn settle(&self) {
+        if let Some(word) = &mut *self.0.lock() {
+            word.told = None;
+        }
+    }
+
+    /// The kernel has another inode for the file, and was told nothing of it.
+    pub(crate) fn forget(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+/// What the kernel takes a length to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Length(u64),
+    /// That is not known.
+    Nothing,
+    /// It may have left aside what it was told.
+    Unsurely,
+}
+
+impl Vfs {
+    /// Notes what the kernel is about to be told of an inode.
+    pub fn note_told(&self, stat: &Stat) {
+        if stat.kind != FileKind::File {
+            return;
+        }
+        // What is told by a former face is another inode's.
+        let inode = self.inodes.peek(self.namespace.real(stat.node));
+        if let Some(inode) = inode.filter(|inode| self.namespace.shown(inode.id) == stat.node) {
+            inode.told_length.note_word(stat.size);
+        }
+    }
+
+    /// What the kernel, which is about to open it, takes a file's length to be; where that is not remembered, what was known
+    /// last.
+    pub(crate) fn told_length(&self, inode: &Inode) -> Told {
+        let word = *inode.told_length.0.lock();
+        let Some(Word { length, told }) = word else {
+            return inode.record.read().attributes.size.exact().map_or(Told::Nothing, Told::Length);
+        };
+        let asked = told.map(|told| told.checked_sub(ASKED_BEFORE_MAX).unwrap_or(told));
+        match asked.is_some_and(|asked| self.notices.has_told(self.namespace.shown(inode.id), asked)) {
+            true => Told::Unsurely,
+            false => {
+                inode.told_length.settle();
+                Told::Length(length)
+            }
+        }
+    }
+
+    /// Whether an open file may be of another length than the kernel takes it to be. What is written here is as long as it
+    /// takes it to be, for it was written by it.
+    pub(crate) fn is_length_untold(&self, handle: &Handle, told: Told) -> bool {
+        let is_other = match (told, handle.length()) {
+            (Told::Length(told), Some(length)) => told != length,
+            (Told::Unsurely, Some(_)) => true,
+            (Told::Nothing, _) | (_, None) => false,
+        };
+        is_other && handle.draft().is_none() && !handle.inode.is_gone()
+    }
+}
+
+/// How long before it is answered the kernel has asked, at most.
+const ASKED_BEFORE_MAX: Duration = Duration::from_secs(1);
