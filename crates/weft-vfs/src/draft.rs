@@ -220,6 +220,9 @@ impl Vfs {
     pub(crate) fn draft_of(&self, handle: &Handle) -> Result<Arc<Draft>> {
         let inode = &handle.inode;
         let mut slot = inode.draft.write();
+        if handle.is_over() {
+            return Err(VfsError::Changed);
+        }
         if let Some(draft) = &*slot {
             // One open file is one version: what was opened before the file changed is not written over it.
             return if draft.generation() == handle.counted() { Ok(draft.clone()) } else { Err(VfsError::Changed) };
@@ -232,9 +235,14 @@ impl Vfs {
             Held::Through(_) => return Err(StoreError::Full { path: self.store.dir().into() }.into()),
         };
         let dirty = self.store.dirty(inode.id, version, length)?;
+        let has_ended = self.end_other_versions(inode, &dirty.version(), handle.counted());
         let draft = Arc::new(Draft::over(dirty, handle.counted(), base));
         *slot = Some(draft.clone());
         self.drafts.lock().insert(inode.id, inode.clone());
+        drop(slot);
+        if has_ended {
+            self.tell_ended(inode);
+        }
         Ok(draft)
     }
 

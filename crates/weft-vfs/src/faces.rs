@@ -13,7 +13,7 @@
 //! the kernel tells it from what it had: who reads the oldest version gets an error (EIO), and never another's bytes.
 //! (A daemon that takes the mount over does not know of that use, and begins with none: whoever reads by it gets EIO too.)
 //! Where somebody has the file open for writing no face is turned: the kernel is then told to keep no pages of what is
-//! opened.
+//! opened, and who reads a version of another length gets an error as well ([`crate::ended`]).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -101,21 +101,26 @@ pub(crate) struct Former {
 
 impl Vfs {
     /// Puts what is known of an inode in use from now on. By what the source has told, and not by what was `changed_here`, a
-    /// file is shown by its other face if somebody reads a version of another length.
+    /// file is shown by its other face if somebody reads a version of another length; where it cannot be, that version ends.
     ///
     /// # Errors
     /// What the store says.
     pub(crate) fn replace_record(&self, inode: &Inode, new: &NodeRecord, changed_here: bool) -> Result<()> {
-        let is_source_file = !changed_here && new.attributes.kind == FileKind::File;
-        let may_turn = is_source_file && !inode.shows_newest() && inode.draft().is_none();
+        let size = inode.record.read().attributes.size;
+        // What was done here has told of what others wrote meanwhile, where nothing was written here and the length is another.
+        let is_told = (!changed_here || size != new.attributes.size) && new.attributes.kind == FileKind::File;
+        let may_turn = is_told && !inode.shows_newest() && inode.draft().is_none();
         let is_read = may_turn && !inode.content.lock().is_closed();
         let handles = if is_read { self.handles.of(inode) } else { Vec::new() };
         // Held until the record is there: who opens the file finds both or neither.
         let mut content = inode.content.lock();
         let former = inode.record.read().clone();
         let turned = may_turn && !content.is_closed() && self.turn(inode, &mut content, &handles, (&former, new));
+        let is_longer_or_shorter = former.attributes.size != new.attributes.size;
+        let has_ended =
+            may_turn && !turned && is_longer_or_shorter && self.end_other_lengths(inode, &handles, new.attributes.size);
         // What is held is not what the source has, however long that was promised to last.
-        let is_outdated = !changed_here
+        let is_outdated = (!changed_here || is_told)
             && former.version != new.version
             && content
                 .current
@@ -132,6 +137,9 @@ impl Vfs {
         if turned {
             self.tell_turned(inode.id, &[&former, new]);
         }
+        if has_ended {
+            self.tell_ended(inode);
+        }
         Ok(())
     }
 
@@ -147,6 +155,8 @@ impl Vfs {
         let turned = self.turn(inode, &mut inode.content.lock(), &handles, (&former, &record));
         if turned {
             self.tell_turned(inode.id, &[&record]);
+        } else if self.end_other_lengths(inode, &handles, record.attributes.size) {
+            self.tell_ended(inode);
         }
     }
 
@@ -270,7 +280,7 @@ impl Vfs {
     /// `Stale` when it is shown by the other one by now: whoever looks its name up again opens that.
     pub(crate) fn note_face(&self, inode: &Inode, face: NodeId, handle: HandleId) -> Result<bool> {
         let Some(handle) = self.handles.get(handle) else { return Ok(true) };
-        let is_compared = !handle.writing && !inode.shows_newest() && !inode.is_gone() && inode.draft().is_none();
+        let is_compared = !inode.shows_newest() && !inode.is_gone() && inode.draft().is_none();
         let _content = inode.content.lock();
         if self.namespace.shown(inode.id) != face {
             return Err(VfsError::Stale);
@@ -353,7 +363,7 @@ impl Handle {
     }
 
     /// Whether it reads a version that is not so long.
-    fn is_of_another_length(&self, size: Figure<u64>) -> bool {
+    pub(crate) fn is_of_another_length(&self, size: Figure<u64>) -> bool {
         let length = match &*self.content.lock() {
             Held::Object(object) => object.length(),
             Held::Lost(lost) => lost.length,

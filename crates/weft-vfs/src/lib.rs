@@ -21,6 +21,7 @@ mod content;
 mod data;
 mod directory;
 mod draft;
+mod ended;
 mod ending;
 mod error;
 mod extended;

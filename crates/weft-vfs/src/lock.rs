@@ -205,6 +205,7 @@ impl Vfs {
                 return;
             }
             handle.turn_to(&mut content, object);
+            handle.over.store(false, Ordering::Release);
             content.pages_of = Some(generation);
             content.pages_are_sure = false;
             let record = OpenRecord {

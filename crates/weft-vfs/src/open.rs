@@ -397,6 +397,7 @@ impl Vfs {
         let shared = held.filter(|held| is_confirmed(held) || self.is_shared(inode, held));
         let counted = shared.map_or(0, |held| held.object.generation());
         let dirty = self.store.dirty(inode.id, version, length)?;
+        self.end_other_versions(inode, &dirty.version(), counted);
         let draft = Arc::new(Draft::over(dirty, counted, None));
         self.drafts.lock().insert(inode.id, inode.clone());
         Ok(slot.insert(draft).clone())

@@ -34,6 +34,8 @@ impl Vfs {
         for _ in 0..SENT_ROUNDS_MAX {
             let before = written_over();
             match self.read_now(&call, &handle, offset, size).await {
+                // The kernel may have another length by now than what was read has.
+                Ok(_) if handle.is_over() => return Err(VfsError::Changed),
                 // What was sent from here meanwhile has replaced the version that it was read from.
                 Err(_) if written_over() != before => {}
                 outcome => return outcome,

@@ -1,16 +1,17 @@
 //! Attributes as the kernel wants them.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use weft_remote::{Attributes, Caller, FileKind};
 use weft_store::{NodeId, NodeRecord};
 
-use crate::Result;
 use crate::faces::Faces;
 use crate::handle::HandleId;
 use crate::inode::Inode;
 use crate::lookup::cap;
 use crate::vfs::Vfs;
+use crate::{Result, VfsError};
 
 /// What `stat` shows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,10 @@ impl Vfs {
         let Some(handle) = self.handles.get(handle) else { return Ok(None) };
         if handle.inode.id != self.namespace.real(node) {
             return Ok(None);
+        }
+        if handle.is_over() && !handle.by_former.load(Ordering::Acquire) {
+            // By the length that the file has it would be cut off, or filled up.
+            return Err(VfsError::Changed);
         }
         if handle.draft().is_some() || handle.writing || handle.inode.shows_newest() {
             // Of what is written here, the inode tells.

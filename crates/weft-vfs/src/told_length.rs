@@ -37,11 +37,13 @@ impl ToldLength {
         *self.0.lock() = Some(Word { length, told: None });
     }
 
-    /// The kernel is told this length, which is no news where it has that.
+    /// The kernel is told this length, which is no news where it has that, and is not left aside where it has none.
     fn note_word(&self, length: u64) {
         let mut word = self.0.lock();
-        if word.is_none_or(|word| word.length != length || word.told.is_some()) {
-            *word = Some(Word { length, told: Some(Instant::now()) });
+        match &*word {
+            None => *word = Some(Word { length, told: None }),
+            Some(known) if known.length == length && known.told.is_none() => {}
+            Some(_) => *word = Some(Word { length, told: Some(Instant::now()) }),
         }
     }
 

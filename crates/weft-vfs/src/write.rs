@@ -74,6 +74,9 @@ impl Vfs {
     /// `BadHandle`.
     pub fn seek(&self, handle: HandleId, offset: u64, what: Seek) -> Result<Option<u64>> {
         let handle = self.handle(handle)?;
+        if handle.is_over() {
+            return Err(VfsError::Changed);
+        }
         let Some(draft) = handle.draft() else {
             let length = self.length_of(&handle);
             return Ok(match what {

@@ -6,6 +6,7 @@ mod breaks;
 mod catch_up;
 mod changes;
 mod content;
+mod ended;
 mod faults;
 mod lanes;
 mod links;
