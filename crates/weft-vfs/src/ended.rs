@@ -2,8 +2,12 @@
 //!
 //! Where somebody has a file open for writing it keeps its face ([`crate::faces`]), and with that its one length in the
 //! kernel: by that an older version of another length would be cut off, or filled up with zeros. So whoever has such a one
-//! open gets errors (EIO) before the kernel can be told of the newer length: it has ended. A lock has its holder go on in the
+//! open gets errors (EIO) before the kernel is told of the newer length: it has ended. A lock has its holder go on in the
 //! newest version ([`crate::lock`]).
+//!
+//! The kernel has pages of an older version, the last one filled up with zeros, and shows them as far as it takes the file to
+//! reach. So it is told of another length when it has let them go, which may wait for reads that are under way: a look-up, under
+//! which it holds the directory, is answered with the former length until then, and what has to have the newer one waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,14 +15,44 @@ use std::sync::atomic::Ordering;
 use weft_remote::{Figure, Version};
 
 use crate::handle::{Handle, Held};
-use crate::inode::Inode;
+use crate::inode::{Content, Inode};
+use crate::notice::Notice;
 use crate::vfs::Vfs;
 
+/// That an older version of a file has ended, and is open still.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// The length in bytes that the kernel is told until it has let its pages go.
+    pub(crate) shown: Option<u64>,
+}
+
 impl Vfs {
-    /// Ends those of another length than the file has from now on; whether there are any. The lock of the inode's content is
-    /// held.
-    pub(crate) fn end_other_lengths(&self, inode: &Inode, handles: &[Arc<Handle>], size: Figure<u64>) -> bool {
-        end(inode, handles, |handle| handle.is_of_another_length(size))
+    /// Ends those of another length than the file has from now on, for the kernel takes it to be as long as it was; whether
+    /// there are any. The lock of the inode's content is held.
+    pub(crate) fn end_other_lengths(
+        &self,
+        inode: &Inode,
+        content: &mut Content,
+        handles: &[Arc<Handle>],
+        (was, size): (Figure<u64>, Figure<u64>),
+    ) -> bool {
+        let has_ended = end(inode, handles, |handle| handle.is_of_another_length(size));
+        if has_ended {
+            let shown = content.ended.and_then(|ended| ended.shown).or(was.exact());
+            content.ended = Some(Ended { shown });
+        }
+        has_ended
+    }
+
+    /// Has the kernel let go what it has of an older version that has ended, before it is told of the newer length.
+    pub(crate) async fn let_ended_go(&self, inode: &Inode) {
+        if inode.content.lock().ended.is_none_or(|ended| ended.shown.is_none()) {
+            return;
+        }
+        self.notices.tell(vec![Notice::Content { node: self.namespace.shown(inode.id) }]).await;
+        if let Some(ended) = &mut inode.content.lock().ended {
+            ended.shown = None;
+        }
     }
 
     /// Ends those of another version than the one that is written over from now on, for the length is that of what is written;
@@ -34,7 +68,13 @@ impl Vfs {
             };
             !is_of_it && handle.counted() != generation
         };
-        end(inode, &handles, is_other)
+        let has_ended = end(inode, &handles, is_other);
+        if has_ended {
+            inode.content.lock().ended.get_or_insert(Ended { shown: None });
+            // Not waited for: who writes may have pages locked.
+            self.notices.send_later(Notice::Content { node: self.namespace.shown(inode.id) }, &self.runtime);
+        }
+        has_ended
     }
 
     /// Tells people why who has an older version open gets errors.

@@ -117,8 +117,10 @@ impl Vfs {
         let former = inode.record.read().clone();
         let turned = may_turn && !content.is_closed() && self.turn(inode, &mut content, &handles, (&former, new));
         let is_longer_or_shorter = former.attributes.size != new.attributes.size;
-        let has_ended =
-            may_turn && !turned && is_longer_or_shorter && self.end_other_lengths(inode, &handles, new.attributes.size);
+        let has_ended = may_turn
+            && !turned
+            && is_longer_or_shorter
+            && self.end_other_lengths(inode, &mut content, &handles, (former.attributes.size, new.attributes.size));
         // What is held is not what the source has, however long that was promised to last.
         let is_outdated = (!changed_here || is_told)
             && former.version != new.version
@@ -152,10 +154,17 @@ impl Vfs {
         let handles = self.handles.of(inode);
         let unknown = Attributes { size: Figure::Unknown, ..record.attributes };
         let former = NodeRecord { attributes: unknown, ..record.clone() };
-        let turned = self.turn(inode, &mut inode.content.lock(), &handles, (&former, &record));
+        let mut content = inode.content.lock();
+        let turned = self.turn(inode, &mut content, &handles, (&former, &record));
+        // What the kernel was told by the former daemon is not known.
+        let size = record.attributes.size;
+        let has_ended = !turned && self.end_other_lengths(inode, &mut content, &handles, (Figure::Unknown, size));
+        drop(content);
         if turned {
             self.tell_turned(inode.id, &[&record]);
-        } else if self.end_other_lengths(inode, &handles, record.attributes.size) {
+        }
+        if has_ended {
+            self.notices.send_later(Notice::Content { node: self.namespace.shown(inode.id) }, &self.runtime);
             self.tell_ended(inode);
         }
     }

@@ -14,6 +14,7 @@ use crate::admit::Grants;
 use crate::agree::lacks_times;
 use crate::arrival::Arrival;
 use crate::draft::Draft;
+use crate::ended::Ended;
 use crate::faces::Former;
 use crate::freshness::Freshness;
 use crate::listed::Listed;
@@ -68,6 +69,8 @@ pub(crate) struct Content {
     pub(crate) pages_length: Option<u64>,
     /// What was shown by the face that the file had before.
     pub(crate) former: Option<Former>,
+    /// Who has an older version open that has ended.
+    pub(crate) ended: Option<Ended>,
     /// Handles open on each object, by generation.
     pub(crate) open: Vec<(u64, u32)>,
     /// Those by a face that the file had before.
@@ -280,6 +283,9 @@ impl Content {
         counted.into_iter().for_each(|(_, count)| *count -= 1);
         self.open.retain(|(_, count)| *count > 0);
         self.open_by_former.retain(|(_, count)| *count > 0);
+        if self.is_closed() {
+            self.ended = None;
+        }
     }
 }
 

@@ -218,6 +218,7 @@ impl Vfs {
             };
             turned.push((id, record));
         });
+        inode.content.lock().ended = None;
         turned
     }
 

@@ -166,6 +166,7 @@ impl Vfs {
         }
         self.admit(call, &inode).await?;
         self.outdate_sent(call, &inode).await?;
+        self.let_ended_go(&inode).await;
         let remaining = self.attributes_remaining(&inode)?;
         if inode.is_settled() && !remaining.is_zero() && self.is_told_all(&inode) {
             return Ok(self.show(&inode, remaining, &call.caller));
@@ -175,6 +176,7 @@ impl Vfs {
         }
         match Box::pin(self.refresh(call, inode.clone())).await {
             Ok(inode) => {
+                self.let_ended_go(&inode).await;
                 let remaining = self.attributes_remaining(&inode)?;
                 Ok(self.show(&inode, remaining, &call.caller))
             }

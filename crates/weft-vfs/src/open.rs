@@ -73,6 +73,7 @@ impl Vfs {
             }
             opened => opened?,
         };
+        self.let_ended_go(inode).await;
         let handle = self.handle(opened.handle)?;
         if !how.truncating && self.is_length_untold(&handle, told) {
             if !is_again && self.begins_again(call, inode) {

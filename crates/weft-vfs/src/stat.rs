@@ -134,7 +134,7 @@ impl Vfs {
             content.told_to.note(to.pid, Instant::now());
         }
         // Who has another version open asks for its length at the end of this one.
-        let untrusted = content.is_open_otherwise() || self.is_private(record.audience);
+        let untrusted = content.is_open_otherwise() || content.ended.is_some() || self.is_private(record.audience);
         let ttl = if untrusted { Duration::ZERO } else { cap(ttl) };
         let seen = content.seen.unwrap_or(record.learnt);
         let generation = self.namespace.generation(node);
@@ -147,6 +147,7 @@ impl Vfs {
                 stat.changed = draft.written();
             }
         } else if !is_directory {
+            stat.size = content.ended.and_then(|ended| ended.shown).unwrap_or(stat.size);
             content.pages_told(stat.size);
         }
         stat

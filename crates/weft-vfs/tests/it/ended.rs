@@ -34,13 +34,16 @@ async fn an_older_version_ends_where_a_newer_one_is_of_another_length() {
         bench.fake.set("a/b/hello.txt", newer);
         // Before the kernel can be told of it.
         bench.fake.adjust(|terms| terms.told_all = false);
-        assert_eq!(bench.walk("fake/a/b/hello.txt").await.expect("a file").size, newer.len() as u64);
+        let looked_up = bench.walk("fake/a/b/hello.txt").await.expect("a file");
+        assert_eq!((looked_up.size, looked_up.ttl), (5, Duration::ZERO), "as long as the kernel has pages of it");
         for handle in [reader, writer] {
             let read = bench.read_at(handle, 0, 100).await;
             assert!(matches!(read, Err(VfsError::Changed)), "{newer}: {read:?}");
             let stat = vfs().stat(bench.call(), node, Some(handle)).await;
             assert!(matches!(stat, Err(VfsError::Changed)), "{newer}: {stat:?}");
         }
+        let stat = vfs().stat(bench.call(), node, None).await.expect("a file");
+        assert_eq!(stat.size, newer.len() as u64);
         let write = Write { offset: 0, bytes: "H".into(), kill_suidgid: false, unseen: false };
         assert!(matches!(vfs().write(bench.call(), writer, write).await, Err(VfsError::Changed)));
         assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("read"), newer.as_bytes());

@@ -236,3 +236,50 @@ for line in sys.stdin:
     drop(input);
     assert!(program.wait().expect("it ends").success());
 }
+
+/// Reads a file here while it becomes longer and shorter there, with a descriptor for writing open: each read is of the version
+/// that was opened, or an error.
+fn is_whole_or_an_error(here: &Path, there: &Path) {
+    const LENGTHS: [usize; 5] = [4000, 9000, 50, 20_000, 5000];
+    let content = |version: usize| format!("{version:04} ").repeat(4000)[..LENGTHS[version % 5]].to_owned();
+    let open = |options: &mut fs::OpenOptions| options.read(true).open(here).expect("opened");
+    fs::write(there, content(0)).expect("written");
+    for version in 0..30 {
+        let (reader, writer) = (open(&mut File::options()), open(File::options().write(true)));
+        let (of_it, newer) = (content(version), content(version + 1));
+        std::thread::scope(|scope| {
+            let change = scope.spawn(|| fs::write(there, &newer).expect("written"));
+            for round in 0..12 {
+                let from = [0, of_it.len() - 20, of_it.len(), of_it.len() / 2][round % 4];
+                let mut bytes = vec![0; 30_000];
+                match [&reader, &writer][round % 2].read_at(&mut bytes, from as u64) {
+                    Ok(length) => assert!(bytes[..length] == of_it.as_bytes()[from..], "version {version} from {from}"),
+                    error => fails_with(error, Errno::IO),
+                }
+                if round % 3 == 0 {
+                    length(here);
+                }
+            }
+            change.join().expect("written");
+        });
+        wait_until("the newer one", || read(here) == newer);
+    }
+}
+
+/// Goal: who has an older version open is not given the bytes of that up to the length of the newer one.
+#[test]
+fn an_older_version_is_neither_cut_off_nor_filled_up() {
+    let Some(pair) = Pair::new() else { return };
+    is_whole_or_an_error(&pair.at("file"), &pair.there("file"));
+}
+
+/// Goal: the same of AFS, where another machine writes.
+#[test]
+fn an_older_version_is_neither_cut_off_nor_filled_up_elsewhere() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(here) = mounted_on(cell, "c1", "afs", &[]) else { return };
+    let Some(there) = mounted_on(cell, "c2", "afs", &[]) else { return };
+    let at = "weft.test/scratch/whole-or-error";
+    is_whole_or_an_error(&here.at(at), &there.at(at));
+    fs::remove_file(here.at(at)).expect("removed");
+}
