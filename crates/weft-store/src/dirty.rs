@@ -39,6 +39,8 @@ struct State {
     extents: Extents,
     /// The version that the source is taken to have.
     version: Version,
+    /// Under which generation those have the file open that read what is written.
+    readers: Option<u64>,
     /// Where the log goes on, and its life.
     log_end: u64,
     life: u64,
@@ -49,16 +51,22 @@ struct State {
 }
 
 impl Dirty {
-    /// Begins to hold what is written to a file that its source has in this version and length.
-    pub(crate) fn begin(folder: &Arc<DraftFiles>, node: NodeId, version: Version, length: u64) -> Result<Dirty> {
+    /// Begins to hold what is written to a file that its source has in this version and length, for those who have it open
+    /// under the generation `readers`.
+    pub(crate) fn begin(
+        folder: &Arc<DraftFiles>,
+        node: NodeId,
+        (version, length): (Version, u64),
+        readers: Option<u64>,
+    ) -> Result<Dirty> {
         let files = folder.begin(node)?;
-        let (bytes, life) = draft_log::beginning(node, version.clone(), length).map_err(unwritable)?;
+        let (bytes, life) = draft_log::beginning(node, version.clone(), length, readers).map_err(unwritable)?;
         if let Err(error) = files.log.write_all_at(&bytes, 0) {
             let error = StoreError::from_io(&files.paths().log, error);
             folder.remove(node, &files);
             return Err(error);
         }
-        let told = Told { extents: Extents::over(length), version, end: bytes.len() as u64, life };
+        let told = Told { extents: Extents::over(length), version, readers, end: bytes.len() as u64, life };
         Ok(Dirty::new(folder, node, files, told))
     }
 
@@ -82,8 +90,8 @@ impl Dirty {
     }
 
     fn new(folder: &Arc<DraftFiles>, node: NodeId, files: Pair, told: Told) -> Dirty {
-        let Told { extents, version, end, life } = told;
-        let state = Mutex::new(State { extents, version, log_end: end, life, taken: None, gone: None });
+        let Told { extents, version, readers, end, life } = told;
+        let state = Mutex::new(State { extents, version, readers, log_end: end, life, taken: None, gone: None });
         Dirty { node, folder: folder.clone(), files: Some(files), filling: RwLock::default(), state }
     }
 
@@ -110,6 +118,11 @@ impl Dirty {
     /// The version that the source is taken to have.
     pub fn version(&self) -> Version {
         self.state.lock().version.clone()
+    }
+
+    /// Under which generation those have the file open that read what is written, where that was told.
+    pub fn readers(&self) -> Option<u64> {
+        self.state.lock().readers
     }
 
     /// Writes bytes.
@@ -267,7 +280,8 @@ impl Dirty {
             return self.log(&mut state, &Logged::Sent(version));
         }
         // Nothing is left to be lost: the log begins anew, and at no time says nothing.
-        let (bytes, life) = draft_log::beginning(self.node, version, state.extents.length()).map_err(unwritable)?;
+        let length = state.extents.length();
+        let (bytes, life) = draft_log::beginning(self.node, version, length, state.readers).map_err(unwritable)?;
         let files = self.files();
         // Whoever has begun another one meanwhile is whose it is.
         let begun = files.while_current(|| files.log.write_all_at(&bytes, 0));
@@ -403,7 +417,7 @@ mod tests {
     }
 
     fn begin(dir: &Path) -> Dirty {
-        Dirty::begin(&folder(dir), NodeId(7), Version::strong("1"), 10).unwrap()
+        Dirty::begin(&folder(dir), NodeId(7), (Version::strong("1"), 10), Some(3)).unwrap()
     }
 
     /// What the next daemon takes up.
@@ -428,6 +442,7 @@ mod tests {
         let second = again(dir.path()).unwrap().unwrap();
         assert_eq!(second.state.lock().extents, extents);
         assert_eq!((second.version(), second.read(4, 6).unwrap()), (Version::strong("1"), Bytes::from("four\0\0")));
+        assert_eq!(second.readers(), Some(3));
         second.write(0, b"zero").unwrap();
         let extents = second.state.lock().extents.clone();
         let third = again(dir.path()).unwrap().unwrap();
@@ -503,7 +518,7 @@ mod tests {
         let folder = fourth.folder.clone();
         fourth.discard();
         drop(fourth);
-        let other = Dirty::begin(&folder, NodeId(8), Version::strong("1"), 0).unwrap();
+        let other = Dirty::begin(&folder, NodeId(8), (Version::strong("1"), 0), None).unwrap();
         assert_eq!(other.path(), dir.path().join("0000000000000007"), "the same files");
         let left: Vec<NodeId> = folder.left().unwrap().nodes.into_iter().map(|(node, _)| node).collect();
         assert_eq!(left, [NodeId(8)]);

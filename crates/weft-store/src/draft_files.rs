@@ -313,7 +313,7 @@ mod tests {
     fn files_are_used_again_when_nobody_has_them() {
         let dir = tempfile::tempdir().unwrap();
         let folder = DraftFiles::new(&Disk::default(), dir.path().to_owned());
-        let begin = |node| Dirty::begin(&folder, NodeId(node), Version::strong("1"), 0).unwrap();
+        let begin = |node| Dirty::begin(&folder, NodeId(node), (Version::strong("1"), 0), None).unwrap();
         let first = begin(7);
         first.write(0, b"first").unwrap();
         first.discard();
@@ -345,7 +345,7 @@ mod tests {
     fn who_is_done_late_takes_nothing_from_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let folder = DraftFiles::new(&Disk::default(), dir.path().to_owned());
-        let begin = || Dirty::begin(&folder, NodeId(7), Version::strong("1"), 0).unwrap();
+        let begin = || Dirty::begin(&folder, NodeId(7), (Version::strong("1"), 0), None).unwrap();
         for round in 0..3 {
             let first = begin();
             first.write(0, b"first").unwrap();
@@ -374,7 +374,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = || DraftFiles::new(&Disk::default(), dir.path().to_owned());
         let former = folder();
-        let dirty = |folder: &_, node| Dirty::begin(folder, NodeId(node), Version::strong("1"), 0).unwrap();
+        let dirty = |folder: &_, node| Dirty::begin(folder, NodeId(node), (Version::strong("1"), 0), None).unwrap();
         let all: Vec<Dirty> = (1..=SPARE_MAX as u64 + 3).map(|node| dirty(&former, node)).collect();
         all.iter().take(SPARE_MAX + 2).for_each(Dirty::discard);
         drop(all);
@@ -395,7 +395,7 @@ mod tests {
     fn what_is_used_again_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         let folder = DraftFiles::new(&Disk::default(), dir.path().to_owned());
-        let begin = || Dirty::begin(&folder, NodeId(7), Version::strong("1"), 0).unwrap();
+        let begin = || Dirty::begin(&folder, NodeId(7), (Version::strong("1"), 0), None).unwrap();
         let first = begin();
         (0..500).for_each(|at| first.write(at, b"x").unwrap());
         first.discard();

@@ -35,6 +35,8 @@ pub(crate) enum Logged {
     Over { version: Version, length: u64 },
     /// Whose the log is, and its life. Before all others.
     Begin { node: u64, life: u64 },
+    /// Who reads what is written: those that have the file open under this generation. Before the base.
+    Readers(u64),
 }
 
 /// What a log says.
@@ -42,6 +44,8 @@ pub(crate) enum Logged {
 pub(crate) struct Told {
     pub(crate) extents: Extents,
     pub(crate) version: Version,
+    /// Under which generation those have the file open that read what is written, where it says so.
+    pub(crate) readers: Option<u64>,
     /// Where it goes on.
     pub(crate) end: u64,
     pub(crate) life: u64,
@@ -71,10 +75,19 @@ impl Logged {
 }
 
 /// The bytes that a log begins with, of a life that no log had before; and that life.
-pub(crate) fn beginning(node: NodeId, version: Version, length: u64) -> postcard::Result<(Vec<u8>, u64)> {
+pub(crate) fn beginning(
+    node: NodeId,
+    version: Version,
+    length: u64,
+    readers: Option<u64>,
+) -> postcard::Result<(Vec<u8>, u64)> {
     // Keys of hash tables are different each time.
     let life = RandomState::new().build_hasher().finish() | 1;
     let mut bytes = Logged::Begin { node: node.0, life }.encoded(0)?;
+    if let Some(readers) = readers {
+        // A daemon of before that record reads nothing after it: there must be nothing that it takes for all.
+        bytes.extend(Logged::Readers(readers).encoded(life)?);
+    }
     bytes.extend(Logged::Base { version, length }.encoded(life)?);
     Ok((bytes, life))
 }
@@ -95,8 +108,10 @@ pub(crate) fn replay(log: &[u8]) -> Option<Told> {
         _ => (0, log),
     };
     let mut state: Option<(Extents, Version)> = None;
+    let mut readers = None;
     while let Some((record, after)) = record(rest, life) {
         match (record, &mut state) {
+            (Logged::Readers(told), None) => readers = Some(told),
             (Logged::Base { version, length }, _) => state = Some((Extents::over(length), version)),
             (Logged::Wrote(range), Some((extents, _))) if range.start <= range.end => extents.write(range),
             (Logged::Resized(length), Some((extents, _))) => extents.resize(length),
@@ -111,7 +126,7 @@ pub(crate) fn replay(log: &[u8]) -> Option<Told> {
         rest = after;
     }
     let (extents, version) = state?;
-    Some(Told { extents, version, end: (log.len() - rest.len()) as u64, life })
+    Some(Told { extents, version, readers, end: (log.len() - rest.len()) as u64, life })
 }
 
 fn record(log: &[u8], life: u64) -> Option<(Logged, &[u8])> {

@@ -297,13 +297,13 @@ impl Store {
         self.shelf.remove(node)
     }
 
-    /// Begins to hold what is written to a node whose source has it in this version and length. What was held before is
-    /// gone.
+    /// Begins to hold what is written to a node whose source has it in this version and length, for those who have it open
+    /// under the generation `readers`. What was held before is gone.
     ///
     /// # Errors
     /// `Full`, `Io`.
-    pub fn dirty(&self, node: NodeId, version: Version, length: u64) -> Result<Dirty> {
-        Dirty::begin(&self.drafts, node, version, length)
+    pub fn dirty(&self, node: NodeId, version: Version, length: u64, readers: u64) -> Result<Dirty> {
+        Dirty::begin(&self.drafts, node, (version, length), Some(readers))
     }
 
     /// What was written and not sent when a former daemon ended. What cannot be read is left where it is, and told as a

@@ -57,7 +57,7 @@ fn what_was_written_is_taken_over() {
     let drafts = || common::list(&place.dir().join("dirty"));
     let content = bytes_of(2 * PIECE + 100);
     let length = content.len() as u64 + 5;
-    let dirty = store.dirty(NODE, Version::strong("u"), 7).unwrap();
+    let dirty = store.dirty(NODE, Version::strong("u"), 7, 1).unwrap();
     let to_come = |length| store.create_to_come(NODE, new_object(Some(length)));
     let refused = |dirty: &Dirty, length: u64| {
         let sums = vec![0; length.div_ceil(PIECE_BYTES) as usize];
@@ -91,7 +91,7 @@ fn what_was_written_is_taken_over() {
     assert_eq!(object.read(0, wanted.len()).unwrap(), wanted, "its file is no draft's any more");
     assert_eq!(store.usage().object_bytes, length.next_multiple_of(4096));
     // The next draft of the node is another's.
-    let next = store.dirty(NODE, Version::strong("v"), length).unwrap();
+    let next = store.dirty(NODE, Version::strong("v"), length, 1).unwrap();
     next.write(0, b"other").unwrap();
     next.discard();
     drop((next, object, store));
@@ -107,7 +107,7 @@ fn what_was_taken_over_and_not_committed_goes() {
     let place = Place::new();
     let store = place.open();
     let content = bytes_of(PIECE + 1);
-    let dirty = store.dirty(NODE, Version::None, 0).unwrap();
+    let dirty = store.dirty(NODE, Version::None, 0, 0).unwrap();
     dirty.write(0, &content).unwrap();
     drop(dirty.take());
     dirty.sent(Version::strong("v")).unwrap();

@@ -88,10 +88,12 @@ impl Draft {
     /// What a former daemon left.
     pub(crate) fn left(dirty: Dirty) -> Draft {
         let written = dirty.changed_at().unwrap_or_else(SystemTime::now);
+        // Nobody, where it does not say so: whoever wrote it says so when that is opened again.
+        let readers = dirty.readers().unwrap_or(u64::MAX);
         let draft = Draft {
             cut_short: AtomicBool::new(true),
             unseen: AtomicBool::new(true),
-            ..Draft::over(dirty, u64::MAX, None)
+            ..Draft::over(dirty, readers, None)
         };
         *draft.times.lock() = Times { written, since: written };
         draft
@@ -234,7 +236,7 @@ impl Vfs {
             // There was no room for the content; there is none for what is written.
             Held::Through(_) => return Err(StoreError::Full { path: self.store.dir().into() }.into()),
         };
-        let dirty = self.store.dirty(inode.id, version, length)?;
+        let dirty = self.store.dirty(inode.id, version, length, handle.counted())?;
         let has_ended = self.end_other_versions(inode, &dirty.version(), handle.counted());
         let draft = Arc::new(Draft::over(dirty, handle.counted(), base));
         *slot = Some(draft.clone());

@@ -397,7 +397,7 @@ impl Vfs {
             |held: &Current| confirmed.is_some_and(|object| object.generation() == held.object.generation());
         let shared = held.filter(|held| is_confirmed(held) || self.is_shared(inode, held));
         let counted = shared.map_or(0, |held| held.object.generation());
-        let dirty = self.store.dirty(inode.id, version, length)?;
+        let dirty = self.store.dirty(inode.id, version, length, counted)?;
         self.end_other_versions(inode, &dirty.version(), counted);
         let draft = Arc::new(Draft::over(dirty, counted, None));
         self.drafts.lock().insert(inode.id, inode.clone());

@@ -224,6 +224,27 @@ async fn what_was_sent_gives_way_to_what_others_write() {
     }
 }
 
+/// Goal: who reads a file that was written here, and is all at its source, reads that also after the daemon was replaced.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_what_was_written_does_so_after_a_restart() {
+    for writer_is_open in [true, false] {
+        let bench = Bench::writable();
+        let node = bench.walk(HELLO).await.unwrap().node;
+        let reader = bench.open(HELLO).await.unwrap();
+        let writer = bench.open_for(HELLO, WRITING).await.unwrap();
+        assert_eq!(bench.drain(reader.handle).await.unwrap(), b"hello");
+        bench.write(writer, 0, b"J").await.unwrap();
+        if !writer_is_open {
+            bench.flush(writer).await.unwrap();
+            bench.vfs.close(writer);
+        }
+        assert_eq!(bench.drain(reader.handle).await.unwrap(), b"Jello");
+        let bench = bench.remount();
+        bench.vfs.reopen(node, reader.handle, &reader.record, ReadBy::Daemon).unwrap();
+        assert_eq!(bench.drain(reader.handle).await.unwrap(), b"Jello", "{writer_is_open}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_sent_is_sent_after_a_restart() {
     let bench = Bench::writable();
