@@ -151,7 +151,18 @@ impl Vfs {
         let was = |kept| if let Kept::Stat(stat) = kept { Some(stat) } else { None };
         let stat = match self.namespace.is_own(node) {
             true => stat?,
-            false => self.followed(&call, &*self.inode(node)?, Purpose::Stat, stat, was)?,
+            false => {
+                let inode = self.inode(node)?;
+                let open = handle.and_then(|handle| self.handles.get(handle)).filter(|open| open.inode.id == inode.id);
+                match (stat, open) {
+                    // Whoever has it open goes on in it, whatever has its name by now.
+                    (Err(error), Some(_)) if is_gone(&error) || matches!(error, VfsError::Stale) => {
+                        self.show(&inode, Duration::ZERO, &call.caller)
+                    }
+                    (stat, Some(_)) => stat?,
+                    (stat, None) => self.followed(&call, &inode, Purpose::Stat, stat, was)?,
+                }
+            }
         };
         self.by_face(node, stat)
     }

@@ -196,7 +196,9 @@ impl Vfs {
                     if slot.is_some() || inode.drafts_ended.load(Ordering::Acquire) != ended {
                         return Ok(None);
                     }
-                    self.part_from_readers(inode, &object);
+                    if self.may_follow_again(call) {
+                        self.part_from_readers(inode, &object);
+                    }
                     inode.pages_for(object.generation(), object.length())
                 };
                 Ok(Some(self.open_object(inode.clone(), object, how.writing, pages)))

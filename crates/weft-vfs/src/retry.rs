@@ -38,6 +38,8 @@ struct Retry {
     since: Instant,
     /// What the name led to, and what was held of it.
     held: Option<(NodeId, Kept)>,
+    /// That has come; the path may go on with something else.
+    has_come: bool,
 }
 
 /// For what a path is followed.
@@ -78,7 +80,7 @@ impl Retries {
 
     /// Notes that the kernel is about to be told to follow a thread's path again; false where that cannot be remembered.
     fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose) -> bool {
-        let retry = Retry { dir, name, purpose, since: Instant::now(), held: None };
+        let retry = Retry { dir, name, purpose, since: Instant::now(), held: None, has_come: false };
         let former = self.with(|by_thread| {
             let has_room = call.caller.pid != 0 && by_thread.len() < RETRIES_MAX;
             has_room.then(|| by_thread.insert(call.caller.pid, retry))
@@ -89,7 +91,9 @@ impl Retries {
     /// Whether a thread's path that ends with this name is followed again. For a change it may end with another name of the same
     /// file.
     fn is_at(&self, call: &Call, dir: NodeId, name: &Name) -> bool {
-        let is_it = |retry: &Retry| retry.purpose == Purpose::Change || (retry.dir == dir && retry.name == *name);
+        let is_it = |retry: &Retry| {
+            !retry.has_come && (retry.purpose == Purpose::Change || (retry.dir == dir && retry.name == *name))
+        };
         self.count.load(Ordering::Relaxed) > 0
             && self.with(|by_thread| by_thread.get(&call.caller.pid).is_some_and(is_it))
     }
@@ -109,7 +113,7 @@ impl Retries {
         }
         self.with(|by_thread| {
             let retry = by_thread.get(&call.caller.pid)?;
-            (retry.dir == dir && retry.name.as_bytes() == name).then_some(retry.purpose)
+            (!retry.has_come && retry.dir == dir && retry.name.as_bytes() == name).then_some(retry.purpose)
         })
     }
 
@@ -128,11 +132,17 @@ impl Retries {
         }
         // The directories on the way are looked at as well.
         let is_it = |retry: &Retry| retry.purpose == purpose && retry.held.as_ref().is_some_and(|(of, _)| *of == node);
-        let retry = self.with(|by_thread| {
-            by_thread.get(&call.caller.pid).filter(|retry| is_it(retry))?;
-            by_thread.remove(&call.caller.pid)
+        let held = self.with(|by_thread| {
+            let retry = by_thread.get_mut(&call.caller.pid).filter(|retry| is_it(retry))?;
+            retry.has_come = true;
+            retry.held.take()
         })?;
-        Some(retry.held?.1)
+        Some(held.1)
+    }
+
+    /// Whether a path was followed again for this thread just now.
+    fn was_there(&self, call: &Call) -> bool {
+        self.count.load(Ordering::Relaxed) > 0 && self.with(|by_thread| by_thread.contains_key(&call.caller.pid))
     }
 }
 
@@ -160,6 +170,11 @@ impl Vfs {
     pub(crate) fn is_followed_again(&self, call: &Call, inode: &Inode) -> bool {
         let (dir, name) = place_of(inode);
         self.retries.is_at(call, dir, &name)
+    }
+
+    /// Whether the kernel may follow a path again for this thread: it does so once in a call.
+    pub(crate) fn may_follow_again(&self, call: &Call) -> bool {
+        !self.retries.was_there(call)
     }
 
     /// Whether the kernel is to be told to follow a path again that has led a thread to an inode: so it is at the first try.
