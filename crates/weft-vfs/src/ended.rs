@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_remote::{Figure, Version};
+use weft_store::Object;
 
 use crate::handle::{Handle, Held};
 use crate::inode::{Content, Inode};
@@ -40,6 +41,24 @@ impl Vfs {
         if has_ended {
             let shown = content.ended.and_then(|ended| ended.shown).or(was.exact());
             content.ended = Some(Ended { shown });
+        }
+        has_ended
+    }
+
+    /// Ends those of another version than what is about to be opened, where somebody has the file open for writing; whether there
+    /// are any. What is opened is read past the kernel's pages then, but what is copied or sent within the kernel is not
+    /// (fuse_splice_read() of Linux fs/fuse/file.c): who reads an older version would put that there.
+    pub(crate) fn end_beside(
+        &self,
+        inode: &Inode,
+        content: &mut Content,
+        handles: &[Arc<Handle>],
+        object: &Object,
+    ) -> bool {
+        let is_written = handles.iter().any(|handle| handle.writing);
+        let has_ended = is_written && end(inode, handles, |handle| handle.is_of_another_version(object));
+        if has_ended {
+            content.ended.get_or_insert(Ended { shown: None });
         }
         has_ended
     }

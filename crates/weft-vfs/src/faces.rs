@@ -199,9 +199,13 @@ impl Vfs {
         let record = inode.record();
         let is_other = |handle: &Handle| handle.is_of_another_version(object);
         let turned = self.turn_from(inode, &mut content, &handles, &record, (is_other, false));
+        let has_ended = !turned && self.end_beside(inode, &mut content, &handles, object);
         drop(content);
         if turned {
             self.tell_turned(inode.id, &[&record]);
+        }
+        if has_ended {
+            self.tell_ended(inode);
         }
     }
 
@@ -356,7 +360,7 @@ impl Handle {
     }
 
     /// Whether it reads another version than this.
-    fn is_of_another_version(&self, object: &Object) -> bool {
+    pub(crate) fn is_of_another_version(&self, object: &Object) -> bool {
         let version = object.version();
         match &*self.content.lock() {
             Held::Object(held) => !version.still_holds(held.version()),

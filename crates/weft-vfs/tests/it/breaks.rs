@@ -348,6 +348,7 @@ async fn what_was_written_here_is_not_opened_when_another_has_its_place() {
         let write = Write { offset: 5, bytes: " and more".into(), kill_suidgid: false, unseen: false };
         vfs().write(bench.call(), opened, write).await.expect("written");
         vfs().flush(bench.call(), opened).await.expect("sent");
+        assert_eq!(bench.drain(opened).await.expect("all is here"), written);
         bench.fake.remove("a/b/hello.txt");
         if is_replaced {
             bench.fake.file("a/b/hello.txt", "another");
