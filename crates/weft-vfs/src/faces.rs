@@ -100,7 +100,7 @@ pub(crate) struct Former {
 }
 
 impl Vfs {
-    /// Puts what is known of an inode in use from now on. By what the source has told, and not by what was `changed_here`, a
+    /// Puts what is known of an inode in use from now on. By what others have done, and not by what was `changed_here`, a
     /// file is shown by its other face if somebody reads a version of another length; where it cannot be, that version ends.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Vfs {
             && is_longer_or_shorter
             && self.end_other_lengths(inode, &mut content, &handles, (former.attributes.size, new.attributes.size));
         // What is held is not what the source has, however long that was promised to last.
-        let is_outdated = (!changed_here || is_told)
+        let is_outdated = is_told
             && former.version != new.version
             && content
                 .current

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use weft_remote::{BadName, Call, Caller, FileKind, Name};
-use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord};
+use weft_store::{DentryTarget, NodeId};
 
 use crate::content::Check;
-use crate::directory::DirectoryName;
 use crate::figures::count;
 use crate::handle::HandleId;
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::retry::{Kept, Purpose};
+use crate::unasked::Knowledge;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, Stat, VfsError};
 
@@ -36,16 +36,6 @@ pub enum Looked {
         /// How long the kernel may take it to be absent.
         ttl: Duration,
     },
-}
-
-/// What the store says of a name.
-enum Knowledge {
-    /// It leads to this node, trusted this long; zero when the trust has ended.
-    Node(NodeId, Duration),
-    /// It is absent, trusted this long.
-    Absent(Duration),
-    /// The store does not know, or does not trust what it knows.
-    Nothing,
 }
 
 impl Vfs {
@@ -207,58 +197,6 @@ impl Vfs {
         self.names_serve_after(inode, &lease, learnt, error)
     }
 
-    /// What a name of an earlier snapshot leads to, and for how long it is trusted to, as far as the store knows; `None` when
-    /// it must be asked, and when it leads elsewhere by now: who opened the directory before a change reads it after that.
-    ///
-    /// # Errors
-    /// `Stale` when the store does not know the directory, and what the store says.
-    pub fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Result<Option<(Stat, Duration)>> {
-        if self.namespace.is_own(dir) {
-            return Ok(self.stat_known(row.node)?.map(|stat| (stat, stat.ttl)));
-        }
-        let dir = self.inode(dir)?;
-        let Ok(name) = Name::new(row.name) else { return Ok(None) };
-        let id = self.namespace.real(row.node);
-        let known = self.store.dentry(dir.id, &name)?;
-        let Some(dentry) = known.filter(|known| known.target == DentryTarget::Node(id)) else { return Ok(None) };
-        let inode = self.inode_passing(id)?;
-        let Some(inode) = inode.filter(|inode| !inode.is_gone()) else { return Ok(None) };
-        let ttl = self.name_ttl(&inode, self.dentry_remaining(&dir, &name, &dentry, SystemTime::now())?);
-        if ttl.is_zero() {
-            return Ok(None);
-        }
-        Ok(self.known(&inode)?.map(|stat| (stat, ttl)))
-    }
-
-    /// What `stat` shows of a node, as far as the store knows; `None` when it must be asked.
-    pub fn stat_known(&self, node: NodeId) -> Result<Option<Stat>> {
-        let inode = self.inode_passing(self.namespace.real(node))?;
-        inode.map_or(Ok(None), |inode| self.known(&inode))
-    }
-
-    /// An inode that is looked at and not kept; `None` when the store does not know it.
-    fn inode_passing(&self, id: NodeId) -> Result<Option<Arc<Inode>>> {
-        if let Some(inode) = self.inodes.get(id) {
-            return Ok(Some(inode));
-        }
-        let Some(record) = self.store.node(id)? else { return Ok(None) };
-        if self.options.policies.depend_on_path() {
-            return self.inode(id).map(Some);
-        }
-        Ok(Some(Arc::new(Inode::new(id, self.options.policies.for_path(&[]), record))))
-    }
-
-    fn known(&self, inode: &Inode) -> Result<Option<Stat>> {
-        if let Some(draft) = inode.draft().filter(|draft| !draft.dirty.is_unsent())
-            && !self.is_sent_trusted(inode, &draft)?
-        {
-            return Ok(None);
-        }
-        let remaining = self.attributes_remaining(inode)?;
-        let usable = inode.is_settled() && !remaining.is_zero() && !self.is_private(inode.record.read().audience);
-        Ok(usable.then(|| self.show(inode, remaining, &Caller::DAEMON)))
-    }
-
     fn lookup_own(&self, dir: NodeId, name: &[u8]) -> Result<Looked> {
         let Some(node) = self.namespace.own_child(dir, name) else {
             return Ok(Looked::Absent { ttl: KERNEL_TTL_MAX });
@@ -304,7 +242,7 @@ impl Vfs {
     }
 
     /// How long the kernel may take a name to lead to an inode, of which that is so for `ttl`.
-    fn name_ttl(&self, inode: &Inode, ttl: Duration) -> Duration {
+    pub(crate) fn name_ttl(&self, inode: &Inode, ttl: Duration) -> Duration {
         let (kind, binding, audience) = {
             let record = inode.record.read();
             (record.attributes.kind, record.binding, record.audience)
@@ -377,102 +315,6 @@ impl Vfs {
         }
     }
 
-    fn knowledge(&self, dir: &Inode, name: &Name, caller: &Caller) -> Result<Knowledge> {
-        if !self.is_told_all(dir) {
-            return Ok(Knowledge::Nothing);
-        }
-        let now = SystemTime::now();
-        if let Some(dentry) = self.store.dentry(dir.id, name)? {
-            dentry.node().and_then(|id| self.inodes.peek(id)).inspect(|inode| inode.note_named());
-            let remaining = self.dentry_remaining(dir, name, &dentry, now)?;
-            return Ok(match dentry.target {
-                DentryTarget::Node(id) if remaining.is_zero() => {
-                    // What the source has ended it is asked about at once; that costs it little, or it would not tell.
-                    let worth = !self.is_breakable(dir.record.read().binding)
-                        && self.inode(id).is_ok_and(|inode| inode.is_settled());
-                    if worth { Knowledge::Node(id, Duration::ZERO) } else { Knowledge::Nothing }
-                }
-                DentryTarget::Node(id) => Knowledge::Node(id, remaining),
-                DentryTarget::Absent if remaining.is_zero() => Knowledge::Nothing,
-                DentryTarget::Absent => {
-                    let left = || self.dentry_remaining(dir, name, &dentry, SystemTime::now()).unwrap_or_default();
-                    Knowledge::Absent(self.absent_for(dir, name, (remaining, true), left))
-                }
-            });
-        }
-        if let Some(listing) = self.store.listing(dir.id)?
-            && listing.completeness.denies(name)
-            && self.shows_listing(dir, &listing, caller)
-        {
-            let remaining = self.trusted_for(dir, &listing.lease, listing.learnt, now);
-            if !remaining.is_zero() {
-                if self.is_private(listing.audience) {
-                    return Ok(Knowledge::Absent(Duration::ZERO));
-                }
-                let left = || self.trusted_for(dir, &listing.lease, listing.learnt, SystemTime::now());
-                return Ok(Knowledge::Absent(self.absent_for(dir, name, (remaining, false), left)));
-            }
-        }
-        Ok(Knowledge::Nothing)
-    }
-
-    /// How much longer a name is trusted: what a listing says, as long as the listing; else by its own lease.
-    fn dentry_remaining(&self, dir: &Inode, name: &Name, dentry: &DentryRecord, now: SystemTime) -> Result<Duration> {
-        let is_listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
-        let listing = if is_listed { self.store.listing(dir.id)? } else { None };
-        // A listing that was confirmed vouches for its names from then on.
-        let vouched = listing.as_ref().map_or(dentry.learnt, |listing| listing.learnt.max(dentry.learnt));
-        if self.name_has_ended(dir, name, vouched) || dentry.learnt == SystemTime::UNIX_EPOCH {
-            return Ok(Duration::ZERO);
-        }
-        let own = match dentry.target {
-            // Their leases are ended one by one, and those of names that are not there with their directory's.
-            DentryTarget::Node(id) => self.trusted_about(dir, id, &dentry.lease, dentry.learnt, now),
-            DentryTarget::Absent => self.trusted_for(dir, &dentry.lease, dentry.learnt, now),
-        };
-        if let Some(listing) = listing {
-            let id = if let DentryTarget::Node(id) = dentry.target { id } else { dir.id };
-            return Ok(own.max(self.listed_for(dir, id, &listing, now)));
-        }
-        Ok(own)
-    }
-
-    /// How much longer an inode's attributes are trusted: by their own lease, or by that of a listing that
-    /// describes it.
-    pub(crate) fn attributes_remaining(&self, inode: &Inode) -> Result<Duration> {
-        let now = SystemTime::now();
-        let (kind, lease, learnt) = {
-            let record = inode.record.read();
-            (record.attributes.kind, record.lease, record.learnt)
-        };
-        let is_breakable = self.is_breakable(inode.record.read().binding);
-        if kind == FileKind::Directory && !is_breakable {
-            return Ok(PASSED_TTL);
-        }
-        let own = self.trusted_for(inode, &lease, learnt, now);
-        if !own.is_zero() || learnt == SystemTime::UNIX_EPOCH {
-            return Ok(cap(own));
-        }
-        let record = inode.record();
-        let described = self.described(&record, inode.id)?;
-        let Some(listing) = described else { return Ok(Duration::ZERO) };
-        Ok(cap(self.listed_for(inode, inode.id, &listing, now)))
-    }
-
-    /// How much longer what a listing says of a node is trusted.
-    fn listed_for(&self, of: &Inode, id: NodeId, listing: &weft_store::ListingRecord, now: SystemTime) -> Duration {
-        self.lease_left(of, id, &listing.lease, listing.learnt, now)
-    }
-
-    /// The listing that describes a node, if one does.
-    fn described(&self, record: &NodeRecord, id: NodeId) -> Result<Option<weft_store::ListingRecord>> {
-        let Some(dentry) = self.store.dentry(record.parent, &record.name)? else { return Ok(None) };
-        if dentry.source != DentrySource::Described || dentry.target != DentryTarget::Node(id) {
-            return Ok(None);
-        }
-        Ok(self.store.listing(record.parent)?)
-    }
-
     /// Asks again about an inode whose attributes are no longer trusted: the listing that describes it, which
     /// serves all its neighbours as well, or else the file.
     async fn refresh(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Arc<Inode>> {
@@ -510,7 +352,7 @@ pub(crate) fn cap(ttl: Duration) -> Duration {
 /// Longest time that the kernel is told to trust anything. Explicit invalidation ends it earlier.
 const KERNEL_TTL_MAX: Duration = Duration::from_secs(3600);
 /// How long a directory's name and attributes are passed on without a look at their lease.
-const PASSED_TTL: Duration = Duration::from_secs(60);
+pub(crate) const PASSED_TTL: Duration = Duration::from_secs(60);
 /// How long the kernel keeps attributes that are served although their source does not answer.
 const STALE_TTL: Duration = Duration::from_secs(1);
 /// How long a lookup waits for a listing that is on its way.

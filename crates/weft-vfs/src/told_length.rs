@@ -4,7 +4,6 @@
 //! of Linux mm/filemap.c) and for how much there is to copy or to send within the kernel (generic_copy_file_checks() of
 //! fs/read_write.c, filemap_splice_read()). Where what is opened is of another length than it was told last, it is told to
 //! follow the path again (`ESTALE`), and is told the length with what the name leads to.
-
 //!
 //! What it was told it may have left aside: an answer to a question that it asked before it was told to forget what it knew
 //! (fuse_change_attributes_i() and fuse_reverse_inval_inode() of fs/fuse/inode.c, by `attr_version`).

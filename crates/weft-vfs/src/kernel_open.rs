@@ -1,0 +1,78 @@
+//! Files that the kernel opens by what it knows: a name that may lead to another file by now, a length that it may not be told.
+//! It is told to follow the path again (`ESTALE`), which it does once in a call.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use weft_remote::Call;
+use weft_store::NodeId;
+
+use crate::absences::ON_ITS_WAY_MAX;
+use crate::ask::OpenFor;
+use crate::faces::has_several_names;
+use crate::inode::Inode;
+use crate::open::Opened;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+impl Vfs {
+    /// Opens a file for the kernel.
+    ///
+    /// # Errors
+    /// `IsADirectory`, `Stale`, `Denied`, `NotFound`; whatever keeps the remote from answering. `Stale` also where the kernel
+    /// takes the file to be of another length: it follows the path again, and learns it by that.
+    pub async fn open(self: Arc<Self>, call: Call, node: NodeId, how: OpenFor) -> Result<Opened> {
+        let inode = self.inode(node)?;
+        let opened = self.open_surely(&call, &inode, node, how).await;
+        if !matches!(opened, Err(VfsError::Stale)) {
+            self.retries.forget(&call);
+        }
+        opened
+    }
+
+    async fn open_surely(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        node: NodeId,
+        how: OpenFor,
+    ) -> Result<Opened> {
+        let is_again = self.is_followed_again(call, inode);
+        if !is_again && self.may_be_left_by_a_name(inode) && self.begins_again(call, inode) {
+            return Err(VfsError::Stale);
+        }
+        let told = self.told_length(inode);
+        let opened = match self.clone().open_here(*call, node, how).await {
+            Err(VfsError::Stale) => {
+                // Also where it is by another face by now.
+                self.begins_again(call, inode);
+                return Err(VfsError::Stale);
+            }
+            opened => opened?,
+        };
+        self.let_ended_go(inode).await;
+        let handle = self.handle(opened.handle)?;
+        if !how.truncating && self.is_length_untold(&handle, told) {
+            if !is_again && self.begins_again(call, inode) {
+                self.close(opened.handle);
+                return Err(VfsError::Stale);
+            }
+            inode.told_length.settle();
+        }
+        Ok(opened)
+    }
+
+    /// Whether the name by which a file was found may lead to another by now: by which of several it was is not known here, the
+    /// file is there as long as any of them is, and the kernel may have begun to follow the path before it was told.
+    fn may_be_left_by_a_name(&self, inode: &Inode) -> bool {
+        let (binding, has_others) = {
+            let record = inode.record.read();
+            (record.binding, has_several_names(&record))
+        };
+        let is_late = |at: Instant| at.elapsed() < ON_ITS_WAY_MAX;
+        let had_others = || inode.content.lock().had_several_names.is_some_and(is_late);
+        let since = || SystemTime::now().checked_sub(ON_ITS_WAY_MAX);
+        let has_ended = || since().is_some_and(|since| self.is_broken(binding, inode.id, since));
+        (has_others || had_others()) && self.is_breakable(binding) && (!self.is_told_all(inode) || has_ended())
+    }
+}
