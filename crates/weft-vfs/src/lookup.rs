@@ -138,6 +138,12 @@ impl Vfs {
             return Ok(stat);
         }
         let stat = self.stat_node(&call, node).await;
+        // What was written here may have given way by that, and then it is a version of its own.
+        if let Some(handle) = handle
+            && let Some(stat) = self.stat_open(node, handle)?
+        {
+            return Ok(stat);
+        }
         let was = |kept| if let Kept::Stat(stat) = kept { Some(stat) } else { None };
         let stat = match self.namespace.is_own(node) {
             true => stat?,
