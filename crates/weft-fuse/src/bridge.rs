@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weft_remote::{Caller, LockMode, RenameTarget};
 use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, Seek, SetStat, Write};
 use weft_vfs::{
-    AsOf, Data, DirectoryName, HandleId, Looked, OWN_ATTRIBUTES, OpenRecord, ReadBy, Snapshot, StatFs, Vfs,
+    AsOf, Data, DirectoryName, HandleId, Looked, OWN_ATTRIBUTES, OnTurned, OpenRecord, ReadBy, Snapshot, StatFs, Vfs,
 };
 
 use crate::Errno;
@@ -295,6 +295,10 @@ impl Handler for Bridge {
 
     fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()> {
         self.vfs.reopen(node, handle, record, read_by).map_err(Errno::from)
+    }
+
+    fn on_turned(&self, renew: OnTurned) {
+        self.vfs.on_turned(renew);
     }
 
     fn has_locks(&self) -> bool {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weft_remote::{Caller, LockMode, RenameTarget};
 use weft_vfs::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat, Write};
-use weft_vfs::{AsOf, Data, HandleId, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
+use weft_vfs::{AsOf, Data, HandleId, OnTurned, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
 use weft_vfs::{DirectoryName, NodeId, Object};
 
 use crate::Errno;
@@ -258,6 +258,9 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Opens a file that was open under this handle when a former daemon ended; asks no remote.
     fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()>;
+
+    /// Has whoever keeps the roll told of open files that are of another version by what becomes of them, and not by a lock.
+    fn on_turned(&self, renew: OnTurned);
 
     /// Whether any source has locks: then those of programs are asked for here, otherwise the kernel keeps them by itself.
     fn has_locks(&self) -> bool;

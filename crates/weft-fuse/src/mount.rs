@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_fusedev::{End, InitError, InitFlags, RingLimits, Serving, Session, Transport, Wanted};
-use weft_vfs::NoticeReceivers;
+use weft_vfs::{NoticeReceivers, OnTurned};
 
 use crate::door::{Door, Manner};
 use crate::drive::Driver;
@@ -183,6 +183,8 @@ pub fn mount<H: Handler>(
         read_only,
         locks: agreed.has(InitFlags::POSIX_LOCKS),
     };
+    let renewed = roll.clone();
+    handler.on_turned(OnTurned::new(move |handle, record| renewed.renew_file(handle.0, record)));
     let door = Door::new(Arc::new(handler), driver, session.backings(), pages, manner, roll.clone());
     let modes = door.modes();
     let threads = |source| MountError::Threads { mountpoint: place(), source };

@@ -112,7 +112,7 @@ pub use pins::Covered;
 pub use policies::{OpenFiles, Policies, Policy};
 pub use reload::Reloaded;
 pub use remove::{OfPinned, Removed};
-pub use reopen::{OpenRecord, ReadBy};
+pub use reopen::{OnTurned, OpenRecord, ReadBy};
 pub use space::{NoRoom, SpaceOptions, SpaceRule};
 pub use stat::{Stat, StatFs};
 pub use trouble::Trouble;

@@ -208,15 +208,8 @@ impl Vfs {
             handle.over.store(false, Ordering::Release);
             content.pages_of = Some(generation);
             content.pages_are_sure = false;
-            let record = OpenRecord {
-                generation: Some(generation),
-                version: object.version().clone(),
-                length: object.length(),
-                bypass_pages: handle.bypass_pages,
-                writing: handle.writing,
-                running: handle.running.load(Ordering::Relaxed),
-            };
-            turned.push((id, record));
+            let record = handle.record_of((object.version(), object.length().unwrap_or(0)), generation);
+            turned.push((id, OpenRecord { length: object.length(), ..record }));
         });
         inode.content.lock().ended = None;
         turned

@@ -34,6 +34,16 @@ pub struct OpenRecord {
     pub running: bool,
 }
 
+/// Takes in what another daemon of this mount must know of an open file from now on.
+pub struct OnTurned(Box<dyn Fn(HandleId, &OpenRecord) + Send + Sync>);
+
+impl OnTurned {
+    /// By this function, which does not wait.
+    pub fn new(renew: impl Fn(HandleId, &OpenRecord) + Send + Sync + 'static) -> OnTurned {
+        OnTurned(Box::new(renew))
+    }
+}
+
 /// Who reads the bytes of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadBy {
@@ -51,7 +61,35 @@ pub(crate) struct Lost {
     pub(crate) length: Option<u64>,
 }
 
+impl Handle {
+    /// What must be known of it where it is of this version and length from now on.
+    pub(crate) fn record_of(&self, (version, length): (&Version, u64), generation: u64) -> OpenRecord {
+        OpenRecord {
+            generation: Some(generation),
+            version: version.clone(),
+            length: Some(length),
+            bypass_pages: self.bypass_pages,
+            writing: self.writing,
+            running: self.running.load(Ordering::Relaxed),
+        }
+    }
+}
+
 impl Vfs {
+    /// Has each open file told of that is of another version than when it was opened, by what becomes of it here. The first who
+    /// asks for that is told.
+    pub fn on_turned(&self, renew: OnTurned) {
+        // There is one kernel side.
+        let _ = self.on_turned.set(renew);
+    }
+
+    /// Tells of open files that are of another version now.
+    pub(crate) fn tell_handles_turned(&self, turned: &[(HandleId, OpenRecord)]) {
+        if let Some(OnTurned(renew)) = self.on_turned.get() {
+            turned.iter().for_each(|(handle, record)| renew(*handle, record));
+        }
+    }
+
     /// Opens a file that a former daemon had open under this handle. Asks no remote. To be called before any other
     /// use of this file system.
     ///

@@ -95,12 +95,16 @@ impl Vfs {
             return Ok(());
         }
         self.give_up_content(inode.id)?;
-        self.handles.each_of(inode, |_, handle| {
+        let mut turned = Vec::new();
+        self.handles.each_of(inode, |id, handle| {
             if handle.counted() == draft.generation() && !matches!(*handle.content.lock(), Held::Through(_)) {
                 let (held, generation) = held(handle.counted());
                 handle.turn(&mut inode.content.lock(), held, generation);
+                turned.push((id, handle.record_of((&version, length), generation)));
             }
         });
+        // Before the draft is gone, by which the next daemon knows what they read.
+        self.tell_handles_turned(&turned);
         {
             // Pages were written through, and read, as of what was written.
             let mut content = inode.content.lock();

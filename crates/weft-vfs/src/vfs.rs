@@ -1,7 +1,7 @@
 //! The file system: what it is made of and how it is put together.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ use crate::offline::Offline;
 use crate::overtaken::Overtaken;
 use crate::policies::{Policies, Policy};
 use crate::prefetch::Prefetch;
+use crate::reopen::OnTurned;
 use crate::retry::Retries;
 use crate::space::{Space, SpaceOptions};
 use crate::stat::{DefaultOwner, StatFs};
@@ -101,6 +102,8 @@ pub struct Vfs {
     pub(crate) attempts: Room,
     pub(crate) absences: Absences,
     pub(crate) retries: Retries,
+    /// Who is told of open files that are of another version than when they were opened.
+    pub(crate) on_turned: OnceLock<OnTurned>,
     /// What was changed from here, for answers that were asked for before.
     pub(crate) overtaken: Overtaken,
     pub(crate) notices: Notices,
@@ -139,6 +142,7 @@ impl Vfs {
             attempts: Room::default(),
             absences: Absences::default(),
             retries: Retries::default(),
+            on_turned: OnceLock::new(),
             overtaken: Overtaken::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),

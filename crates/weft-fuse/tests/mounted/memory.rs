@@ -10,8 +10,8 @@ use rustix::io::Errno as E;
 use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
 use weft_remote::{Caller, FileKind, LockMode, RenameTarget};
 use weft_vfs::{
-    Allocate, AsOf, Data, DirectoryName, HandleId, NewNode, NodeId, OpenFor, OpenRecord, ReadBy, Removal, Seek,
-    SetStat, SetTime, Snapshot, Stat, StatFs, Write,
+    Allocate, AsOf, Data, DirectoryName, HandleId, NewNode, NodeId, OnTurned, OpenFor, OpenRecord, ReadBy, Removal,
+    Seek, SetStat, SetTime, Snapshot, Stat, StatFs, Write,
 };
 
 type Answer<T> = Result<T, Errno>;
@@ -465,6 +465,8 @@ impl Handler for Memory {
     fn reopen(&self, _: NodeId, _: HandleId, _: &OpenRecord, _: ReadBy) -> Answer<()> {
         Err(Errno(E::STALE))
     }
+
+    fn on_turned(&self, _: OnTurned) {}
 
     fn has_locks(&self) -> bool {
         self.files().has_locks

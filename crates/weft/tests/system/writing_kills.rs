@@ -2,9 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use rustix::io::Errno;
 
 use crate::interrupts::wait_until;
-use crate::support::{Pair, Running, find_program, noise, same_trees, without, write_aged};
+use crate::support::{Pair, Running, fails_with, find_program, noise, same_trees, without, write_aged};
 use crate::writing_processes::works;
 
 /// Goal: programs that copy see no error while daemons are killed, and the source has each byte. Method: cp and rsync copy
@@ -142,3 +145,31 @@ fn what_was_written_before_all_was_killed_is_sent_by_the_next_mount() {
 
 const FILES: usize = 300;
 const KILLS: usize = 10;
+
+/// Goal: who has a file open that was written here, and that others have written since, reads what was written here, or gets an
+/// error, also when the daemon was killed: never as much of it as another version is long.
+#[test]
+fn what_gave_way_is_whole_after_kills() {
+    let Some(pair) = Pair::new() else { return };
+    for kills in [0, 1, 2] {
+        std::fs::write(pair.there("file"), "at first").expect("written");
+        let held = File::open(pair.at("file")).expect("opened");
+        let ours = "what was written here, ".repeat(100);
+        std::fs::write(pair.at("file"), &ours).expect("written");
+        let read = || {
+            let mut bytes = vec![0; 8000];
+            held.read_at(&mut bytes, 0).map(|length| String::from_utf8_lossy(&bytes[..length]).into_owned())
+        };
+        assert_eq!(read().expect("read"), ours, "it is of the version that was written over");
+        (0..kills / 2).for_each(|_| pair.mount.kill_daemon());
+        std::fs::write(pair.there("file"), "what others have written").expect("written");
+        wait_until("the newest", || {
+            std::fs::read_to_string(pair.at("file")).is_ok_and(|text| text == "what others have written")
+        });
+        (0..kills.min(1)).for_each(|_| pair.mount.kill_daemon());
+        match read() {
+            Ok(text) => assert_eq!(text, ours, "{kills} kills"),
+            error => fails_with(error, Errno::IO),
+        }
+    }
+}
