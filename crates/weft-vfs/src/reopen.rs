@@ -35,7 +35,9 @@ pub struct OpenRecord {
 }
 
 /// Takes in what another daemon of this mount must know of an open file from now on.
-pub struct OnTurned(Box<dyn Fn(HandleId, &OpenRecord) + Send + Sync>);
+pub struct OnTurned(Box<Renew>);
+
+type Renew = dyn Fn(HandleId, &OpenRecord) + Send + Sync;
 
 impl OnTurned {
     /// By this function, which does not wait.
