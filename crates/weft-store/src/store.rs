@@ -297,6 +297,11 @@ impl Store {
         self.shelf.remove(node)
     }
 
+    /// A generation that no object has, now or later.
+    pub fn new_generation(&self) -> u64 {
+        self.shelf.next_number()
+    }
+
     /// Begins to hold what is written to a node whose source has it in this version and length, for those who have it open
     /// under the generation `readers`. What was held before is gone.
     ///

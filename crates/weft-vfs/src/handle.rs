@@ -69,7 +69,7 @@ impl Handle {
         }
     }
 
-    /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file that was empty.
+    /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file without a name that is empty.
     pub(crate) fn counted(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }

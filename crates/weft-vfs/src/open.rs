@@ -336,7 +336,8 @@ impl Vfs {
         let is_confirmed =
             |held: &Current| confirmed.is_some_and(|object| object.generation() == held.object.generation());
         let shared = held.filter(|held| is_confirmed(held) || self.is_shared(inode, held));
-        let counted = shared.map_or(0, |held| held.object.generation());
+        // Else by nobody: who has what was written over another version open must not see what is written over this one.
+        let counted = shared.map_or_else(|| self.store.new_generation(), |held| held.object.generation());
         let dirty = self.store.dirty(inode.id, version, length, counted)?;
         self.end_other_versions(inode, &dirty.version(), counted);
         let draft = Arc::new(Draft::over(dirty, counted, None));
