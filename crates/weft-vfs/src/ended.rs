@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use weft_remote::{Figure, Version};
 use weft_store::Object;
 
-use crate::handle::{Handle, Held};
+use crate::handle::Handle;
 use crate::inode::{Content, Inode};
 use crate::notice::Notice;
 use crate::vfs::Vfs;
@@ -56,7 +56,7 @@ impl Vfs {
         object: &Object,
     ) -> bool {
         let is_written = handles.iter().any(|handle| handle.writing);
-        let has_ended = is_written && end(inode, handles, |handle| handle.is_of_another_version(object));
+        let has_ended = is_written && end(inode, handles, |handle| handle.is_of_another_version(object.version()));
         if has_ended {
             content.ended.get_or_insert(Ended { shown: None });
         }
@@ -78,15 +78,7 @@ impl Vfs {
     /// whether there are any. The slot of the draft is held.
     pub(crate) fn end_other_versions(&self, inode: &Inode, version: &Version, generation: u64) -> bool {
         let handles = self.handles.of(inode);
-        let is_other = |handle: &Handle| {
-            let is_of_it = match &*handle.content.lock() {
-                Held::Object(object) => object.version().still_holds(version),
-                Held::Lost(lost) => lost.version.still_holds(version),
-                Held::Empty(empty) => empty.still_holds(version),
-                Held::Through(_) => true,
-            };
-            !is_of_it && handle.counted() != generation
-        };
+        let is_other = |handle: &Handle| handle.counted() != generation && handle.is_of_another_version(version);
         let has_ended = end(inode, &handles, is_other);
         if has_ended {
             inode.content.lock().ended.get_or_insert(Ended { shown: None });

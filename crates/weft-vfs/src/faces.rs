@@ -197,7 +197,7 @@ impl Vfs {
             return;
         }
         let record = inode.record();
-        let is_other = |handle: &Handle| handle.is_of_another_version(object);
+        let is_other = |handle: &Handle| handle.is_of_another_version(object.version());
         let turned = self.turn_from(inode, &mut content, &handles, &record, (is_other, false));
         let has_ended = !turned && self.end_beside(inode, &mut content, &handles, object);
         drop(content);
@@ -360,8 +360,7 @@ impl Handle {
     }
 
     /// Whether it reads another version than this.
-    pub(crate) fn is_of_another_version(&self, object: &Object) -> bool {
-        let version = object.version();
+    pub(crate) fn is_of_another_version(&self, version: &Version) -> bool {
         match &*self.content.lock() {
             Held::Object(held) => !version.still_holds(held.version()),
             Held::Lost(lost) => !version.still_holds(&lost.version),

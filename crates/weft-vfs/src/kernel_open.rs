@@ -12,6 +12,7 @@ use crate::ask::OpenFor;
 use crate::faces::has_several_names;
 use crate::inode::Inode;
 use crate::open::Opened;
+use crate::unopened::Guard;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -50,15 +51,16 @@ impl Vfs {
             }
             opened => opened?,
         };
+        let guard = Guard::new(self, opened.handle);
         self.let_ended_go(inode).await;
         let handle = self.handle(opened.handle)?;
         if !how.truncating && self.is_length_untold(&handle, told) {
             if !is_again && self.begins_again(call, inode) {
-                self.close(opened.handle);
                 return Err(VfsError::Stale);
             }
             inode.told_length.settle();
         }
+        guard.keep();
         Ok(opened)
     }
 
