@@ -420,7 +420,8 @@ impl Vfs {
     async fn moving(self: &Arc<Self>, call: &Call, dir: &Inode, name: &Name) -> Result<Option<(NodeId, NodeRecord)>> {
         let known = self.store.dentry(dir.id, name)?.and_then(|dentry| dentry.node());
         let moved = self.victim(call, dir, name).await?;
-        let is_other = known.is_some() && moved.as_ref().map(|(id, _)| *id) != known;
+        // What is absent may have been moved by a former daemon, for this very request.
+        let is_other = moved.as_ref().is_some_and(|(id, _)| known.is_some_and(|known| known != *id));
         if is_other && self.begins_again_at(call, dir.id, name) {
             return Err(VfsError::Stale);
         }
