@@ -53,6 +53,7 @@ mod remote;
 mod resolver;
 mod retimed;
 mod rotate;
+mod round;
 mod routes;
 mod rpc;
 mod servers;

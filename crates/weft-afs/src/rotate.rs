@@ -12,8 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use weft_remote::{Call, RemoteError, Result};
 
@@ -21,6 +19,7 @@ use crate::abort::Next;
 use crate::cell::CellName;
 use crate::fid::VolumeId;
 use crate::logins::Logins;
+use crate::round::{After, Manner, Missed, Said, ask_in_turn};
 use crate::rpc::{Failure, Rpc};
 use crate::servers::{ServerId, Servers};
 use crate::tokens::Token;
@@ -66,14 +65,6 @@ struct Asked<'a, C> {
     token: Mutex<Option<Arc<Token>>>,
 }
 
-/// What became of asking one server.
-struct Attempt<R> {
-    server: ServerId,
-    at: SocketAddr,
-    /// The reply, and the token that it is for.
-    outcome: std::result::Result<(R, Option<Arc<Token>>), Failure>,
-}
-
 /// Whether a call may be made twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
@@ -81,20 +72,6 @@ enum Repeat {
     Freely,
     /// It changes something.
     UnlessSilent,
-}
-
-/// What comes after a round of sites.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum After {
-    AskVldb,
-    Wait,
-    GiveUp,
-}
-
-/// A round without an answer.
-struct Missed {
-    after: After,
-    last: Option<Failure>,
 }
 
 impl FileServers {
@@ -183,67 +160,41 @@ impl FileServers {
         }
     }
 
-    /// Asks some sites, in order. The next is asked when one refuses, and also, where the question may be put twice, when one
-    /// takes its time; the first answer counts.
+    /// Asks some sites, in order ([`ask_in_turn`]): of what may be put twice, also several at once.
     async fn round<C: WireCall + Sync>(
         &self,
         sites: Vec<(ServerId, SocketAddr)>,
         asked: &Asked<'_, C>,
-    ) -> std::result::Result<(C::Reply, Teller), Missed> {
-        let mut sites = sites.into_iter();
-        let mut running = FuturesUnordered::new();
-        let mut missed = Missed { after: After::AskVldb, last: None };
-        let mut waiting_for = Vec::new();
-        loop {
-            if running.is_empty() {
-                let Some((id, at)) = sites.next() else { return Err(missed) };
-                waiting_for.push(at);
-                running.push(self.attempt(id, at, asked));
-            }
-            let may_hedge = asked.repeat == Repeat::Freely && sites.len() > 0;
-            let slow = async {
-                match may_hedge {
-                    true => tokio::time::sleep(HEDGE_AFTER).await,
-                    false => std::future::pending().await,
-                }
-            };
-            let Attempt { server, at, outcome } = tokio::select! {
-                biased;
-                Some(ended) = running.next() => ended,
-                () = slow => {
-                    if let Some((id, at)) = sites.next() {
-                        waiting_for.push(at);
-                        running.push(self.attempt(id, at, asked));
-                    }
-                    continue;
-                }
-            };
-            waiting_for.retain(|waited| *waited != at);
-            match outcome {
-                Ok((reply, token)) => {
-                    // Who was asked before and has not answered is asked last from now on.
-                    waiting_for.iter().for_each(|at| self.servers.was_silent(*at, "another server was quicker"));
-                    return Ok((reply, Teller { server, token }));
-                }
+    ) -> std::result::Result<(C::Reply, Teller), Missed<Failure>> {
+        let manner = Manner { hedged: asked.repeat == Repeat::Freely, pauses: &PAUSES };
+        let attempt = |site: (ServerId, SocketAddr)| async move {
+            let said = match self.attempt(site, asked).await {
+                Ok((reply, token)) => Said::Done((reply, Teller { server: site.0, token })),
                 Err(failure) => {
-                    tracing::debug!(server = %at, %failure, what = asked.what, "a file server did not do it");
-                    let after = after(&failure, asked.repeat, asked.call);
-                    missed = Missed { after: after.unwrap_or(After::GiveUp), last: Some(failure) };
-                    if after.is_none() {
-                        return Err(missed);
+                    tracing::debug!(server = %site.1, %failure, what = asked.what, "a file server did not do it");
+                    match after(&failure, asked.repeat, asked.call) {
+                        Some(after) => Said::NotHere(after, failure),
+                        None => Said::Final(failure),
                     }
                 }
-            }
-        }
+            };
+            (site, said)
+        };
+        let (answer, waited_for) = ask_in_turn(sites, manner, attempt).await?;
+        // Who was asked before and has not answered is asked last from now on.
+        waited_for.iter().for_each(|(_, at)| self.servers.was_silent(*at, "another server was quicker"));
+        Ok(answer)
     }
 
     /// Asks one server, as whoever asks; as nobody, if that may be, where it refuses the asker's token.
+    ///
+    /// # Errors
+    /// Why it did not do it.
     async fn attempt<C: WireCall + Sync>(
         &self,
-        server: ServerId,
-        at: SocketAddr,
+        (_, at): (ServerId, SocketAddr),
         asked: &Asked<'_, C>,
-    ) -> Attempt<C::Reply> {
+    ) -> std::result::Result<(C::Reply, Option<Arc<Token>>), Failure> {
         let begun = Instant::now();
         let mut token = asked.token.lock().clone();
         let send = async |token: Option<&Arc<Token>>| {
@@ -267,7 +218,7 @@ impl FileServers {
             }
             Err(Failure::Refused(_) | Failure::Damaged(_) | Failure::Unaskable(_)) => {}
         }
-        Attempt { server, at, outcome: outcome.map(|reply| (reply, token)) }
+        outcome.map(|reply| (reply, token))
     }
 
     /// Whether a volume was lately with none of those that should have it: then nobody waits for it.
@@ -331,8 +282,6 @@ const PAUSES: [Duration; 11] = {
     pauses[2] = Duration::from_millis(80);
     pauses
 };
-/// How long a server may take before another one is asked as well.
-const HEDGE_AFTER: Duration = Duration::from_millis(700);
 /// How long nobody waits for a volume that was with none of its servers.
 const AWAY_TIME: Duration = Duration::from_secs(10);
 /// Volumes of which that is remembered.
