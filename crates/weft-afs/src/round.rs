@@ -128,16 +128,19 @@ mod tests {
 
     use super::*;
 
-    /// Sites by their numbers, and what each says and after how many milliseconds, one word for each time that it is asked.
+    /// What a site says, and after how many milliseconds.
+    type Word<'a> = (u8, u64, Said<&'a str, &'a str>);
+
+    /// Sites by their numbers, with one word for each time that one is asked.
     struct Sites<'a> {
-        words: Mutex<Vec<(u8, u64, Said<&'a str, &'a str>)>>,
+        words: Mutex<Vec<Word<'a>>>,
         /// Who was asked, and when, in milliseconds.
         asked: Mutex<Vec<(u8, u128)>>,
         since: Instant,
     }
 
     impl<'a> Sites<'a> {
-        fn new(words: impl IntoIterator<Item = (u8, u64, Said<&'a str, &'a str>)>) -> Sites<'a> {
+        fn new(words: impl IntoIterator<Item = Word<'a>>) -> Sites<'a> {
             let words = Mutex::new(words.into_iter().collect());
             Sites { words, asked: Mutex::default(), since: Instant::now() }
         }
