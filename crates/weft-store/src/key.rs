@@ -44,6 +44,12 @@ pub(crate) fn node_of(key: &[u8]) -> Option<NodeId> {
     Some(NodeId(u64::from_be_bytes(number)))
 }
 
+/// The directory of a name's key; `None` for any other key.
+pub(crate) fn dir_of(key: &[u8]) -> Option<NodeId> {
+    let number = key.strip_prefix(NAMES)?.first_chunk()?;
+    Some(NodeId(u64::from_be_bytes(*number)))
+}
+
 /// A note of a kind.
 pub(crate) fn note(kind: &str, key: &[u8]) -> Key {
     join(TAG_NOTE, &[kind.as_bytes(), &[0], key])
@@ -84,6 +90,12 @@ const TAG_USED: u8 = b'u';
 const TAG_NOTE: u8 = b'k';
 const TAG_BINDING: u8 = b'b';
 
+/// All keys of nodes start with this.
+pub(crate) const ALL_NODES: &[u8] = &[TAG_NODE];
+/// All keys of names start with this.
+pub(crate) const NAMES: &[u8] = &[TAG_DENTRY];
+/// All keys of listings start with this.
+pub(crate) const LISTINGS: &[u8] = &[TAG_LISTING];
 /// All keys of objects start with this.
 pub(crate) const OBJECTS: &[u8] = &[TAG_OBJECT];
 /// All keys of bindings start with this.

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod census;
 mod check;
 mod database;
 mod dirty;
@@ -55,6 +56,7 @@ mod uses;
 mod value;
 mod writer;
 
+pub use census::Onward;
 pub use check::{Check, Damage, Found};
 pub use dirty::Dirty;
 pub use error::StoreError;

@@ -25,6 +25,11 @@ impl Marks {
         self.at(dir).load(Ordering::Acquire)
     }
 
+    /// A number that changes with the mark of any directory.
+    pub(crate) fn of_all(&self) -> u64 {
+        self.0.iter().fold(0, |sum, mark| sum.wrapping_add(mark.load(Ordering::Acquire)))
+    }
+
     /// Gives directories other marks. To be called after their names have changed.
     pub(crate) fn change(&self, dirs: &[NodeId]) {
         dirs.iter().for_each(|dir| {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use weft_remote::{Figure, FileId, Lease, Name, Neighbourhood, Notes, Version};
 
+use crate::census::Identity;
 use crate::database::Place;
 use crate::dirty::Dirty;
 use crate::disk::Disk;
@@ -193,6 +194,11 @@ impl Store {
     /// them. It may change without that as well, and says nothing to another store.
     pub fn names_mark(&self, dir: NodeId) -> u64 {
         self.marks.of(dir)
+    }
+
+    /// A number that changes with the mark of any directory ([`Store::names_mark`]).
+    pub fn all_names_mark(&self) -> u64 {
+        self.marks.of_all()
     }
 
     /// Waits until everything applied so far is durable.
@@ -428,6 +434,10 @@ impl Store {
         self._sweeper.wait();
     }
 
+    pub(crate) fn index(&self) -> &Index {
+        &self.shelf.index
+    }
+
     fn read<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>> {
         let value = self.shelf.index.get(key)?;
         Ok(value.and_then(|value| self.decode(key, &value)))
@@ -451,13 +461,6 @@ impl Drop for Store {
         // The flusher, which ends after this, writes them; a failure costs the order of a few uses.
         let _ = self.shelf.note_uses();
     }
-}
-
-/// The first fields of a [`NodeRecord`].
-#[derive(Deserialize)]
-struct Identity {
-    binding: BindingId,
-    file: FileId,
 }
 
 fn encode(record: Record) -> Result<Change> {

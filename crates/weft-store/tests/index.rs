@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use common::{Place, dentry_to, listed, name, node_record};
 use proptest::prelude::*;
 use weft_remote::{Audience, Completeness, Figure, FileId, Lease, Name, Origin, Version};
-use weft_store::{BindingId, DentryTarget, ListingRecord, NodeId, Record, Store, StoreError, StoreOptions};
+use weft_store::{BindingId, DentryTarget, ListingRecord, NodeId, Onward, Record, Store, StoreError, StoreOptions};
 
 const DIR: NodeId = NodeId(4096);
 
@@ -247,5 +247,58 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// Goal: a walk meets each name, node and listing once, in whatever portions, those on the disk and those not yet there.
+#[test]
+fn a_walk_meets_all_that_is_known() {
+    let place = Place::new();
+    let store = place.open();
+    let listing = || ListingRecord {
+        version: Version::None,
+        lease: Lease::Spent,
+        completeness: Completeness::Complete,
+        audience: Audience::Everyone,
+        learnt: SystemTime::UNIX_EPOCH,
+        origin: None,
+    };
+    let (mut names, mut nodes, mut listings) = (Vec::new(), Vec::new(), Vec::new());
+    for nth in 0..60_u64 {
+        let (dir, text) = (NodeId(5000 + nth / 7), format!("n{nth}"));
+        let file = FileId::new(&text);
+        let node = store.identify(BindingId(3), &file, None).unwrap();
+        let target = (nth % 5 > 0).then_some(node);
+        let dentry = target.map_or(dentry_to(0), |node| dentry_to(node.0));
+        let dentry =
+            if target.is_some() { dentry } else { weft_store::DentryRecord { target: DentryTarget::Absent, ..dentry } };
+        let mut records = vec![
+            Record::Node(node, Some(node_record(dir, &name(&text), &file))),
+            Record::Dentry(dir, name(&text), Some(dentry)),
+        ];
+        if nth % 7 == 0 {
+            records.push(Record::Listing(dir, Some(listing())));
+            listings.push(dir);
+        }
+        store.apply(records).unwrap();
+        names.push((dir, target));
+        nodes.push((node, node_record(dir, &name(&text), &file).binding));
+        if nth == 30 {
+            store.flush().unwrap();
+        }
+    }
+    nodes.sort_unstable_by_key(|(node, _)| *node);
+    for limit in [1, 7, 1000] {
+        fn all<T>(mut next: impl FnMut(&mut Onward) -> Vec<T>) -> Vec<T> {
+            let mut onward = Onward::default();
+            std::iter::repeat_with(|| next(&mut onward)).take_while(|portion| !portion.is_empty()).flatten().collect()
+        }
+        let mut met = all(|onward| store.names_onward(onward, limit).unwrap());
+        assert!(met.is_sorted_by_key(|(dir, _)| *dir), "those of a directory come together");
+        met.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(met, names);
+        assert_eq!(all(|onward| store.nodes_onward(onward, limit).unwrap()), nodes);
+        assert_eq!(all(|onward| store.listings_onward(onward, limit).unwrap()), listings);
     }
 }

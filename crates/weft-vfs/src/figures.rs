@@ -57,6 +57,8 @@ figures! {
     prefetches_used,
     /// Answers served although their lease had ended, since the source did not answer.
     served_stale,
+    /// Files forgotten to which no name led any more.
+    orphans_forgotten,
     /// Calls that failed.
     failures,
 }

@@ -52,6 +52,7 @@ mod namespace;
 mod notice;
 mod offline;
 mod open;
+mod orphans;
 mod overtaken;
 mod pins;
 mod place;

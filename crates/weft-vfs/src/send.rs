@@ -193,7 +193,7 @@ impl Vfs {
         let Some(inode) = self.inodes.get(id) else {
             self.store.remove_object(id)?;
             self.store.apply(vec![Record::Node(id, None)])?;
-            return Ok(());
+            return self.forget_names_in(id);
         };
         let names = self.renames.lock();
         let record = {

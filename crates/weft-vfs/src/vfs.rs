@@ -19,6 +19,7 @@ use crate::inode::{Inode, Inodes};
 use crate::namespace::Namespace;
 use crate::notice::Notices;
 use crate::offline::Offline;
+use crate::orphans::Orphans;
 use crate::overtaken::Overtaken;
 use crate::policies::{Policies, Policy};
 use crate::prefetch::Prefetch;
@@ -106,6 +107,7 @@ pub struct Vfs {
     pub(crate) on_turned: OnceLock<OnTurned>,
     /// What was changed from here, for answers that were asked for before.
     pub(crate) overtaken: Overtaken,
+    pub(crate) orphans: Orphans,
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
     pub(crate) troubles: Troubles,
@@ -144,6 +146,7 @@ impl Vfs {
             retries: Retries::default(),
             on_turned: OnceLock::new(),
             overtaken: Overtaken::default(),
+            orphans: Orphans::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
             changes: Changes::default(),
@@ -166,6 +169,7 @@ impl Vfs {
         }
         vfs.listen();
         vfs.keep_space();
+        vfs.keep_names();
         vfs.send_again();
         Ok(vfs)
     }
@@ -293,7 +297,7 @@ impl Vfs {
         answer
     }
 
-    fn policy_of(&self, record: &NodeRecord) -> Result<Policy> {
+    pub(crate) fn policy_of(&self, record: &NodeRecord) -> Result<Policy> {
         let policies = &self.options.policies;
         if !policies.depend_on_path() {
             return Ok(policies.for_path(&[]));

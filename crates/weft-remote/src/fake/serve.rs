@@ -72,9 +72,11 @@ impl Remote for Fake {
 
     async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
         self.shared.counts.lock().attributes += 1;
-        let number = self.number_of(file)?;
-        let path = self.path(number);
+        // Whoever does not answer does not say either that a file is gone.
+        let number = self.number_of(file);
+        let path = number.as_ref().map_or(Vec::new(), |number| self.path(*number));
         self.suffer(call, Operation::Attributes, &path).await?;
+        let number = number?;
         let entry = {
             let tree = self.shared.tree.lock();
             node(&tree, number)?;

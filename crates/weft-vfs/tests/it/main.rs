@@ -12,6 +12,7 @@ mod lanes;
 mod links;
 mod locks;
 mod names;
+mod orphans;
 mod space;
 mod unsent;
 mod verbs;

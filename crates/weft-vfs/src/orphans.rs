@@ -1,0 +1,302 @@
+//! Files to which no name leads any more: somebody else has removed them at their source, or put another in their place.
+//!
+//! Nobody can come by what is known and held of such a file, and it would stay for good. So from time to time all names are
+//! gone through. Of a file that none of them leads to, twice in a row, the source is asked, for it may only have been moved to
+//! where nobody has looked yet: if it has the file no more, the file is forgotten, and so are names below a directory that is
+//! known no more. Where files have no identities of their own (a URL is its file) what is held of them stays.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use weft_remote::{Call, Caller, Version};
+use weft_store::{NodeId, Onward, Record};
+
+use crate::figures::count;
+use crate::inode::Inode;
+use crate::send::is_away;
+use crate::vfs::Vfs;
+use crate::{Result, VfsError};
+
+/// Files without a name that were found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Orphans {
+    /// When each is to be asked about at the earliest. Held for one look or one change.
+    found: Mutex<HashMap<NodeId, Instant>>,
+    /// How many rounds there were.
+    rounds: AtomicU64,
+}
+
+/// What a round found.
+#[derive(Debug, Default)]
+struct Census {
+    /// Files that no name leads to.
+    orphans: Vec<NodeId>,
+    /// Directories that are not known, of which names or a listing are.
+    strays: Vec<NodeId>,
+}
+
+/// What became of a file without a name.
+enum Outcome {
+    Forgotten,
+    /// Somebody has it open, or has found it.
+    InUse,
+    /// Its source has it.
+    IsThere,
+}
+
+/// Nodes that names lead to, a bit for each: one that is not in it has no name.
+struct Named {
+    bits: Vec<u64>,
+    seed: u64,
+}
+
+impl Named {
+    /// Room for about so many.
+    fn new(nodes: u64, seed: u64) -> Named {
+        let bits = nodes.saturating_mul(BITS_PER_NODE).clamp(BITS_MIN, BITS_MAX).next_power_of_two();
+        Named { bits: vec![0; (bits / 64) as usize], seed }
+    }
+
+    fn note(&mut self, node: NodeId) {
+        let (word, bit) = self.place(node);
+        self.bits[word] |= bit;
+    }
+
+    /// Whether it was noted; now and then also where it was not, and by another seed then most likely not.
+    fn has(&self, node: NodeId) -> bool {
+        let (word, bit) = self.place(node);
+        self.bits[word] & bit != 0
+    }
+
+    fn place(&self, node: NodeId) -> (usize, u64) {
+        let mixed = (node.0 ^ self.seed.wrapping_mul(ODD)).wrapping_mul(ODD);
+        let nth = (mixed ^ (mixed >> 32)).wrapping_mul(ODD) >> 16;
+        ((nth / 64) as usize % self.bits.len(), 1 << (nth % 64))
+    }
+}
+
+impl Vfs {
+    /// Starts to forget files that are without a name, for as long as the file system is there.
+    pub(crate) fn keep_names(self: &Arc<Self>) {
+        if self.namespace.all().iter().any(|bound| bound.remote.capabilities().stable_ids) {
+            self.runtime.spawn(rounds(Arc::downgrade(self)));
+        }
+    }
+
+    /// Goes through all names once, and forgets files that have none now and had none the last time, if their source says that
+    /// it does not have them. Returns how many were forgotten.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written, and what keeps a source from telling, as long as that may pass.
+    pub async fn forget_orphans(self: &Arc<Self>) -> Result<u64> {
+        let vfs = self.clone();
+        let counted = tokio::task::spawn_blocking(move || vfs.census());
+        let Census { orphans, strays } =
+            counted.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        for dir in strays {
+            self.forget_names_in(dir)?;
+        }
+        let now = Instant::now();
+        let due: Vec<NodeId> = {
+            let mut found = self.orphans.found.lock();
+            let before = std::mem::take(&mut *found);
+            found.extend(orphans.iter().map(|id| (*id, before.get(id).copied().unwrap_or(now))));
+            let is_due = |id: &&NodeId| before.get(id).is_some_and(|due| *due <= now);
+            orphans.iter().filter(is_due).take(ASKED_AT_ONCE).copied().collect()
+        };
+        let mut forgotten = 0;
+        for id in due {
+            let pause = match self.forget_if_gone(id).await? {
+                Outcome::Forgotten => {
+                    count(&self.figures.orphans_forgotten);
+                    forgotten += 1;
+                    continue;
+                }
+                Outcome::InUse => USED_FOR,
+                Outcome::IsThere => ASKED_AGAIN_AFTER,
+            };
+            self.orphans.found.lock().insert(id, Instant::now() + pause);
+        }
+        Ok(forgotten)
+    }
+
+    /// Goes through all that is known.
+    fn census(&self) -> Result<Census> {
+        let seed = self.orphans.rounds.fetch_add(1, Ordering::Relaxed);
+        let mut named = Named::new(self.store.usage().nodes, seed);
+        let mut census = Census::default();
+        self.namespace.all().iter().for_each(|bound| named.note(bound.root));
+        let (mut onward, mut last) = (Onward::default(), None);
+        loop {
+            let names = self.store.names_onward(&mut onward, RECORDS_AT_ONCE)?;
+            if names.is_empty() {
+                break;
+            }
+            for (dir, target) in names {
+                if last != Some(dir) {
+                    last = Some(dir);
+                    self.note_stray(dir, &mut census)?;
+                }
+                target.into_iter().for_each(|node| named.note(node));
+            }
+        }
+        let mut onward = Onward::default();
+        loop {
+            let listings = self.store.listings_onward(&mut onward, RECORDS_AT_ONCE)?;
+            if listings.is_empty() {
+                break;
+            }
+            listings.into_iter().try_for_each(|dir| self.note_stray(dir, &mut census))?;
+        }
+        let of_identities = |binding| {
+            let bound = self.namespace.bound(binding);
+            bound.is_some_and(|bound| bound.remote.capabilities().stable_ids)
+        };
+        let mut onward = Onward::default();
+        loop {
+            let nodes = self.store.nodes_onward(&mut onward, RECORDS_AT_ONCE)?;
+            if nodes.is_empty() {
+                return Ok(census);
+            }
+            let left = ORPHANS_MAX - census.orphans.len();
+            let orphans = nodes.into_iter().filter(|(id, binding)| !named.has(*id) && of_identities(*binding));
+            census.orphans.extend(orphans.map(|(id, _)| id).take(left));
+        }
+    }
+
+    fn note_stray(&self, dir: NodeId, census: &mut Census) -> Result<()> {
+        let is_known = self.namespace.is_own(dir) || self.store.node(dir)?.is_some();
+        if !is_known && census.strays.last() != Some(&dir) && census.strays.len() < ORPHANS_MAX {
+            census.strays.push(dir);
+        }
+        Ok(())
+    }
+
+    /// Forgets a file without a name, if its source does not have it and nobody here does.
+    ///
+    /// # Errors
+    /// As of [`Vfs::forget_orphans`].
+    async fn forget_if_gone(self: &Arc<Self>, id: NodeId) -> Result<Outcome> {
+        let inode = match self.inodes.peek(id) {
+            Some(inode) => inode,
+            None => {
+                let Some(record) = self.store.node(id)? else { return Ok(Outcome::Forgotten) };
+                Arc::new(Inode::new(id, self.policy_of(&record)?, record))
+            }
+        };
+        let _gate = inode.gate.lock().await;
+        if self.is_in_use(&inode) {
+            return Ok(Outcome::InUse);
+        }
+        if !inode.is_gone() {
+            let (remote, file) = (self.remote_of(&inode)?.clone(), inode.record().file);
+            let call = Call::within(Caller::DAEMON, self.options.deadline);
+            let asked = self.ask_of(&call, &inode, || remote.attributes(&call, &file, &Version::None)).await;
+            match asked {
+                Err(error) if is_away(&error) => {}
+                Err(error) if error.may_pass() => return Err(error),
+                Ok(_) | Err(_) => return Ok(Outcome::IsThere),
+            }
+        }
+        let names = self.renames.lock();
+        let Some(record) = self.store.node(id)? else { return Ok(Outcome::Forgotten) };
+        let named = self.store.dentry(record.parent, &record.name)?;
+        if self.is_in_use(&inode) || named.is_some_and(|named| named.node() == Some(id)) {
+            return Ok(Outcome::InUse);
+        }
+        self.store.apply(vec![Record::Node(id, None)])?;
+        drop(names);
+        self.give_up_content(id)?;
+        self.forget_names_in(id)?;
+        Ok(Outcome::Forgotten)
+    }
+
+    /// Whether somebody has a file open, or it is being fetched or written.
+    fn is_in_use(&self, inode: &Inode) -> bool {
+        let is_fetched = inode.arrival(|_| true).is_some();
+        is_fetched || !inode.content.lock().is_closed() || inode.draft().is_some()
+    }
+
+    /// Forgets what is known of the names in a directory that is known no more. What they lead to has one name less.
+    pub(crate) fn forget_names_in(&self, dir: NodeId) -> Result<()> {
+        let _names = self.renames.lock();
+        if self.store.node(dir)?.is_some() {
+            return Ok(());
+        }
+        if self.store.listing(dir)?.is_some() {
+            self.store.apply(vec![Record::Listing(dir, None)])?;
+        }
+        loop {
+            let names = self.store.dentries(dir, None, NAMES_AT_ONCE)?;
+            if names.is_empty() {
+                return Ok(());
+            }
+            self.store.apply(names.into_iter().map(|(name, _)| Record::Dentry(dir, name, None)).collect())?;
+        }
+    }
+}
+
+/// Goes through all names every now and then, when some have changed.
+async fn rounds(vfs: Weak<Vfs>) {
+    let (mut pause, mut last_mark) = (PERIOD, None);
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some(vfs) = vfs.upgrade() else { return };
+        let mark = vfs.store.all_names_mark();
+        let is_waited_for = vfs.orphans.found.lock().values().any(|due| *due <= Instant::now());
+        if last_mark == Some(mark) && !is_waited_for {
+            continue;
+        }
+        let begun = Instant::now();
+        match vfs.forget_orphans().await {
+            Ok(forgotten) => tracing::debug!(forgotten, took = ?begun.elapsed(), "names were gone through"),
+            Err(VfsError::Store(error)) => tracing::warn!(%error, "files without a name are not forgotten"),
+            Err(error) => tracing::debug!(%error, "files without a name are not forgotten"),
+        }
+        last_mark = Some(mark);
+        pause = PERIOD.max(begun.elapsed() * REST);
+    }
+}
+
+/// How often names are gone through at the most, and how much longer than that takes it rests.
+const PERIOD: Duration = Duration::from_secs(60);
+const REST: u32 = 500;
+/// Records that are read at once.
+const RECORDS_AT_ONCE: usize = 4096;
+/// Names that are forgotten at once.
+const NAMES_AT_ONCE: usize = 1024;
+/// Files without a name that are remembered; others are found when these are gone.
+const ORPHANS_MAX: usize = 1 << 18;
+/// Of how many a source is asked in one round.
+const ASKED_AT_ONCE: usize = 1024;
+/// When one that is in use is looked at again.
+const USED_FOR: Duration = Duration::from_secs(600);
+/// When it is asked again about one that it has.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(6 * 3600);
+/// Bits for each node: of 16 without a name, one is taken to have one.
+const BITS_PER_NODE: u64 = 16;
+const BITS_MIN: u64 = 1 << 16;
+const BITS_MAX: u64 = 1 << 31;
+/// Mixes the bits of a number.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what was noted is found by every seed; what was not is, nearly always, not.
+    #[test]
+    fn who_has_a_name_is_known_and_few_others() {
+        let node = |nth: u64| NodeId(nth.wrapping_mul(0x1234_5678_9abc_def1) >> (nth % 8));
+        for seed in 0..4 {
+            let mut named = Named::new(10_000, seed);
+            (0..10_000).for_each(|nth| named.note(node(nth)));
+            assert!((0..10_000).all(|nth| named.has(node(nth))));
+            let taken = (10_000..20_000).filter(|nth| named.has(node(*nth))).count();
+            assert!(taken < 1000, "seed {seed}: {taken} of 10000");
+        }
+    }
+}

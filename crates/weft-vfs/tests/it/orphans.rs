@@ -1,0 +1,150 @@
+//! Files to which no name leads any more.
+
+use std::time::{Duration, SystemTime};
+
+use weft_remote::fake::{Fault, Order, Promise};
+use weft_remote::{Change, FileKind, Mutation, Name, Remote, RemoteError, RenameTarget, Version};
+use weft_store::{Onward, Store};
+use weft_vfs::{NewNode, Removal, VfsError};
+
+use crate::bench::Bench;
+
+/// A file system that asks about everything each time.
+fn asking() -> Bench {
+    let bench = Bench::writable();
+    bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
+    bench
+}
+
+/// Goes through all names until nothing more comes of it; how many files were forgotten. A file without a name may be taken
+/// for one with a name once, and what is below a directory is found after it.
+async fn forgotten(bench: &Bench) -> u64 {
+    let (mut sum, mut quiet) = (0, 0);
+    while quiet < 4 {
+        let forgotten = bench.vfs.forget_orphans().await.expect("gone through");
+        quiet = if forgotten > 0 { 0 } else { quiet + 1 };
+        sum += forgotten;
+    }
+    sum
+}
+
+/// Nodes, names and listings that are known.
+fn known(store: &Store) -> (usize, usize, usize) {
+    let (mut nodes, mut names, mut listings) = (Onward::default(), Onward::default(), Onward::default());
+    let all = (store.nodes_onward(&mut nodes, 10_000), store.names_onward(&mut names, 10_000));
+    (
+        all.0.expect("nodes").len(),
+        all.1.expect("names").len(),
+        store.listings_onward(&mut listings, 10_000).expect("listings").len(),
+    )
+}
+
+/// Reads a file, and has what was read kept.
+async fn read(bench: &Bench, path: &str) -> Vec<u8> {
+    let content = bench.cat(path).await.expect("content");
+    bench.settled(path).await;
+    content
+}
+
+/// Goal: of files that others have replaced or removed nothing stays, of those that are there all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_have_removed_is_forgotten() {
+    let bench = asking();
+    assert_eq!(read(&bench, "fake/a/b/hello.txt").await, b"hello");
+    let before = (known(bench.vfs.store()), bench.vfs.store().usage().objects);
+    for nth in 0..30 {
+        bench.fake.file("a/b/often", format!("version {nth}"));
+        assert_eq!(read(&bench, "fake/a/b/often").await, format!("version {nth}").as_bytes());
+        bench.fake.remove("a/b/often");
+    }
+    assert!(matches!(bench.cat("fake/a/b/often").await, Err(VfsError::NotFound)));
+    assert!(known(bench.vfs.store()).0 >= 30, "each of them is another file");
+    forgotten(&bench).await;
+    let ((nodes, _, listings), objects) = (known(bench.vfs.store()), bench.vfs.store().usage().objects);
+    assert_eq!((nodes, listings, objects), (before.0.0, before.0.2, before.1));
+    bench.fake.reset_counts();
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    assert_eq!(bench.fake.counts().fetch, 0, "it is held still");
+    assert_eq!(bench.vfs.figures().orphans_forgotten, 30);
+}
+
+/// Goal: a directory that others have removed goes with all that is known below it; one that is removed here leaves nothing
+/// from the start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_goes_with_all_below_it() {
+    let bench = asking();
+    let top = bench.walk("fake/a/b").await.expect("a directory").node;
+    bench.list("fake/a/b").await.expect("names");
+    let before = known(bench.vfs.store());
+    bench.fake.dir("a/b/tree/below");
+    bench.fake.file("a/b/tree/below/file", "text");
+    bench.fake.file("a/b/tree/other", "text");
+    assert_eq!(bench.list("fake/a/b/tree").await.expect("names"), ["below", "other"]);
+    assert_eq!(bench.list("fake/a/b/tree/below").await.expect("names"), ["file"]);
+    read(&bench, "fake/a/b/tree/below/file").await;
+    for path in ["a/b/tree/below/file", "a/b/tree/below", "a/b/tree/other", "a/b/tree"] {
+        bench.fake.remove(path);
+    }
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    assert_eq!(forgotten(&bench).await, 4);
+    assert_eq!(known(bench.vfs.store()), before);
+    assert_eq!(bench.vfs.store().usage().objects, 0);
+
+    let call = bench.call();
+    let new = NewNode { kind: FileKind::Directory, mode: 0o755, device: 0 };
+    for _ in 0..3 {
+        bench.vfs.clone().create(call, top, b"here".to_vec(), new.clone()).await.expect("made");
+        assert!(bench.list("fake/a/b/here").await.expect("names").is_empty());
+        assert!(matches!(bench.walk("fake/a/b/here/nothing").await, Err(VfsError::NotFound)));
+        bench.vfs.clone().remove_name(call, top, b"here".to_vec(), Removal::Directory).await.expect("removed");
+    }
+    bench.list("fake/a/b").await.expect("names");
+    // It is put away beside whoever removed it. But for that there is no such name, all is as before.
+    while known(bench.vfs.store()) != (before.0, before.1 + 1, before.2) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Goal: what is only moved is kept, and so is what somebody has open, or of which nobody tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_be_wanted_is_not_forgotten() {
+    let bench = asking();
+    bench.fake.dir("a/elsewhere");
+    bench.fake.file("a/b/moved", "it is moved");
+    read(&bench, "fake/a/b/moved").await;
+    let name = |text: &str| Name::new(text).expect("a good name");
+    let (from, to) = (bench.fake.id("a/b"), bench.fake.id("a/elsewhere"));
+    let change =
+        Change::Rename { from, name: name("moved"), to, new_name: name("there"), target: RenameTarget::Absent };
+    let moved = Mutation { change, made: SystemTime::now() };
+    bench.fake.apply(&bench.call(), &moved, &Version::None).await.expect("moved by somebody else");
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    assert_eq!(forgotten(&bench).await, 0);
+    bench.fake.reset_counts();
+    assert_eq!(read(&bench, "fake/a/elsewhere/there").await, b"it is moved");
+    assert_eq!(bench.fake.counts().fetch, 0, "it was held all the time");
+
+    bench.fake.file("a/b/open", "somebody reads it");
+    let handle = bench.open("fake/a/b/open").await.expect("open").handle;
+    assert_eq!(bench.drain(handle).await.expect("content"), b"somebody reads it");
+    bench.fake.remove("a/b/open");
+    assert!(matches!(bench.cat("fake/a/b/open").await, Err(VfsError::NotFound)));
+    let nodes = known(bench.vfs.store()).0;
+    assert_eq!(forgotten(&bench).await, 0);
+    assert_eq!(bench.drain(handle).await.expect("content"), b"somebody reads it");
+    bench.vfs.close(handle);
+
+    bench.fake.file("a/b/untold", "nobody tells");
+    read(&bench, "fake/a/b/untold").await;
+    bench.fake.remove("a/b/untold");
+    assert!(matches!(bench.cat("fake/a/b/untold").await, Err(VfsError::NotFound)));
+    bench.fake.order(Order::of(Fault::Error(RemoteError::Unreachable { detail: "the cable".to_owned() })));
+    let gone_through = || async { bench.vfs.forget_orphans().await };
+    while gone_through().await.is_ok() {}
+    bench.fake.heal();
+    assert_eq!(known(bench.vfs.store()).0, nodes + 1, "the source was not there");
+    assert_eq!(forgotten(&bench).await, 1, "the one that was open is asked about later");
+    let bench = bench.remount();
+    assert_eq!(forgotten(&bench).await, 1);
+    assert_eq!(known(bench.vfs.store()).0, nodes - 1);
+}
