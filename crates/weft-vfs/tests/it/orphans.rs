@@ -93,7 +93,7 @@ async fn a_directory_goes_with_all_below_it() {
     let call = bench.call();
     let new = NewNode { kind: FileKind::Directory, mode: 0o755, device: 0 };
     for _ in 0..3 {
-        bench.vfs.clone().create(call, top, b"here".to_vec(), new.clone()).await.expect("made");
+        bench.vfs.clone().create(call, top, b"here".to_vec(), new).await.expect("made");
         assert!(bench.list("fake/a/b/here").await.expect("names").is_empty());
         assert!(matches!(bench.walk("fake/a/b/here/nothing").await, Err(VfsError::NotFound)));
         bench.vfs.clone().remove_name(call, top, b"here".to_vec(), Removal::Directory).await.expect("removed");
