@@ -27,6 +27,8 @@ pub(crate) struct Orphans {
     found: Mutex<HashMap<NodeId, Instant>>,
     /// How many rounds there were.
     rounds: AtomicU64,
+    /// How long it took to go through all names the last time, in milliseconds.
+    took_ms: AtomicU64,
 }
 
 /// What a round found.
@@ -92,7 +94,7 @@ impl Vfs {
     /// # Errors
     /// When the store cannot be read or written, and what keeps a source from telling, as long as that may pass.
     pub async fn forget_orphans(self: &Arc<Self>) -> Result<u64> {
-        let vfs = self.clone();
+        let (vfs, begun) = (self.clone(), Instant::now());
         let counted = tokio::task::spawn_blocking(move || vfs.census());
         let Census { orphans, strays } =
             counted.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
@@ -100,6 +102,7 @@ impl Vfs {
             self.forget_names_in(dir)?;
         }
         let now = Instant::now();
+        self.orphans.took_ms.store(now.duration_since(begun).as_millis() as u64, Ordering::Relaxed);
         let due: Vec<NodeId> = {
             let mut found = self.orphans.found.lock();
             let before = std::mem::take(&mut *found);
@@ -250,14 +253,13 @@ async fn rounds(vfs: Weak<Vfs>) {
         if last_mark == Some(mark) && !is_waited_for {
             continue;
         }
-        let begun = Instant::now();
         match vfs.forget_orphans().await {
-            Ok(forgotten) => tracing::debug!(forgotten, took = ?begun.elapsed(), "names were gone through"),
+            Ok(forgotten) => tracing::debug!(forgotten, "names were gone through"),
             Err(VfsError::Store(error)) => tracing::warn!(%error, "files without a name are not forgotten"),
             Err(error) => tracing::debug!(%error, "files without a name are not forgotten"),
         }
         last_mark = Some(mark);
-        pause = PERIOD.max(begun.elapsed() * REST);
+        pause = PERIOD.max(Duration::from_millis(vfs.orphans.took_ms.load(Ordering::Relaxed)) * REST);
     }
 }
 
