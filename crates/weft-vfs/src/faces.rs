@@ -87,8 +87,25 @@ impl Faces {
         } else {
             turned.second.insert(Faces::number(face));
         }
-        self.count.store(turned.second.len() + turned.generations.len(), Ordering::Release);
+        self.count_again(&turned);
         true
+    }
+
+    /// A file is there no more, and nobody has it open.
+    pub(crate) fn forget(&self, file: NodeId) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut turned = self.turned.lock();
+        turned.second.remove(&file);
+        for face in [file.0, file.0 | SECOND] {
+            turned.generations.remove(&NodeId(face));
+        }
+        self.count_again(&turned);
+    }
+
+    fn count_again(&self, turned: &Turned) {
+        self.count.store(turned.second.len() + turned.generations.len(), Ordering::Release);
     }
 }
 
@@ -421,6 +438,11 @@ mod tests {
         }
         let more = NodeId(FACES_MAX as u64);
         assert!(!faces.show(NodeId(more.0 | SECOND), false) && faces.of(more) == more);
+        faces.forget(NodeId(5));
+        assert!(faces.of(NodeId(5)) == NodeId(5) && faces.show(NodeId(7), true), "there is room for one");
+        faces.forget(NodeId(7));
+        assert_eq!(faces.generation(NodeId(7)), 0);
+        assert!(faces.show(NodeId(5 | SECOND), false) && faces.show(NodeId(7 | SECOND), false));
         assert!(faces.show(NodeId(1), false) && faces.of(NodeId(1)) == NodeId(1));
         assert!(faces.show(NodeId(more.0 | SECOND), false));
     }

@@ -131,6 +131,11 @@ impl Namespace {
         self.faces.show(face, anew)
     }
 
+    /// A file is there no more, and nobody has it open.
+    pub(crate) fn forget_face(&self, file: NodeId) {
+        self.faces.forget(file);
+    }
+
     /// Which use of its number an inode of the kernel is.
     pub(crate) fn generation(&self, face: NodeId) -> u64 {
         self.faces.generation(face)

@@ -212,6 +212,7 @@ impl Vfs {
         }
         self.store.apply(vec![Record::Node(id, None)])?;
         drop(names);
+        self.namespace.forget_face(id);
         self.give_up_content(id)?;
         self.forget_names_in(id)?;
         Ok(Outcome::Forgotten)

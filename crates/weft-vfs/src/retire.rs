@@ -56,6 +56,7 @@ impl Vfs {
             self.end_draft(inode);
             self.store.remove_object(inode.id)?;
             self.store.apply(vec![Record::Node(inode.id, None)])?;
+            self.namespace.forget_face(inode.id);
             if inode.kind() == FileKind::Directory {
                 self.forget_names_in(inode.id)?;
             }
