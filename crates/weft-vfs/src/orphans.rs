@@ -2,8 +2,8 @@
 //!
 //! Nobody can come by what is known and held of such a file, and it would stay for good. So from time to time all names are
 //! gone through. Of a file that none of them leads to, twice in a row, the source is asked, for it may only have been moved to
-//! where nobody has looked yet: if it has the file no more, the file is forgotten, and so are names below a directory that is
-//! known no more. Where files have no identities of their own (a URL is its file) what is held of them stays.
+//! where nobody has looked yet, or be left out of a list: if it has the file no more, the file is forgotten, and so are names
+//! below a directory that is known no more.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use weft_remote::{Call, Caller, Version};
+use weft_remote::{Call, Caller, FileKind};
 use weft_store::{NodeId, Onward, Record};
 
 use crate::figures::count;
@@ -83,9 +83,7 @@ impl Named {
 impl Vfs {
     /// Starts to forget files that are without a name, for as long as the file system is there.
     pub(crate) fn keep_names(self: &Arc<Self>) {
-        if self.namespace.all().iter().any(|bound| bound.remote.capabilities().stable_ids) {
-            self.runtime.spawn(rounds(Arc::downgrade(self)));
-        }
+        self.runtime.spawn(rounds(Arc::downgrade(self)));
     }
 
     /// Goes through all names once, and forgets files that have none now and had none the last time, if their source says that
@@ -107,12 +105,20 @@ impl Vfs {
             let mut found = self.orphans.found.lock();
             let before = std::mem::take(&mut *found);
             found.extend(orphans.iter().map(|id| (*id, before.get(id).copied().unwrap_or(now))));
-            let is_due = |id: &&NodeId| before.get(id).is_some_and(|due| *due <= now);
-            orphans.iter().filter(is_due).take(ASKED_AT_ONCE).copied().collect()
+            let is_due = |id: &NodeId| before.get(id).is_some_and(|due| *due <= now);
+            orphans.into_iter().filter(is_due).collect()
         };
-        let mut forgotten = 0;
+        let (mut forgotten, mut of_sites) = (0, 0);
         for id in due {
-            let pause = match self.forget_if_gone(id).await? {
+            let Some(inode) = self.orphan(id)? else { continue };
+            let is_asked = self.is_asked_about(&inode)?;
+            if is_asked && !self.has_identities(&inode)? {
+                of_sites += 1;
+                if of_sites > ASKED_OF_SITES {
+                    continue;
+                }
+            }
+            let pause = match self.forget_if_gone(&inode, is_asked).await? {
                 Outcome::Forgotten => {
                     count(&self.figures.orphans_forgotten);
                     forgotten += 1;
@@ -122,6 +128,9 @@ impl Vfs {
                 Outcome::IsThere => ASKED_AGAIN_AFTER,
             };
             self.orphans.found.lock().insert(id, Instant::now() + pause);
+            if now.elapsed() > ASKING_TIME {
+                break;
+            }
         }
         Ok(forgotten)
     }
@@ -154,10 +163,6 @@ impl Vfs {
             }
             listings.into_iter().try_for_each(|dir| self.note_stray(dir, &mut census))?;
         }
-        let of_identities = |binding| {
-            let bound = self.namespace.bound(binding);
-            bound.is_some_and(|bound| bound.remote.capabilities().stable_ids)
-        };
         let mut onward = Onward::default();
         loop {
             let nodes = self.store.nodes_onward(&mut onward, RECORDS_AT_ONCE)?;
@@ -165,7 +170,8 @@ impl Vfs {
                 return Ok(census);
             }
             let left = ORPHANS_MAX - census.orphans.len();
-            let orphans = nodes.into_iter().filter(|(id, binding)| !named.has(*id) && of_identities(*binding));
+            let orphans =
+                nodes.into_iter().filter(|(id, binding)| !named.has(*id) && self.namespace.bound(*binding).is_some());
             census.orphans.extend(orphans.map(|(id, _)| id).take(left));
         }
     }
@@ -178,27 +184,40 @@ impl Vfs {
         Ok(())
     }
 
-    /// Forgets a file without a name, if its source does not have it and nobody here does.
+    /// A file that was found to be without a name, if it is known still.
+    fn orphan(&self, id: NodeId) -> Result<Option<Arc<Inode>>> {
+        if let Some(inode) = self.inodes.peek(id) {
+            return Ok(Some(inode));
+        }
+        let Some(record) = self.store.node(id)? else { return Ok(None) };
+        Ok(Some(Arc::new(Inode::new(id, self.policy_of(&record)?, record))))
+    }
+
+    /// Whether a source is asked before a file without a name is forgotten. Of a file that is what its name says (a URL) it is
+    /// only if something is held of it: else nothing is known that the next list would not tell.
+    fn is_asked_about(&self, inode: &Inode) -> Result<bool> {
+        if inode.is_gone() {
+            return Ok(false);
+        }
+        let holds_more = inode.kind() == FileKind::Directory || self.store.object_record(inode.id)?.is_some();
+        Ok(holds_more || self.has_identities(inode)?)
+    }
+
+    /// Forgets a file without a name, if its source, where that is asked, does not have it and nobody here does.
     ///
     /// # Errors
     /// As of [`Vfs::forget_orphans`].
-    async fn forget_if_gone(self: &Arc<Self>, id: NodeId) -> Result<Outcome> {
-        let inode = match self.inodes.peek(id) {
-            Some(inode) => inode,
-            None => {
-                let Some(record) = self.store.node(id)? else { return Ok(Outcome::Forgotten) };
-                Arc::new(Inode::new(id, self.policy_of(&record)?, record))
-            }
-        };
+    async fn forget_if_gone(self: &Arc<Self>, inode: &Arc<Inode>, is_asked: bool) -> Result<Outcome> {
+        let id = inode.id;
         let _gate = inode.gate.lock().await;
-        if self.is_in_use(&inode) {
+        if self.is_in_use(inode) {
             return Ok(Outcome::InUse);
         }
-        if !inode.is_gone() {
-            let (remote, file) = (self.remote_of(&inode)?.clone(), inode.record().file);
+        if is_asked {
+            let (remote, record) = (self.remote_of(inode)?.clone(), inode.record());
             let call = Call::within(Caller::DAEMON, self.options.deadline);
-            let asked = self.ask_of(&call, &inode, || remote.attributes(&call, &file, &Version::None)).await;
-            match asked {
+            let question = || remote.attributes(&call, &record.file, &record.version);
+            match self.ask_of(&call, inode, question).await {
                 Err(error) if is_away(&error) => {}
                 Err(error) if error.may_pass() => return Err(error),
                 Ok(_) | Err(_) => return Ok(Outcome::IsThere),
@@ -207,7 +226,7 @@ impl Vfs {
         let names = self.renames.lock();
         let Some(record) = self.store.node(id)? else { return Ok(Outcome::Forgotten) };
         let named = self.store.dentry(record.parent, &record.name)?;
-        if self.is_in_use(&inode) || named.is_some_and(|named| named.node() == Some(id)) {
+        if self.is_in_use(inode) || named.is_some_and(|named| named.node() == Some(id)) {
             return Ok(Outcome::InUse);
         }
         self.store.apply(vec![Record::Node(id, None)])?;
@@ -273,12 +292,13 @@ const RECORDS_AT_ONCE: usize = 4096;
 const NAMES_AT_ONCE: usize = 1024;
 /// Files without a name that are remembered; others are found when these are gone.
 const ORPHANS_MAX: usize = 1 << 18;
-/// Of how many a source is asked in one round.
-const ASKED_AT_ONCE: usize = 1024;
+/// How long sources are asked in one round, and about how many files of web sites at the most.
+const ASKING_TIME: Duration = Duration::from_secs(20);
+const ASKED_OF_SITES: usize = 64;
 /// When one that is in use is looked at again.
 const USED_FOR: Duration = Duration::from_secs(600);
 /// When it is asked again about one that it has.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(6 * 3600);
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// Bits for each node: of 16 without a name, one is taken to have one.
 const BITS_PER_NODE: u64 = 16;
 const BITS_MIN: u64 = 1 << 16;

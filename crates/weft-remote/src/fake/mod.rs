@@ -53,6 +53,8 @@ pub struct Terms {
     pub ranges: bool,
     /// Whether the body comes along when a file is looked up or found changed.
     pub along: bool,
+    /// Whether files are said to stay themselves under other names.
+    pub stable_ids: bool,
     /// Whether each name in the root is a source of its own.
     pub hosts: bool,
     /// Whether all that has changed is told.
@@ -149,6 +151,7 @@ impl Default for Terms {
             page_entries: 100,
             ranges: true,
             along: false,
+            stable_ids: true,
             hosts: false,
             told_all: true,
         }

@@ -23,7 +23,7 @@ impl Remote for Fake {
         Capabilities {
             writable: self.shared.writable,
             ranges: terms.ranges,
-            stable_ids: true,
+            stable_ids: terms.stable_ids,
             breakable_leases: matches!(terms.promise, Promise::Breakable(_)),
             links: false,
             locks: false,

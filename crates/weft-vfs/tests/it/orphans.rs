@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use weft_remote::fake::{Fault, Order, Promise};
-use weft_remote::{Change, FileKind, Mutation, Name, Remote, RemoteError, RenameTarget, Version};
+use weft_remote::{Change, Completeness, FileKind, Mutation, Name, Remote, RemoteError, RenameTarget, Version};
 use weft_store::{Onward, Store};
 use weft_vfs::{NewNode, Removal, VfsError};
 
@@ -147,4 +147,30 @@ async fn what_may_be_wanted_is_not_forgotten() {
     let bench = bench.remount();
     assert_eq!(forgotten(&bench).await, 1);
     assert_eq!(known(bench.vfs.store()).0, nodes - 1);
+}
+
+/// Goal: where a file is what its name says, what nothing is held of goes with its name; of the rest the source is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_list_leaves_out_is_asked_about_if_it_is_held() {
+    let bench = asking();
+    bench.fake.adjust(|terms| terms.stable_ids = false);
+    let before = bench.list("fake/a/b").await.map(|names| (names, known(bench.vfs.store()))).expect("names");
+    for nth in 0..10 {
+        bench.fake.file(format!("a/b/f{nth}"), format!("text {nth}"));
+    }
+    assert_eq!(bench.list("fake/a/b").await.expect("names").len(), 11);
+    for nth in [0, 1] {
+        read(&bench, &format!("fake/a/b/f{nth}")).await;
+    }
+    for nth in 1..10 {
+        bench.fake.remove(format!("a/b/f{nth}"));
+    }
+    bench.fake.hide("a/b/f0");
+    bench.fake.completeness("a/b", Completeness::Complete);
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), before.0);
+    assert_eq!(known(bench.vfs.store()).0, before.1.0 + 10);
+    bench.fake.reset_counts();
+    assert_eq!(forgotten(&bench).await, 9);
+    assert_eq!((bench.fake.counts().attributes, bench.fake.counts().calls()), (2, 2), "of two something was held");
+    assert_eq!((known(bench.vfs.store()).0, bench.vfs.store().usage().objects), (before.1.0 + 1, 1));
 }
