@@ -3,7 +3,7 @@
 //! What is changed meanwhile may be met as it was or as it is. Nothing that stays is left out.
 
 use serde::Deserialize;
-use weft_remote::FileId;
+use weft_remote::{FileId, Name};
 
 use crate::key::{self, Key};
 use crate::{BindingId, DentryRecord, NodeId, Result, Store, value};
@@ -20,16 +20,15 @@ pub(crate) struct Identity {
 }
 
 impl Store {
-    /// The next names, at most `limit`: for each its directory, and what it leads to. Those of a directory come together; none
-    /// come at the end.
+    /// The next names, at most `limit`, with their directories. Those of a directory come together; none come at the end.
     ///
     /// # Errors
     /// `Index`.
-    pub fn names_onward(&self, onward: &mut Onward, limit: usize) -> Result<Vec<(NodeId, Option<NodeId>)>> {
+    pub fn names_onward(&self, onward: &mut Onward, limit: usize) -> Result<Vec<(NodeId, Name, DentryRecord)>> {
         self.portion(key::NAMES, onward, limit, |key, bytes| {
+            let (dir, name) = key::dir_and_name(key)?;
             // One that cannot be read is as good as none.
-            let target = value::decode::<DentryRecord>(key, bytes).ok().and_then(|dentry| dentry.node());
-            Some((key::dir_of(key)?, target))
+            Some((dir, Name::new(name).ok()?, value::decode(key, bytes).ok()?))
         })
     }
 

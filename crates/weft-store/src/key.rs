@@ -44,10 +44,10 @@ pub(crate) fn node_of(key: &[u8]) -> Option<NodeId> {
     Some(NodeId(u64::from_be_bytes(number)))
 }
 
-/// The directory of a name's key; `None` for any other key.
-pub(crate) fn dir_of(key: &[u8]) -> Option<NodeId> {
-    let number = key.strip_prefix(NAMES)?.first_chunk()?;
-    Some(NodeId(u64::from_be_bytes(*number)))
+/// The directory and the name of a name's key; `None` for any other key.
+pub(crate) fn dir_and_name(key: &[u8]) -> Option<(NodeId, &[u8])> {
+    let (number, name) = key.strip_prefix(NAMES)?.split_first_chunk()?;
+    Some((NodeId(u64::from_be_bytes(*number)), name))
 }
 
 /// A note of a kind.

@@ -281,7 +281,7 @@ fn a_walk_meets_all_that_is_known() {
             listings.push(dir);
         }
         store.apply(records).unwrap();
-        names.push((dir, target));
+        names.push((dir, name(&text), target));
         nodes.push((node, node_record(dir, &name(&text), &file).binding));
         if nth == 30 {
             store.flush().unwrap();
@@ -293,8 +293,9 @@ fn a_walk_meets_all_that_is_known() {
             let mut onward = Onward::default();
             std::iter::repeat_with(|| next(&mut onward)).take_while(|portion| !portion.is_empty()).flatten().collect()
         }
-        let mut met = all(|onward| store.names_onward(onward, limit).unwrap());
-        assert!(met.is_sorted_by_key(|(dir, _)| *dir), "those of a directory come together");
+        let met = all(|onward| store.names_onward(onward, limit).unwrap());
+        let mut met: Vec<_> = met.into_iter().map(|(dir, name, dentry)| (dir, name, dentry.node())).collect();
+        assert!(met.is_sorted_by_key(|(dir, ..)| *dir), "those of a directory come together");
         met.sort_unstable();
         names.sort_unstable();
         assert_eq!(met, names);

@@ -15,6 +15,7 @@ mod ask;
 mod asking;
 mod attempt;
 mod breaks;
+mod bygones;
 mod catch_up;
 mod changes;
 mod content;

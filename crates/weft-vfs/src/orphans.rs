@@ -8,12 +8,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use weft_remote::{Call, Caller, FileKind};
 use weft_store::{NodeId, Onward, Record};
 
+use crate::bygones::Bygones;
 use crate::figures::count;
 use crate::inode::Inode;
 use crate::send::is_away;
@@ -87,13 +88,14 @@ impl Vfs {
     }
 
     /// Goes through all names once, and forgets files that have none now and had none the last time, if their source says that
-    /// it does not have them. Returns how many were forgotten.
+    /// it does not have them. Returns how many were forgotten. Names that are known to be absent go as well, as far as at that
+    /// time it need not be known any more ([`crate::bygones`]).
     ///
     /// # Errors
     /// When the store cannot be read or written, and what keeps a source from telling, as long as that may pass.
-    pub async fn forget_orphans(self: &Arc<Self>) -> Result<u64> {
+    pub async fn forget_orphans(self: &Arc<Self>, as_of: SystemTime) -> Result<u64> {
         let (vfs, begun) = (self.clone(), Instant::now());
-        let counted = tokio::task::spawn_blocking(move || vfs.census());
+        let counted = tokio::task::spawn_blocking(move || vfs.census(as_of));
         let Census { orphans, strays } =
             counted.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
         for dir in strays {
@@ -136,24 +138,30 @@ impl Vfs {
     }
 
     /// Goes through all that is known.
-    fn census(&self) -> Result<Census> {
+    fn census(&self, now: SystemTime) -> Result<Census> {
         let seed = self.orphans.rounds.fetch_add(1, Ordering::Relaxed);
         let mut named = Named::new(self.store.usage().nodes, seed);
         let mut census = Census::default();
         self.namespace.all().iter().for_each(|bound| named.note(bound.root));
-        let (mut onward, mut last) = (Onward::default(), None);
+        let (mut onward, mut last) = (Onward::default(), None::<Bygones>);
         loop {
             let names = self.store.names_onward(&mut onward, RECORDS_AT_ONCE)?;
             if names.is_empty() {
+                self.forget_bygones(last)?;
                 break;
             }
-            for (dir, target) in names {
-                if last != Some(dir) {
-                    last = Some(dir);
+            for (dir, name, dentry) in names {
+                if last.as_ref().is_none_or(|bygones: &Bygones| bygones.dir() != dir) {
                     self.note_stray(dir, &mut census)?;
+                    let former = last.replace(self.bygones_in(dir, now)?);
+                    self.forget_bygones(former)?;
                 }
-                target.into_iter().for_each(|node| named.note(node));
+                match dentry.node() {
+                    Some(node) => named.note(node),
+                    None => last.iter_mut().for_each(|bygones| bygones.note(&name, &dentry)),
+                }
             }
+            last = self.forget_many_bygones(last)?;
         }
         let mut onward = Onward::default();
         loop {
@@ -273,7 +281,7 @@ async fn rounds(vfs: Weak<Vfs>) {
         if last_mark == Some(mark) && !is_waited_for {
             continue;
         }
-        match vfs.forget_orphans().await {
+        match vfs.forget_orphans(SystemTime::now()).await {
             Ok(forgotten) => tracing::debug!(forgotten, "names were gone through"),
             Err(VfsError::Store(error)) => tracing::warn!(%error, "files without a name are not forgotten"),
             Err(error) => tracing::debug!(%error, "files without a name are not forgotten"),

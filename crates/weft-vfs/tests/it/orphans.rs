@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use weft_remote::fake::{Fault, Order, Promise};
 use weft_remote::{Change, Completeness, FileKind, Mutation, Name, Remote, RemoteError, RenameTarget, Version};
 use weft_store::{Onward, Store};
-use weft_vfs::{NewNode, Removal, VfsError};
+use weft_vfs::{Looked, NewNode, Removal, VfsError};
 
 use crate::bench::Bench;
 
@@ -21,7 +21,7 @@ fn asking() -> Bench {
 async fn forgotten(bench: &Bench) -> u64 {
     let (mut sum, mut quiet) = (0, 0);
     while quiet < 4 {
-        let forgotten = bench.vfs.forget_orphans().await.expect("gone through");
+        let forgotten = bench.vfs.forget_orphans(SystemTime::now()).await.expect("gone through");
         quiet = if forgotten > 0 { 0 } else { quiet + 1 };
         sum += forgotten;
     }
@@ -139,7 +139,7 @@ async fn what_may_be_wanted_is_not_forgotten() {
     bench.fake.remove("a/b/untold");
     assert!(matches!(bench.cat("fake/a/b/untold").await, Err(VfsError::NotFound)));
     bench.fake.order(Order::of(Fault::Error(RemoteError::Unreachable { detail: "the cable".to_owned() })));
-    let gone_through = || async { bench.vfs.forget_orphans().await };
+    let gone_through = || async { bench.vfs.forget_orphans(SystemTime::now()).await };
     while gone_through().await.is_ok() {}
     bench.fake.heal();
     assert_eq!(known(bench.vfs.store()).0, nodes + 1, "the source was not there");
@@ -173,4 +173,31 @@ async fn what_a_list_leaves_out_is_asked_about_if_it_is_held() {
     assert_eq!(forgotten(&bench).await, 9);
     assert_eq!((bench.fake.counts().attributes, bench.fake.counts().calls()), (2, 2), "of two something was held");
     assert_eq!((known(bench.vfs.store()).0, bench.vfs.store().usage().objects), (before.1.0 + 1, 1));
+}
+
+/// Goal: names that come and go leave nothing for good, and are absent all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_were_there_are_not_known_for_ever() {
+    let bench = asking();
+    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+    bench.list("fake/a/b").await.expect("names");
+    let before = known(bench.vfs.store());
+    let name = |nth: usize| format!("passing{nth}").into_bytes();
+    for nth in 0..50 {
+        let new = NewNode { kind: FileKind::File, mode: 0o644, device: 0 };
+        bench.vfs.clone().create(bench.call(), dir, name(nth), new).await.expect("made");
+        bench.vfs.clone().remove_name(bench.call(), dir, name(nth), Removal::File).await.expect("removed");
+        assert!(matches!(bench.lookup(dir, &format!("asked{nth}")).await, Ok(Looked::Absent { .. })));
+    }
+    assert_eq!(known(bench.vfs.store()).1, before.1 + 100);
+    forgotten(&bench).await;
+    assert_eq!(known(bench.vfs.store()).1, before.1 + 100, "an answer of before may be on its way");
+    bench.vfs.forget_orphans(SystemTime::now() + Duration::from_secs(600)).await.expect("gone through");
+    assert_eq!(known(bench.vfs.store()), before);
+    for nth in [0, 49] {
+        let looked = bench.lookup(dir, &format!("passing{nth}")).await;
+        assert!(matches!(looked, Ok(Looked::Absent { .. })), "{looked:?}");
+    }
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
 }
