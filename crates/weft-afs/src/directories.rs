@@ -129,10 +129,34 @@ impl Directories {
         let former = held.by_fid.insert(key, Kept { content, used, admissions });
         held.bytes = held.bytes + length - former.map_or(0, |former| former.content.length());
         while held.bytes > self.bytes_max {
-            let oldest = held.by_fid.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| key.clone());
-            let Some(gone) = oldest.and_then(|key| held.by_fid.remove(&key)) else { break };
+            held.drop_oldest();
+        }
+    }
+
+    /// A directory is there no more.
+    pub fn forget(&self, cell: &CellName, fid: Fid) {
+        let mut held = self.held.lock();
+        if let Some(gone) = held.by_fid.remove(&(cell.clone(), fid)) {
             held.bytes -= gone.content.length();
         }
+    }
+}
+
+impl Held {
+    /// Lets go of one directory in eight, of those that were used longest ago: looking for each by itself would take long where
+    /// there are many.
+    fn drop_oldest(&mut self) {
+        let mut uses: Vec<u64> = self.by_fid.values().map(|kept| kept.used).collect();
+        uses.sort_unstable();
+        let Some(last) = uses.get(uses.len() / 8) else { return };
+        let bytes = &mut self.bytes;
+        self.by_fid.retain(|_, kept| {
+            let stays = kept.used > *last;
+            if !stays {
+                *bytes -= kept.content.length();
+            }
+            stays
+        });
     }
 }
 
@@ -192,6 +216,11 @@ mod tests {
         assert!(held(7));
         directories.keep_only(&cell, fid(7), 2);
         assert!(!held(7), "another version");
+        directories.put(&cell, fid(7), content(4));
+        directories.forget(&cell, fid(7));
+        assert!(!held(7), "it is there no more");
+        (100..140).for_each(|vnode| directories.put(&cell, fid(vnode), content(1)));
+        assert!((100..139).filter(|vnode| held(*vnode)).count() < 10 && held(139), "the last ones");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use weft_remote::{Event, FileId, Lease, Name, News, ToldUpTo};
@@ -40,6 +40,8 @@ struct Table {
     ways: HashMap<(CellName, VolumeId), Vec<Entrance>>,
     /// How many these are in all.
     way_count: usize,
+    /// When it was looked last which have ended.
+    looked: Option<Instant>,
     /// How many breaks there were.
     breaks: u64,
     /// The last of them, with their numbers.
@@ -124,13 +126,9 @@ impl Promises {
         self.note_way(&mut table, spot, None);
         let lasts = Duration::from_secs(u64::from(promise.expires_s.min(PROMISE_S_MAX)));
         let ends = ticket.asked + lasts.saturating_sub(MARGIN);
-        if table.held.len() >= self.max {
-            let now = SystemTime::now();
-            table.held.retain(|_, held| held.ends > now);
-            if table.held.len() >= self.max {
-                tracing::debug!(max = self.max, "more promises than are remembered");
-                return Lease::Spent;
-            }
+        if !table.has_room(self.max) {
+            tracing::debug!(max = self.max, "more promises than are remembered");
+            return Lease::Spent;
         }
         table.held.insert((spot.cell.clone(), spot.fid), Held { server, ends, written });
         Lease::UntilBroken(ends)
@@ -188,6 +186,15 @@ impl Promises {
         table.held.remove(&key);
         table.tell(&key, &mut events);
         let _ = self.news.tell(events);
+    }
+
+    /// A file is there no more: what was promised of it need not be remembered. It is where its volume was entered on several
+    /// ways, for what is known on the others may rest on it.
+    pub fn forget(&self, cell: &CellName, fid: Fid) {
+        let mut table = self.table.lock();
+        if table.ways.get(&(cell.clone(), fid.volume)).is_none_or(|ways| ways.len() <= 1) {
+            table.held.remove(&(cell.clone(), fid));
+        }
     }
 
     /// The lease that there is on a file, if any.
@@ -285,6 +292,16 @@ impl Promises {
 }
 
 impl Table {
+    /// Whether one more may be remembered; what has ended goes for it, which takes a while where there are many.
+    fn has_room(&mut self, max: usize) -> bool {
+        if self.held.len() >= max && self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_PAUSE) {
+            let now = SystemTime::now();
+            self.held.retain(|_, held| held.ends > now);
+            self.looked = Some(Instant::now());
+        }
+        self.held.len() < max
+    }
+
     fn remember(&mut self, broken: Broken) {
         self.breaks += 1;
         if self.recent.len() >= RECENT_MAX {
@@ -382,6 +399,8 @@ fn directory_id(spot: &Spot, door: Option<&Identity>) -> FileId {
 const PROMISE_S_MAX: u32 = 24 * 3600;
 /// A promise is used for so much less than it lasts: clocks run at different speeds.
 const MARGIN: Duration = Duration::from_secs(2);
+/// How often it is looked at the most which have ended, when there is no room.
+const LOOK_PAUSE: Duration = Duration::from_secs(10);
 /// Breaks, and changes of ours, that are remembered for answers that are under way.
 const RECENT_MAX: usize = 4096;
 /// Promises that end together and are told of one by one.

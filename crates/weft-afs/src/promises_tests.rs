@@ -201,3 +201,19 @@ fn there_are_no_more_than_the_maximum() {
     assert_eq!((promises.count(), told().len()), (0, 6));
     assert!(enter(8));
 }
+
+/// Goal: what was promised of a file that is there no more is not remembered, unless its volume was entered by another way too.
+#[test]
+fn what_is_there_no_more_takes_no_room() {
+    let (promises, mut told) = promises(2);
+    let enter = |spot: &Spot| holds(promises.enter(promises.ticket(), SERVER, spot, PROMISE));
+    let (one, other) = (spot(2), spot(4));
+    assert!(enter(&one) && enter(&other) && !enter(&spot(6)));
+    promises.forget(&cell(), one.fid);
+    assert_eq!((promises.count(), promises.lease(&cell(), one.fid)), (1, None));
+    assert!(told().is_empty(), "nobody knows the file");
+    assert!(enter(&spot(6)) && promises.lease(&cell(), other.fid).is_some());
+    promises.note_door(&Identity::Mount(spot(8)), &cell(), other.fid);
+    promises.forget(&cell(), other.fid);
+    assert!(promises.lease(&cell(), other.fid).is_some(), "another way leads to it");
+}

@@ -189,6 +189,13 @@ impl Remote for Afs {
         sources
     }
 
+    fn forget(&self, file: &FileId) {
+        if let Some(Identity::File(spot)) = Identity::of(file) {
+            self.shared.promises.forget(&spot.cell, spot.fid);
+            self.shared.directories.forget(&spot.cell, spot.fid);
+        }
+    }
+
     fn source(&self, file: &FileId) -> Option<Source> {
         let (cell, files) = (cell_of(&Identity::of(file)?)?, &self.shared.files);
         files.servers.source(&cell).or_else(|| files.vldb.silent(&cell))

@@ -216,6 +216,9 @@ pub trait Remote: Send + Sync {
         Vec::new()
     }
 
+    /// A file is at its source no more, and nobody here has it open: what is remembered of it is of no use. Never waits.
+    fn forget(&self, _file: &FileId) {}
+
     /// The sources that were used so far, where a kind has several; bounded by the kind. Never waits.
     fn sources(&self) -> Vec<Source> {
         Vec::new()

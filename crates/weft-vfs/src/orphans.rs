@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use weft_remote::{Call, Caller, FileKind};
-use weft_store::{NodeId, Onward, Record};
+use weft_store::{NodeId, NodeRecord, Onward, Record};
 
 use crate::bygones::Bygones;
 use crate::figures::count;
@@ -239,10 +239,19 @@ impl Vfs {
         }
         self.store.apply(vec![Record::Node(id, None)])?;
         drop(names);
-        self.namespace.forget_face(id);
         self.give_up_content(id)?;
-        self.forget_names_in(id)?;
+        self.forget_what_was_of(id, &record)?;
         Ok(Outcome::Forgotten)
+    }
+
+    /// Forgets what else there is of a file that is known no more.
+    pub(crate) fn forget_what_was_of(&self, id: NodeId, record: &NodeRecord) -> Result<()> {
+        self.namespace.forget_face(id);
+        self.namespace.remote(record.binding).into_iter().for_each(|remote| remote.forget(&record.file));
+        match record.attributes.kind {
+            FileKind::Directory => self.forget_names_in(id),
+            _ => Ok(()),
+        }
     }
 
     /// Whether somebody has a file open, or it is being fetched or written.
@@ -252,7 +261,7 @@ impl Vfs {
     }
 
     /// Forgets what is known of the names in a directory that is known no more. What they lead to has one name less.
-    pub(crate) fn forget_names_in(&self, dir: NodeId) -> Result<()> {
+    fn forget_names_in(&self, dir: NodeId) -> Result<()> {
         let _names = self.renames.lock();
         if self.store.node(dir)?.is_some() {
             return Ok(());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_remote::{Caller, FileKind};
+use weft_remote::Caller;
 use weft_store::{NodeId, Object, Origin, Record};
 
 use crate::draft::Draft;
@@ -56,11 +56,7 @@ impl Vfs {
             self.end_draft(inode);
             self.store.remove_object(inode.id)?;
             self.store.apply(vec![Record::Node(inode.id, None)])?;
-            self.namespace.forget_face(inode.id);
-            if inode.kind() == FileKind::Directory {
-                self.forget_names_in(inode.id)?;
-            }
-            return Ok(());
+            return self.forget_what_was_of(inode.id, &inode.record());
         }
         // Pages that were mapped may have come after the last close of a descriptor.
         self.send_held(Caller::DAEMON, inode).await?;

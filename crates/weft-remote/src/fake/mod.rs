@@ -113,6 +113,8 @@ pub struct Counts {
     pub apply: u64,
     /// Bytes of content handed out.
     pub content_bytes: u64,
+    /// Calls of `forget`, which asks for nothing.
+    pub forget: u64,
 }
 
 impl Counts {

@@ -37,6 +37,10 @@ impl Remote for Fake {
         tree::file_id(ROOT)
     }
 
+    fn forget(&self, _file: &FileId) {
+        self.shared.counts.lock().forget += 1;
+    }
+
     fn source(&self, file: &FileId) -> Option<Source> {
         let number = self.number_of(file).ok()?;
         let path = self.shared.tree.lock().path(number);
