@@ -5,14 +5,14 @@
 //! where nobody has looked yet, or be left out of a list: if it has the file no more, the file is forgotten, and so are names
 //! below a directory that is known no more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use weft_remote::{Call, Caller, FileKind};
-use weft_store::{NodeId, NodeRecord, Onward, Record};
+use weft_store::{BindingId, NodeId, NodeRecord, Onward, Record};
 
 use crate::bygones::Bygones;
 use crate::figures::count;
@@ -48,6 +48,8 @@ enum Outcome {
     InUse,
     /// Its source has it.
     IsThere,
+    /// Its source does not say, which may pass.
+    IsUntold,
 }
 
 /// Nodes that names lead to, a bit for each: one that is not in it has no name.
@@ -92,7 +94,7 @@ impl Vfs {
     /// time it need not be known any more ([`crate::bygones`]).
     ///
     /// # Errors
-    /// When the store cannot be read or written, and what keeps a source from telling, as long as that may pass.
+    /// When the store cannot be read or written.
     pub async fn forget_orphans(self: &Arc<Self>, as_of: SystemTime) -> Result<u64> {
         let (vfs, begun) = (self.clone(), Instant::now());
         let counted = tokio::task::spawn_blocking(move || vfs.census(as_of));
@@ -110,31 +112,46 @@ impl Vfs {
             let is_due = |id: &NodeId| before.get(id).is_some_and(|due| *due <= now);
             orphans.into_iter().filter(is_due).collect()
         };
-        let (mut forgotten, mut of_sites) = (0, 0);
+        let (mut forgotten, mut of_sites, mut silent) = (0, 0, HashSet::new());
         for id in due {
+            if now.elapsed() > ASKING_TIME || self.ending.has_begun() {
+                break;
+            }
             let Some(inode) = self.orphan(id)? else { continue };
             let is_asked = self.is_asked_about(&inode)?;
-            if is_asked && !self.has_identities(&inode)? {
-                of_sites += 1;
-                if of_sites > ASKED_OF_SITES {
-                    continue;
-                }
+            let is_of_site = is_asked && !self.has_identities(&inode)?;
+            of_sites += usize::from(is_of_site);
+            if is_of_site && of_sites > ASKED_OF_SITES {
+                continue;
             }
-            let pause = match self.forget_if_gone(&inode, is_asked).await? {
+            let source = self.source_of(&inode)?;
+            let outcome = match is_asked && silent.contains(&source) {
+                true => Outcome::IsUntold,
+                false => self.forget_if_gone(&inode, is_asked).await?,
+            };
+            let pause = match outcome {
                 Outcome::Forgotten => {
                     count(&self.figures.orphans_forgotten);
                     forgotten += 1;
                     continue;
                 }
-                Outcome::InUse => USED_FOR,
+                Outcome::InUse | Outcome::IsUntold => PUT_OFF,
+                Outcome::IsThere if is_of_site => SITES_ASKED_AGAIN_AFTER,
                 Outcome::IsThere => ASKED_AGAIN_AFTER,
             };
-            self.orphans.found.lock().insert(id, Instant::now() + pause);
-            if now.elapsed() > ASKING_TIME {
-                break;
+            if matches!(outcome, Outcome::IsUntold) {
+                silent.insert(source);
             }
+            self.orphans.found.lock().insert(id, Instant::now() + pause);
         }
         Ok(forgotten)
+    }
+
+    /// Who is asked about a file.
+    fn source_of(&self, inode: &Inode) -> Result<(BindingId, Option<String>)> {
+        let record = inode.record();
+        let source = self.remote_of(inode)?.source(&record.file);
+        Ok((record.binding, source.map(|source| source.name)))
     }
 
     /// Goes through all that is known.
@@ -146,6 +163,9 @@ impl Vfs {
         let (mut onward, mut last) = (Onward::default(), None::<Bygones>);
         loop {
             let names = self.store.names_onward(&mut onward, RECORDS_AT_ONCE)?;
+            if self.ending.has_begun() {
+                return Ok(Census::default());
+            }
             if names.is_empty() {
                 self.forget_bygones(last)?;
                 break;
@@ -227,7 +247,7 @@ impl Vfs {
             let question = || remote.attributes(&call, &record.file, &record.version);
             match self.ask_of(&call, inode, question).await {
                 Err(error) if is_away(&error) => {}
-                Err(error) if error.may_pass() => return Err(error),
+                Err(error) if error.may_pass() => return Ok(Outcome::IsUntold),
                 Ok(_) | Err(_) => return Ok(Outcome::IsThere),
             }
         }
@@ -312,10 +332,11 @@ const ORPHANS_MAX: usize = 1 << 18;
 /// How long sources are asked in one round, and about how many files of web sites at the most.
 const ASKING_TIME: Duration = Duration::from_secs(20);
 const ASKED_OF_SITES: usize = 64;
-/// When one that is in use is looked at again.
-const USED_FOR: Duration = Duration::from_secs(600);
+/// When one is looked at again that is in use, or of which its source does not tell.
+const PUT_OFF: Duration = Duration::from_secs(600);
 /// When it is asked again about one that it has.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(24 * 3600);
+const SITES_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Bits for each node: of 16 without a name, one is taken to have one.
 const BITS_PER_NODE: u64 = 16;
 const BITS_MIN: u64 = 1 << 16;
