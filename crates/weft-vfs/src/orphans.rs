@@ -91,7 +91,7 @@ impl Vfs {
 
     /// Goes through all names once, and forgets files that have none now and had none the last time, if their source says that
     /// it does not have them. Returns how many were forgotten. Names that are known to be absent go as well, as far as at that
-    /// time it need not be known any more ([`crate::bygones`]).
+    /// time it need not be known any more.
     ///
     /// # Errors
     /// When the store cannot be read or written.
