@@ -4,7 +4,8 @@
 //!
 //! That a name is absent saves a question. So it is forgotten when nobody trusts it any more, or when a list of its directory
 //! says the same. It is not when whoever relies on that list would take the name for absent longer than he does now, nor where
-//! it was put in doubt. While an answer of before may be on its way, it tells that it is old: so it stays for a while.
+//! it was put in doubt. While an answer of before may be on its way, it tells that it is old: so it stays for a while. What the
+//! kernel was told by it is taken back with it, for nobody would know later that there is something to take back.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +13,8 @@ use weft_remote::Name;
 use weft_store::{DentryRecord, DentryTarget, ListingRecord, NodeId, Record};
 
 use crate::Result;
+use crate::absences::ON_ITS_WAY_MAX;
+use crate::notice::Notice;
 use crate::vfs::Vfs;
 
 /// Those of one directory.
@@ -62,19 +65,26 @@ impl Vfs {
         Ok(Bygones { dir, listing, spent_for, now, names: Vec::new() })
     }
 
-    /// Forgets them.
+    /// Forgets them. May wait for the kernel: not for a thread that a request needs.
     pub(crate) fn forget_bygones(&self, bygones: Option<Bygones>) -> Result<()> {
         let Some(Bygones { dir, names, .. }) = bygones else { return Ok(()) };
         for names in names.chunks(NAMES_AT_ONCE) {
-            let _names = self.renames.lock();
-            let mut changes = Vec::with_capacity(names.len());
-            for (name, learnt) in names {
-                let known = self.store.dentry(dir, name)?;
-                if known.is_some_and(|known| known.target == DentryTarget::Absent && known.learnt == *learnt) {
-                    changes.push(Record::Dentry(dir, name.clone(), None));
+            let mut forgotten = Vec::with_capacity(names.len());
+            {
+                let _names = self.renames.lock();
+                for (name, learnt) in names {
+                    let known = self.store.dentry(dir, name)?;
+                    if known.is_some_and(|known| known.target == DentryTarget::Absent && known.learnt == *learnt) {
+                        forgotten.push(name.clone());
+                    }
                 }
+                self.store.apply(forgotten.iter().map(|name| Record::Dentry(dir, name.clone(), None)).collect())?;
             }
-            self.store.apply(changes)?;
+            // Whoever hears of a change takes back what the kernel was told of names that are known to be absent.
+            let parent = self.namespace.shown(dir);
+            let expired = || forgotten.iter().map(|name| Notice::Expired { parent, name: name.clone() });
+            expired().for_each(|notice| self.notices.send_surely(notice));
+            self.notices.send_after(ON_ITS_WAY_MAX, expired().collect(), &self.runtime);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use weft_remote::fake::{Fault, Order, Promise};
 use weft_remote::{Change, Completeness, FileKind, Mutation, Name, Remote, RemoteError, RenameTarget, Version};
 use weft_store::{Onward, Store};
-use weft_vfs::{Looked, NewNode, Removal, VfsError};
+use weft_vfs::{Looked, NewNode, Notice, Removal, VfsError};
 
 use crate::bench::Bench;
 
@@ -204,4 +204,19 @@ async fn names_that_were_there_are_not_known_for_ever() {
     }
     assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
     assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+}
+
+/// Goal: the kernel does not take a name to be absent of which nobody here knows that any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_kernel_was_told_is_taken_back_with_what_is_known() {
+    let (bench, heard) = asking().heard();
+    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+    for name in ["one", "other"] {
+        assert!(matches!(bench.lookup(dir, name).await, Ok(Looked::Absent { .. })));
+    }
+    heard.others.try_iter().for_each(drop);
+    bench.vfs.forget_orphans(SystemTime::now() + Duration::from_secs(600)).await.expect("gone through");
+    let expired: Vec<_> = heard.others.try_iter().collect();
+    let is_of = |notice: &Notice, text: &str| matches!(notice, Notice::Expired { parent, name } if *parent == dir && name.as_bytes() == text.as_bytes());
+    assert!(expired.len() == 2 && is_of(&expired[0], "one") && is_of(&expired[1], "other"), "{expired:?}");
 }
