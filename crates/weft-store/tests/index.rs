@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime};
 use common::{Place, dentry_to, listed, name, node_record};
 use proptest::prelude::*;
 use weft_remote::{Audience, Completeness, Figure, FileId, Lease, Name, Origin, Version};
-use weft_store::{BindingId, DentryTarget, ListingRecord, NodeId, Onward, Record, Store, StoreError, StoreOptions};
+use weft_store::{
+    BindingId, DentryRecord, DentryTarget, ListingRecord, NodeId, Onward, Record, Store, StoreError, StoreOptions,
+};
 
 const DIR: NodeId = NodeId(4096);
 
@@ -269,9 +271,10 @@ fn a_walk_meets_all_that_is_known() {
         let file = FileId::new(&text);
         let node = store.identify(BindingId(3), &file, None).unwrap();
         let target = (nth % 5 > 0).then_some(node);
-        let dentry = target.map_or(dentry_to(0), |node| dentry_to(node.0));
-        let dentry =
-            if target.is_some() { dentry } else { weft_store::DentryRecord { target: DentryTarget::Absent, ..dentry } };
+        let dentry = match target {
+            Some(node) => dentry_to(node.0),
+            None => DentryRecord { target: DentryTarget::Absent, ..dentry_to(0) },
+        };
         let mut records = vec![
             Record::Node(node, Some(node_record(dir, &name(&text), &file))),
             Record::Dentry(dir, name(&text), Some(dentry)),

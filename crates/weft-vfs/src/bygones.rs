@@ -21,7 +21,7 @@ use crate::vfs::Vfs;
 pub(crate) struct Bygones {
     dir: NodeId,
     listing: Option<ListingRecord>,
-    /// How long names are kept of which nobody trusts that they are absent.
+    /// For how long after that was found names are kept of which nobody trusts that they are absent.
     spent_for: Duration,
     now: SystemTime,
     /// Which they are, and since when that is known.
@@ -55,7 +55,7 @@ impl Bygones {
 }
 
 impl Vfs {
-    /// For the names of a directory, which is not known for sure.
+    /// None yet, of this directory, which need not be known.
     pub(crate) fn bygones_in(&self, dir: NodeId, now: SystemTime) -> Result<Bygones> {
         let listing = self.store.listing(dir)?;
         let binding = self.store.node(dir)?.and_then(|record| self.namespace.bound(record.binding));
@@ -104,7 +104,7 @@ impl Vfs {
 
 /// How long it is known in any case.
 const AGE_MIN: Duration = Duration::from_secs(300);
-/// How long of a site, after it is not trusted any more.
+/// How long of a site, also if it is not trusted any more.
 const SPENT_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// Names that are forgotten at once.
 const NAMES_AT_ONCE: usize = 1024;

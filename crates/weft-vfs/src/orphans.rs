@@ -32,15 +32,6 @@ pub(crate) struct Orphans {
     took_ms: AtomicU64,
 }
 
-/// What a round found.
-#[derive(Debug, Default)]
-struct Census {
-    /// Files that no name leads to.
-    orphans: Vec<NodeId>,
-    /// Directories that are not known, of which names or a listing are.
-    strays: Vec<NodeId>,
-}
-
 /// What became of a file without a name.
 enum Outcome {
     Forgotten,
@@ -98,20 +89,10 @@ impl Vfs {
     pub async fn forget_orphans(self: &Arc<Self>, as_of: SystemTime) -> Result<u64> {
         let (vfs, begun) = (self.clone(), Instant::now());
         let counted = tokio::task::spawn_blocking(move || vfs.census(as_of));
-        let Census { orphans, strays } =
-            counted.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-        for dir in strays {
-            self.forget_names_in(dir)?;
-        }
+        let orphans = counted.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
         let now = Instant::now();
         self.orphans.took_ms.store(now.duration_since(begun).as_millis() as u64, Ordering::Relaxed);
-        let due: Vec<NodeId> = {
-            let mut found = self.orphans.found.lock();
-            let before = std::mem::take(&mut *found);
-            found.extend(orphans.iter().map(|id| (*id, before.get(id).copied().unwrap_or(now))));
-            let is_due = |id: &NodeId| before.get(id).is_some_and(|due| *due <= now);
-            orphans.into_iter().filter(is_due).collect()
-        };
+        let due = self.note_orphans(orphans, now)?;
         let (mut forgotten, mut of_sites, mut silent) = (0, 0, HashSet::new());
         for id in due {
             if now.elapsed() > ASKING_TIME || self.ending.has_begun() {
@@ -147,6 +128,32 @@ impl Vfs {
         Ok(forgotten)
     }
 
+    /// Notes which files have no name now. Returns those that had none the last time either, and are not put off.
+    fn note_orphans(&self, orphans: Vec<NodeId>, now: Instant) -> Result<Vec<NodeId>> {
+        let mut before = std::mem::take(&mut *self.orphans.found.lock());
+        let (mut found, mut due) = (HashMap::with_capacity(orphans.len()), Vec::new());
+        for id in orphans {
+            let at = before.remove(&id);
+            due.extend(at.filter(|at| *at <= now).map(|_| id));
+            found.insert(id, at.unwrap_or(now));
+        }
+        // One that was taken to have a name this time stays put off.
+        for (id, at) in before.into_iter().filter(|(_, at)| *at > now) {
+            let Some(record) = self.store.node(id)? else { continue };
+            if !self.is_led_to(id, &record)? {
+                found.insert(id, at);
+            }
+        }
+        *self.orphans.found.lock() = found;
+        Ok(due)
+    }
+
+    /// Whether the name that a file was found by leads to it.
+    fn is_led_to(&self, id: NodeId, record: &NodeRecord) -> Result<bool> {
+        let named = self.store.dentry(record.parent, &record.name)?;
+        Ok(named.is_some_and(|named| named.node() == Some(id)))
+    }
+
     /// Who is asked about a file.
     fn source_of(&self, inode: &Inode) -> Result<(BindingId, Option<String>)> {
         let record = inode.record();
@@ -154,17 +161,18 @@ impl Vfs {
         Ok((record.binding, source.map(|source| source.name)))
     }
 
-    /// Goes through all that is known.
-    fn census(&self, now: SystemTime) -> Result<Census> {
+    /// Goes through all that is known, and forgets what is left of directories that are not. Returns files that no name leads
+    /// to.
+    fn census(&self, now: SystemTime) -> Result<Vec<NodeId>> {
         let seed = self.orphans.rounds.fetch_add(1, Ordering::Relaxed);
         let mut named = Named::new(self.store.usage().nodes, seed);
-        let mut census = Census::default();
+        let mut strays = Vec::new();
         self.namespace.all().iter().for_each(|bound| named.note(bound.root));
         let (mut onward, mut last) = (Onward::default(), None::<Bygones>);
         loop {
             let names = self.store.names_onward(&mut onward, RECORDS_AT_ONCE)?;
             if self.ending.has_begun() {
-                return Ok(Census::default());
+                return Ok(Vec::new());
             }
             if names.is_empty() {
                 self.forget_bygones(last)?;
@@ -172,7 +180,7 @@ impl Vfs {
             }
             for (dir, name, dentry) in names {
                 if last.as_ref().is_none_or(|bygones: &Bygones| bygones.dir() != dir) {
-                    self.note_stray(dir, &mut census)?;
+                    self.note_stray(dir, &mut strays)?;
                     let former = last.replace(self.bygones_in(dir, now)?);
                     self.forget_bygones(former)?;
                 }
@@ -189,25 +197,30 @@ impl Vfs {
             if listings.is_empty() {
                 break;
             }
-            listings.into_iter().try_for_each(|dir| self.note_stray(dir, &mut census))?;
+            listings.into_iter().try_for_each(|dir| self.note_stray(dir, &mut strays))?;
         }
+        for dir in strays {
+            while self.forget_names_in(dir)? && !self.ending.has_begun() {}
+        }
+        let mut orphans = Vec::new();
         let mut onward = Onward::default();
         loop {
             let nodes = self.store.nodes_onward(&mut onward, RECORDS_AT_ONCE)?;
             if nodes.is_empty() {
-                return Ok(census);
+                return Ok(orphans);
             }
-            let left = ORPHANS_MAX - census.orphans.len();
-            let orphans =
+            let nameless =
                 nodes.into_iter().filter(|(id, binding)| !named.has(*id) && self.namespace.bound(*binding).is_some());
-            census.orphans.extend(orphans.map(|(id, _)| id).take(left));
+            let left = ORPHANS_MAX - orphans.len();
+            orphans.extend(nameless.map(|(id, _)| id).take(left));
         }
     }
 
-    fn note_stray(&self, dir: NodeId, census: &mut Census) -> Result<()> {
+    /// Notes a directory of which names or a listing are known, and it is not.
+    fn note_stray(&self, dir: NodeId, strays: &mut Vec<NodeId>) -> Result<()> {
         let is_known = self.namespace.is_own(dir) || self.store.node(dir)?.is_some();
-        if !is_known && census.strays.last() != Some(&dir) && census.strays.len() < ORPHANS_MAX {
-            census.strays.push(dir);
+        if !is_known && strays.last() != Some(&dir) && strays.len() < ORPHANS_MAX {
+            strays.push(dir);
         }
         Ok(())
     }
@@ -253,8 +266,7 @@ impl Vfs {
         }
         let names = self.renames.lock();
         let Some(record) = self.store.node(id)? else { return Ok(Outcome::Forgotten) };
-        let named = self.store.dentry(record.parent, &record.name)?;
-        if self.is_in_use(inode) || named.is_some_and(|named| named.node() == Some(id)) {
+        if self.is_in_use(inode) || self.is_led_to(id, &record)? {
             return Ok(Outcome::InUse);
         }
         self.store.apply(vec![Record::Node(id, None)])?;
@@ -264,12 +276,12 @@ impl Vfs {
         Ok(Outcome::Forgotten)
     }
 
-    /// Forgets what else there is of a file that is known no more.
+    /// Forgets what else there is of a file that is known no more; of a directory with many names the next round does the rest.
     pub(crate) fn forget_what_was_of(&self, id: NodeId, record: &NodeRecord) -> Result<()> {
         self.namespace.forget_face(id);
         self.namespace.remote(record.binding).into_iter().for_each(|remote| remote.forget(&record.file));
         match record.attributes.kind {
-            FileKind::Directory => self.forget_names_in(id),
+            FileKind::Directory => self.forget_names_in(id).map(drop),
             _ => Ok(()),
         }
     }
@@ -280,22 +292,19 @@ impl Vfs {
         is_fetched || !inode.content.lock().is_closed() || inode.draft().is_some()
     }
 
-    /// Forgets what is known of the names in a directory that is known no more. What they lead to has one name less.
-    fn forget_names_in(&self, dir: NodeId) -> Result<()> {
+    /// Forgets some of what is known of the names in a directory that is known no more; says whether there may be others. What
+    /// they lead to has one name less.
+    fn forget_names_in(&self, dir: NodeId) -> Result<bool> {
         let _names = self.renames.lock();
         if self.store.node(dir)?.is_some() {
-            return Ok(());
+            return Ok(false);
         }
-        if self.store.listing(dir)?.is_some() {
-            self.store.apply(vec![Record::Listing(dir, None)])?;
-        }
-        loop {
-            let names = self.store.dentries(dir, None, NAMES_AT_ONCE)?;
-            if names.is_empty() {
-                return Ok(());
-            }
-            self.store.apply(names.into_iter().map(|(name, _)| Record::Dentry(dir, name, None)).collect())?;
-        }
+        let listing = self.store.listing(dir)?.map(|_| Record::Listing(dir, None));
+        let names = self.store.dentries(dir, None, NAMES_AT_ONCE)?;
+        let there_may_be_others = names.len() == NAMES_AT_ONCE;
+        let forgotten = names.into_iter().map(|(name, _)| Record::Dentry(dir, name, None));
+        self.store.apply(listing.into_iter().chain(forgotten).collect())?;
+        Ok(there_may_be_others)
     }
 }
 

@@ -191,10 +191,10 @@ impl Vfs {
     pub(crate) fn mark_gone(self: &Arc<Self>, id: NodeId) -> Result<()> {
         self.overtaken.note(id);
         let Some(inode) = self.inodes.get(id) else {
-            let Some(record) = self.store.node(id)? else { return Ok(()) };
+            let record = self.store.node(id)?;
             self.store.remove_object(id)?;
             self.store.apply(vec![Record::Node(id, None)])?;
-            return self.forget_what_was_of(id, &record);
+            return record.map_or(Ok(()), |record| self.forget_what_was_of(id, &record));
         };
         let names = self.renames.lock();
         let record = {

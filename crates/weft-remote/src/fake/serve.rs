@@ -78,7 +78,7 @@ impl Remote for Fake {
         self.shared.counts.lock().attributes += 1;
         // Whoever does not answer does not say either that a file is gone.
         let number = self.number_of(file);
-        let path = number.as_ref().map_or(Vec::new(), |number| self.path(*number));
+        let path = number.as_ref().map(|number| self.path(*number)).unwrap_or_default();
         self.suffer(call, Operation::Attributes, &path).await?;
         let number = number?;
         let entry = {

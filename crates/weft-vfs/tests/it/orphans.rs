@@ -9,6 +9,9 @@ use weft_vfs::{Looked, NewNode, Notice, Removal, VfsError};
 
 use crate::bench::Bench;
 
+/// More than any test here knows of.
+const ENOUGH: usize = 10_000;
+
 /// A file system that asks about everything each time.
 fn asking() -> Bench {
     let bench = Bench::writable();
@@ -30,13 +33,10 @@ async fn forgotten(bench: &Bench) -> u64 {
 
 /// Nodes, names and listings that are known.
 fn known(store: &Store) -> (usize, usize, usize) {
-    let (mut nodes, mut names, mut listings) = (Onward::default(), Onward::default(), Onward::default());
-    let all = (store.nodes_onward(&mut nodes, 10_000), store.names_onward(&mut names, 10_000));
-    (
-        all.0.expect("nodes").len(),
-        all.1.expect("names").len(),
-        store.listings_onward(&mut listings, 10_000).expect("listings").len(),
-    )
+    let nodes = store.nodes_onward(&mut Onward::default(), ENOUGH).expect("nodes");
+    let names = store.names_onward(&mut Onward::default(), ENOUGH).expect("names");
+    let listings = store.listings_onward(&mut Onward::default(), ENOUGH).expect("listings");
+    (nodes.len(), names.len(), listings.len())
 }
 
 /// Reads a file, and has what was read kept.
@@ -217,6 +217,9 @@ async fn what_the_kernel_was_told_is_taken_back_with_what_is_known() {
     heard.others.try_iter().for_each(drop);
     bench.vfs.forget_orphans(SystemTime::now() + Duration::from_secs(600)).await.expect("gone through");
     let expired: Vec<_> = heard.others.try_iter().collect();
-    let is_of = |notice: &Notice, text: &str| matches!(notice, Notice::Expired { parent, name } if *parent == dir && name.as_bytes() == text.as_bytes());
+    let is_of = |notice: &Notice, text: &str| match notice {
+        Notice::Expired { parent, name } => *parent == dir && name.as_bytes() == text.as_bytes(),
+        _ => false,
+    };
     assert!(expired.len() == 2 && is_of(&expired[0], "one") && is_of(&expired[1], "other"), "{expired:?}");
 }
