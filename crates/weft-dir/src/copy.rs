@@ -18,7 +18,9 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, openat, seek};
 use rustix::io::Errno;
-use weft_remote::{Answer, Body, Call, Fetched, FileId, FileKind, Piece, RemoteError, Result, Sameness, Span, Version};
+use weft_remote::{
+    Answer, Body, Call, Fetched, FileId, FileKind, Piece, RemoteError, Result, Sameness, Seek, Span, Version,
+};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::aside::PIECE_TIME_MAX;
@@ -101,6 +103,31 @@ impl Shared {
         }
         let detail = format!("{}: it is written all the time, so no copy would be of one version", self.shown(file));
         Err(RemoteError::Busy { detail, retry_after: None })
+    }
+
+    /// Where data or a hole begins in one version of a file.
+    ///
+    /// # Errors
+    /// `VersionChanged`, also while it would be seen only later that it has changed; whatever keeps the disk from telling.
+    pub fn seek(&self, file: &FileId, expected: &Version, offset: u64, what: Seek) -> Result<Option<u64>> {
+        let opened = self.open_settled(file, None)?;
+        let shown = self.top.shown(&opened.path);
+        let is_it = opened.facts.version().compare(expected) == Sameness::Same
+            || self.ours.has_bytes_of(opened.id, &opened.facts, expected);
+        if !is_it || !opened.unsettled_for.is_zero() {
+            return Err(changed(&shown));
+        }
+        let to = match what {
+            Seek::Data => SeekFrom::Data(offset),
+            Seek::Hole => SeekFrom::Hole(offset),
+        };
+        let found = match seek(&opened.fd, to) {
+            Ok(place) => Some(place),
+            Err(Errno::NXIO) => None,
+            Err(errno) => return Err(failed(&shown, "lseek", errno)),
+        };
+        let now = self.facts(&opened.path, &opened.fd)?;
+        if now.is_same_version(&opened.facts) { Ok(found) } else { Err(changed(&shown)) }
     }
 
     /// Opens a file to be copied. One that was opened and waited for, and has lost its name meanwhile to another, is read

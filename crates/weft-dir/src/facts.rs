@@ -30,6 +30,8 @@ pub(crate) struct Facts {
     pub links: u32,
     /// Of a device: which, as [`Attributes::device`] has it.
     stands_for: u32,
+    /// Bytes that it takes on its disk.
+    allocated: u64,
 }
 
 /// A time of a file: seconds since 1970 and nanoseconds.
@@ -65,6 +67,7 @@ fn told(told: Statx) -> rustix::io::Result<(Facts, u64)> {
         owner: Owner { uid: told.stx_uid, gid: told.stx_gid },
         links: told.stx_nlink,
         stands_for: device_number(told.stx_rdev_major, told.stx_rdev_minor),
+        allocated: told.stx_blocks.saturating_mul(BLOCK_BYTES),
     };
     // Before Linux 5.8 a mount has no number; its device stands for it.
     let device = (u64::from(told.stx_dev_major) << 32) | u64::from(told.stx_dev_minor);
@@ -187,6 +190,7 @@ impl Facts {
             // File systems that do not count names say 0 or 1.
             links: Some(self.links.max(1)),
             device: is_device.then_some(self.stands_for),
+            allocated: Some(self.allocated),
         }
     }
 
@@ -241,6 +245,8 @@ impl std::fmt::Display for Stamp {
     }
 }
 
+/// Unit of `stx_blocks`, in bytes, whatever the file system's blocks are (statx(2)).
+const BLOCK_BYTES: u64 = 512;
 /// Permission bits that are told and taken, with the set-id and sticky bits.
 pub(crate) const SHOWN_MODE: u16 = 0o7777;
 /// How far apart changes have to be for their times to differ: the kernel's clock for files moves in ticks of up to
@@ -270,6 +276,7 @@ mod tests {
             owner: Owner { uid: 0, gid: 0 },
             links: 1,
             stands_for: 0,
+            allocated: 0,
         }
     }
 

@@ -126,7 +126,8 @@ fn described(name: Name, id: Identity, facts: &Facts, promised: bool) -> Entry {
 }
 
 fn timeless(told: Attributes) -> Attributes {
-    Attributes { modified: Figure::Unknown, changed: Figure::Unknown, accessed: Figure::Unknown, ..told }
+    let untold = Figure::Unknown;
+    Attributes { modified: untold, changed: untold, accessed: untold, allocated: None, ..told }
 }
 
 /// A row of which no more can be told than its name and kind: a directory that may be read but not entered. Its identity

@@ -7,7 +7,7 @@ use futures_util::stream::BoxStream;
 use rustix::fs::OFlags;
 use weft_remote::{
     Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Event, Fetched, FileId, FileKind, Found,
-    Listing, Mutation, Name, Neighbourhood, Outcome, Page, Remote, RemoteError, Result, Space, Span, Version,
+    Listing, Mutation, Name, Neighbourhood, Outcome, Page, Remote, RemoteError, Result, Seek, Space, Span, Version,
 };
 
 use crate::copy::reopen;
@@ -84,6 +84,18 @@ impl Remote for Directory {
 
     async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {
         self.ready().await.fetch(call, file, expected, span).await
+    }
+
+    async fn seek(
+        &self,
+        call: &Call,
+        file: &FileId,
+        expected: &Version,
+        offset: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        let (of, expected) = (file.clone(), expected.clone());
+        self.aside(call, file, move |shared| shared.seek(&of, &expected, offset, what)).await
     }
 
     async fn read_link(&self, call: &Call, file: &FileId) -> Result<Answer<Vec<u8>>> {

@@ -11,7 +11,7 @@ pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
     Attributes {
         node: stat.number(),
         size: stat.size,
-        blocks: stat.size.div_ceil(512),
+        blocks: stat.allocated.div_ceil(512),
         accessed: stat.accessed.into(),
         modified: stat.modified.into(),
         changed: stat.changed.into(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::{Caller, LockMode, RenameTarget};
-use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, Seek, SetStat, Write};
+use weft_remote::{Caller, LockMode, RenameTarget, Seek};
+use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, SetStat, Write};
 use weft_vfs::{
     AsOf, Data, DirectoryName, HandleId, Looked, OWN_ATTRIBUTES, OnTurned, OpenRecord, ReadBy, Snapshot, StatFs, Vfs,
 };
@@ -245,8 +245,15 @@ impl Handler for Bridge {
         async move { allocated.await.map_err(Errno::of_content) }
     }
 
-    fn seek(&self, handle: HandleId, offset: u64, what: Seek) -> Answer<Option<u64>> {
-        self.vfs.seek(handle, offset, what).map_err(Errno::from)
+    fn seek(
+        &self,
+        caller: Caller,
+        handle: HandleId,
+        offset: u64,
+        what: Seek,
+    ) -> impl Future<Output = Answer<Option<u64>>> + Send + 'static {
+        let found = self.vfs.clone().seek(self.vfs.call(caller), handle, offset, what);
+        async move { found.await.map_err(Errno::of_content) }
     }
 
     fn extended(

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::{Caller, LockMode, RenameTarget};
-use weft_vfs::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat, Write};
+use weft_remote::{Caller, LockMode, RenameTarget, Seek};
+use weft_vfs::{Allocate, NewNode, OpenFor, Removal, SetStat, Write};
 use weft_vfs::{AsOf, Data, HandleId, OnTurned, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
 use weft_vfs::{DirectoryName, NodeId, Object};
 
@@ -221,8 +221,14 @@ pub trait Handler: Send + Sync + 'static {
         how: Allocate,
     ) -> impl Future<Output = Answer<()>> + Send + 'static;
 
-    /// Where data or a hole begins at or after `offset`; `None` past the end of the file. Never waits.
-    fn seek(&self, handle: HandleId, offset: u64, what: Seek) -> Answer<Option<u64>>;
+    /// Where data or a hole begins at or after `offset`; `None` past the end of the file.
+    fn seek(
+        &self,
+        caller: Caller,
+        handle: HandleId,
+        offset: u64,
+        what: Seek,
+    ) -> impl Future<Output = Answer<Option<u64>>> + Send + 'static;
 
     /// An extended attribute; `None` when the file has none of that name.
     fn extended(

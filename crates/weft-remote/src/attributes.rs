@@ -101,6 +101,9 @@ pub struct Attributes {
     /// Of a device: which (`st_rdev`, in the kernel's encoding for user space: 20 bits of minor, 12 of major).
     #[serde(skip)]
     pub device: Option<u32>,
+    /// Bytes that it takes on the disk of its source (`st_blocks` times 512), where that is told.
+    #[serde(skip)]
+    pub allocated: Option<u64>,
 }
 
 impl Attributes {
@@ -116,6 +119,7 @@ impl Attributes {
             accessed: Figure::Unknown,
             links: None,
             device: None,
+            allocated: None,
         }
     }
 }

@@ -46,7 +46,7 @@ pub use mutation::{Change, Changed, Content, Extent, Mutation, NamesNow, NewAttr
 pub use name::{BadName, Name};
 pub use news::{News, ToldUpTo};
 pub use notes::{MemoryNotes, Note, Notes, NotesError};
-pub use remote::{Backing, Capabilities, LockMode, Remote, Space};
+pub use remote::{Backing, Capabilities, LockMode, Remote, Seek, Space};
 pub use source::{Source, SourceState};
 pub use traffic::Traffic;
 pub use version::{Sameness, Version};

@@ -53,6 +53,15 @@ pub enum LockMode {
     Exclusive,
 }
 
+/// What lseek(2) looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The next data at or after the place.
+    Data,
+    /// The next hole at or after the place; the end of the file is one.
+    Hole,
+}
+
 /// A local file that the kernel may read itself instead of asking.
 #[derive(Debug)]
 pub struct Backing {
@@ -113,6 +122,23 @@ pub trait Remote: Send + Sync {
     /// `VersionChanged` when it no longer is the expected version; `IsADirectory`, `NotFound`; otherwise whatever
     /// keeps the source from answering.
     async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>>;
+
+    /// Where data or a hole begins at or after `offset` in the `expected` version of a file; `None` past its end. What a
+    /// hole covers reads as zeros.
+    ///
+    /// # Errors
+    /// `Unsupported` where the kind knows of no holes, `VersionChanged`; whatever keeps the source from answering. Then all
+    /// of it is to be taken for data.
+    async fn seek(
+        &self,
+        _call: &Call,
+        file: &FileId,
+        _expected: &Version,
+        _offset: u64,
+        _what: Seek,
+    ) -> Result<Option<u64>> {
+        Err(RemoteError::Unsupported { detail: format!("{file:?}: holes") })
+    }
 
     /// What a symbolic link says.
     ///

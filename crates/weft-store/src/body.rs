@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::disk::{Disk, DiskFile};
 use crate::small::{Small, SmallKey};
@@ -18,6 +18,8 @@ pub(crate) struct Body {
     /// Where its file is, if it has one.
     path: PathBuf,
     file: OnceLock<DiskFile>,
+    /// Who writes shares it; who makes the file longer has it alone.
+    growing: RwLock<()>,
     /// Guards what is in memory; held for no I/O.
     memory: Mutex<Memory>,
 }
@@ -38,22 +40,26 @@ enum Memory {
 impl Body {
     /// Bytes that are to come, few by all that is known.
     pub(crate) fn draft(key: SmallKey, path: PathBuf) -> Body {
-        Body { key, path, file: OnceLock::new(), memory: Mutex::new(Memory::Draft(Vec::new())) }
+        Body::of(key, path, OnceLock::new(), Memory::Draft(Vec::new()))
     }
 
     /// Bytes in a file that is to become its own ([`Body::own`]).
     pub(crate) fn in_file_to_come(key: SmallKey, path: PathBuf) -> Body {
-        Body { key, path, file: OnceLock::new(), memory: Mutex::new(Memory::InFile) }
+        Body::of(key, path, OnceLock::new(), Memory::InFile)
     }
 
     /// Bytes in a segment.
     pub(crate) fn in_segment(key: SmallKey, path: PathBuf) -> Body {
-        Body { key, path, file: OnceLock::new(), memory: Mutex::new(Memory::InSegment) }
+        Body::of(key, path, OnceLock::new(), Memory::InSegment)
     }
 
     /// Bytes in a file.
     pub(crate) fn in_file(key: SmallKey, path: PathBuf, file: DiskFile) -> Body {
-        Body { key, path, file: OnceLock::from(file), memory: Mutex::new(Memory::InFile) }
+        Body::of(key, path, OnceLock::from(file), Memory::InFile)
+    }
+
+    fn of(key: SmallKey, path: PathBuf, file: OnceLock<DiskFile>, memory: Memory) -> Body {
+        Body { key, path, file, growing: RwLock::default(), memory: Mutex::new(memory) }
     }
 
     /// The file at its path is its own from now on.
@@ -105,7 +111,24 @@ impl Body {
         if let Some(before) = before {
             self.spill(disk, &before)?;
         }
-        self.file()?.write_all_at(bytes, at)
+        let file = self.file()?;
+        if is_zeros(bytes) && self.clear(file, at, bytes.len() as u64).is_ok() {
+            return Ok(());
+        }
+        let _shared = self.growing.read();
+        file.write_all_at(bytes, at)
+    }
+
+    /// Has a range read as zeros without a place on the disk.
+    fn clear(&self, file: &DiskFile, at: u64, count: u64) -> io::Result<()> {
+        file.punch(at, count)?;
+        let _alone = self.growing.write();
+        if file.len()? < at + count { file.set_len(at + count) } else { Ok(()) }
+    }
+
+    /// Of a content in a file: where a range with a place on the disk begins at or after `offset`, or one without.
+    pub(crate) fn seek(&self, offset: u64, hole: bool) -> io::Result<Option<Option<u64>>> {
+        self.file.get().map(|file| file.seek(offset, hole)).transpose()
     }
 
     /// Up to `length` bytes from `offset` on; fewer only where they end.
@@ -188,8 +211,16 @@ impl Body {
     }
 }
 
+/// Whether these are so many zeros that a hole in a file saves something.
+fn is_zeros(bytes: &[u8]) -> bool {
+    bytes.len() >= HOLE_BYTES_MIN && bytes[0] == 0 && bytes[1..] == bytes[..bytes.len() - 1]
+}
+
 fn part(held: &[u8], offset: u64, length: usize) -> &[u8] {
     let begin = usize::try_from(offset).map_or(held.len(), |offset| offset.min(held.len()));
     let end = begin.saturating_add(length).min(held.len());
     &held[begin..end]
 }
+
+/// Least zeros at a time that are left out on the disk: a block of most file systems.
+const HOLE_BYTES_MIN: usize = 4096;

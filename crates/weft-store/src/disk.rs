@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, flock};
 
 /// The way to the disk. Costs nothing outside of tests.
 #[derive(Clone, Debug, Default)]
@@ -164,6 +164,25 @@ impl DiskFile {
         #[cfg(test)]
         self.faults.before_write()?;
         self.file.set_len(length)
+    }
+
+    /// Gives back the room of a range, which reads as zeros from then on. The length stays.
+    pub(crate) fn punch(&self, offset: u64, count: u64) -> io::Result<()> {
+        #[cfg(test)]
+        self.faults.before_write()?;
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.file, how, offset, count)?)
+    }
+
+    /// Where a range begins that has a place on the disk, or (`hole`) one that has none, at or after `offset`; `None` where
+    /// there is none before the end.
+    pub(crate) fn seek(&self, offset: u64, hole: bool) -> io::Result<Option<u64>> {
+        let to = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
+        match rustix::fs::seek(&self.file, to) {
+            Ok(place) => Ok(Some(place)),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Makes what was written durable.

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_remote::{Audience, Lease, Version};
+use weft_remote::{Audience, Lease, Seek, Version};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::body::Body;
@@ -280,6 +280,29 @@ impl Object {
     pub fn backing(&self) -> Option<BorrowedFd<'_>> {
         let state = self.state.lock();
         (state.is_complete() && state.pieces.all_seen()).then(|| self.body.fd()).flatten()
+    }
+
+    /// Where data or a hole begins at or after `offset`; `None` past the end. Of what is not held whole, and of small
+    /// contents, nothing but the end is a hole.
+    ///
+    /// # Errors
+    /// `Missing` when it is not all here; `Io`.
+    pub fn seek(&self, offset: u64, what: Seek) -> Result<Option<u64>> {
+        let (missing, length) = {
+            let state = self.state.lock();
+            (state.missing_from(0), state.length.unwrap_or(0))
+        };
+        if let Some(offset) = missing {
+            return Err(StoreError::Missing { offset });
+        }
+        if offset >= length {
+            return Ok(None);
+        }
+        let found = self.body.seek(offset, what == Seek::Hole).map_err(|error| self.refused(error))?;
+        Ok(match what {
+            Seek::Data => found.unwrap_or(Some(offset)).filter(|place| *place < length),
+            Seek::Hole => Some(found.flatten().unwrap_or(length).min(length)),
+        })
     }
 
     /// Takes all pieces for right without comparing them: a former life of the daemon had done so, and somebody reads

@@ -66,6 +66,8 @@ struct StoredNode {
     origin: Option<Origin>,
     #[serde(deserialize_with = "or_none")]
     later: Option<StoredLater>,
+    #[serde(deserialize_with = "or_none")]
+    latest: Option<StoredLatest>,
 }
 
 /// Attributes that the first records did not have.
@@ -77,20 +79,27 @@ struct StoredLater {
     device: Option<u32>,
 }
 
+/// Attributes that came after those.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct StoredLatest {
+    allocated: Option<u64>,
+}
+
 /// A field that ends a record, where the record has it.
-fn or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<StoredLater>, D::Error> {
+fn or_none<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     Ok(Option::deserialize(from).unwrap_or(None))
 }
 
 impl From<StoredNode> for NodeRecord {
     fn from(stored: StoredNode) -> NodeRecord {
         let StoredLater { changed, accessed, links, device } = stored.later.unwrap_or_default();
+        let StoredLatest { allocated } = stored.latest.unwrap_or_default();
         NodeRecord {
             binding: stored.binding,
             file: stored.file,
             parent: stored.parent,
             name: stored.name,
-            attributes: Attributes { changed, accessed, links, device, ..stored.attributes },
+            attributes: Attributes { changed, accessed, links, device, allocated, ..stored.attributes },
             version: stored.version,
             lease: stored.lease,
             audience: stored.audience,
@@ -102,7 +111,7 @@ impl From<StoredNode> for NodeRecord {
 
 impl From<NodeRecord> for StoredNode {
     fn from(record: NodeRecord) -> StoredNode {
-        let Attributes { changed, accessed, links, device, .. } = record.attributes;
+        let Attributes { changed, accessed, links, device, allocated, .. } = record.attributes;
         StoredNode {
             binding: record.binding,
             file: record.file,
@@ -115,6 +124,7 @@ impl From<NodeRecord> for StoredNode {
             learnt: record.learnt,
             origin: record.origin,
             later: Some(StoredLater { changed, accessed, links, device }),
+            latest: Some(StoredLatest { allocated }),
         }
     }
 }
@@ -316,6 +326,35 @@ mod tests {
         };
         let value = value::encode(b"o", &object).unwrap();
         assert_eq!(value[..value.len() - 4], [1, 1, 1, b'w', 1, 3, 1, 2, 3, 0, 0, 4, 1, 0, 0x80, 1]);
+    }
+
+    /// Goal: nodes that were remembered when less was known of them are still.
+    #[test]
+    fn nodes_of_before_are_read() {
+        let attributes =
+            Attributes { links: Some(2), allocated: Some(512), ..Attributes::of_kind(weft_remote::FileKind::File) };
+        let record = NodeRecord {
+            binding: BindingId(1),
+            file: FileId::new(b"file"),
+            parent: NodeId::ROOT,
+            name: Name::new("name").unwrap(),
+            attributes,
+            version: Version::strong("v"),
+            lease: Lease::Forever,
+            audience: Audience::Everyone,
+            learnt: SystemTime::UNIX_EPOCH,
+            origin: None,
+        };
+        let whole = postcard::to_allocvec(&record).unwrap();
+        let read = |bytes: &[u8]| postcard::from_bytes::<NodeRecord>(bytes).unwrap().attributes;
+        assert_eq!(read(&whole), attributes);
+        // At the end: that there is more, that it is told, 512 in two octets.
+        assert_eq!(whole[whole.len() - 4..], [1, 1, 0x80, 4]);
+        let before = Attributes { allocated: None, ..attributes };
+        assert_eq!(read(&whole[..whole.len() - 4]), before);
+        let first = Attributes { links: None, ..before };
+        // And before that: changed, accessed, links, device.
+        assert_eq!(read(&whole[..whole.len() - 4 - 6]), first);
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use common::{Place, bytes_of, new_object, object_files, whole};
-use weft_remote::{Lease, Version};
+use weft_remote::{Lease, Seek, Version};
 use weft_store::{Dirty, NodeId, Object, PIECE_BYTES, Store, StoreError};
 
 const NODE: NodeId = NodeId(5000);
@@ -46,6 +47,49 @@ fn an_object_is_there_after_a_restart() {
         assert_eq!(store.usage().object_bytes, end.next_multiple_of(4096));
         assert_eq!(store.troubles(), Vec::<String>::new());
     }
+}
+
+/// Goal: zeros take no room on the disk, are found as holes, and read as zeros, by several writers and after a restart.
+#[test]
+fn zeros_are_holes() {
+    let place = Place::new();
+    let store = place.open();
+    let mut content = vec![0; 6 * PIECE + 5000];
+    content[PIECE..PIECE + 10].fill(1);
+    content[4 * PIECE..5 * PIECE].copy_from_slice(&bytes_of(PIECE));
+    let length = content.len() as u64;
+    let object = Arc::new(store.create(NODE, new_object(Some(length))).unwrap());
+    assert!(matches!(object.seek(0, Seek::Data), Err(StoreError::Missing { offset: 0 })));
+    // The later one first, so that the other must not cut it off.
+    for (from, to) in [(3 * PIECE, content.len()), (0, 3 * PIECE)] {
+        let mut writer = object.writer(from as u64).unwrap();
+        content[from..to].chunks(70_001).for_each(|part| writer.append(part).unwrap());
+        writer.finish().unwrap();
+    }
+    object.commit().unwrap();
+    assert_eq!(object.read(0, content.len()).unwrap(), content);
+    drop(object);
+    store.flush().unwrap();
+    let [file] = &object_files(&place)[..] else { panic!("one file") };
+    let told = std::fs::metadata(file).unwrap();
+    assert_eq!(told.len(), length);
+    let piece = PIECE_BYTES;
+    assert!(told.blocks() * 512 < 3 * piece, "{} blocks", told.blocks());
+    drop(store);
+    let store = place.open();
+    let object = held(&store);
+    assert_eq!(object.read(0, content.len()).unwrap(), content);
+    let first = object.seek(0, Seek::Data).unwrap().unwrap();
+    assert!((piece - 70_001..=piece).contains(&first), "{first}");
+    assert_eq!(object.seek(0, Seek::Hole).unwrap(), Some(0));
+    assert_eq!(object.seek(piece, Seek::Data).unwrap(), Some(piece));
+    assert_eq!(object.seek(5 * piece + 80_000, Seek::Data).unwrap(), None);
+    assert_eq!(object.seek(5 * piece + 80_000, Seek::Hole).unwrap(), Some(5 * piece + 80_000));
+    for what in [Seek::Data, Seek::Hole] {
+        assert_eq!(object.seek(length, what).unwrap(), None);
+    }
+    let small = whole(&store, NodeId(5001), &[0; 5000]);
+    assert_eq!((small.seek(7, Seek::Data).unwrap(), small.seek(7, Seek::Hole).unwrap()), (Some(7), Some(5000)));
 }
 
 /// Goal: what was written becomes the content without a copy, with all that was added by a length, and is there after a

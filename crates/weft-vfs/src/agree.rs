@@ -34,6 +34,7 @@ pub(crate) fn finer(known: &Attributes, row: &Attributes) -> Attributes {
         accessed: finer_figure(known.accessed, row.accessed),
         links: known.links.or(row.links),
         device: known.device.or(row.device),
+        allocated: known.allocated.or(row.allocated),
     }
 }
 
@@ -46,6 +47,7 @@ pub(crate) fn newer(known: &Attributes, row: &Attributes) -> Attributes {
         changed: finer_figure(row.changed, known.changed),
         links: row.links.or(known.links),
         device: row.device.or(known.device),
+        allocated: row.allocated.or(known.allocated),
         ..finer(known, row)
     }
 }

@@ -92,12 +92,3 @@ pub enum Allocate {
     /// The range reads as zeros; the length stays.
     ZeroWithin,
 }
-
-/// What lseek(2) looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek {
-    /// The next data at or after the place.
-    Data,
-    /// The next hole at or after the place; the end of the file is one.
-    Hole,
-}

@@ -337,7 +337,8 @@ impl Vfs {
         let former = inode.content.lock().former.filter(|former| former.face == face).map(|former| former.stat);
         let told = former.unwrap_or(stat);
         let size = handle.length().unwrap_or(told.size);
-        Ok(Stat { node: face, size, modified: told.modified, changed: told.changed, ttl: Duration::ZERO, ..stat })
+        let (modified, changed) = (told.modified, told.changed);
+        Ok(Stat { node: face, modified, changed, ttl: Duration::ZERO, ..stat.of_length(size) })
     }
 
     /// Takes up that a file was opened by this face under a former daemon.

@@ -68,6 +68,7 @@ mod retire;
 mod retry;
 mod room;
 mod same_use;
+mod seek;
 mod send;
 mod send_again;
 mod sent;
@@ -92,7 +93,7 @@ mod warm;
 mod why;
 mod write;
 
-pub use ask::{Allocate, NewNode, OpenFor, Removal, Seek, SetStat, SetTime, Write};
+pub use ask::{Allocate, NewNode, OpenFor, Removal, SetStat, SetTime, Write};
 pub use changes::{Change, ChangeKind, Watched, Watching};
 pub use data::Data;
 pub use directory::{AsOf, DirectoryName, Snapshot};

@@ -154,6 +154,7 @@ impl Namespace {
             mode: 0o555,
             links: 1,
             device: 0,
+            allocated: 0,
             uid,
             gid,
             ttl: ROOT_TTL,

@@ -36,6 +36,8 @@ pub struct Stat {
     pub links: u32,
     /// Of a device: which.
     pub device: u32,
+    /// Bytes that it takes on the disk of its source, or as many as it is long where that is not told.
+    pub allocated: u64,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -48,6 +50,11 @@ impl Stat {
     /// The inode number that programs see.
     pub fn number(&self) -> u64 {
         Faces::number(self.node).0
+    }
+
+    /// The same of a content with this length. What another takes on the disk of the source is not known.
+    pub(crate) fn of_length(self, size: u64) -> Stat {
+        Stat { size, allocated: if size == self.size { self.allocated } else { size }, ..self }
     }
 }
 
@@ -70,7 +77,8 @@ pub(crate) struct DefaultOwner {
 impl DefaultOwner {
     /// A record as `stat` shows it; `seen` stands for a time that the source does not tell.
     pub(crate) fn stat(&self, node: NodeId, record: &NodeRecord, seen: SystemTime, ttl: Duration) -> Stat {
-        let Attributes { kind, size, modified, mode, owner, changed, accessed, links, device } = record.attributes;
+        let Attributes { kind, size, modified, mode, owner, changed, accessed, links, device, allocated } =
+            record.attributes;
         let (kind, default_mode) = match kind {
             FileKind::Directory => (FileKind::Directory, 0o555),
             FileKind::Symlink => (FileKind::Symlink, 0o777),
@@ -78,11 +86,12 @@ impl DefaultOwner {
             kind => (kind, 0o444),
         };
         let modified = modified.known().unwrap_or(seen);
+        let size = size.known().unwrap_or(0);
         Stat {
             node,
             generation: 0,
             kind,
-            size: size.known().unwrap_or(0),
+            size,
             modified,
             changed: changed.known().unwrap_or(modified),
             accessed: accessed.known().unwrap_or(modified),
@@ -91,6 +100,7 @@ impl DefaultOwner {
             // 1 for directories too where the source does not say (find(1) takes that for "not known").
             links: links.unwrap_or(1),
             device: device.unwrap_or(0),
+            allocated: allocated.unwrap_or(size),
             uid: owner.map_or(self.uid, |owner| owner.uid),
             gid: owner.map_or(self.gid, |owner| owner.gid),
             ttl,
@@ -117,7 +127,7 @@ impl Vfs {
         let Some(length) = handle.length() else { return Ok(None) };
         let agreed = handle.inode.record.read().attributes.size.exact() == Some(length);
         let ttl = if agreed { self.attributes_remaining(&handle.inode)? } else { Duration::ZERO };
-        Ok(Some(Stat { size: length, ..self.show(&handle.inode, ttl, &Caller::DAEMON) }))
+        Ok(Some(self.show(&handle.inode, ttl, &Caller::DAEMON).of_length(length)))
     }
 
     /// What `stat` shows of an inode, to somebody who may trust it that long.
@@ -140,14 +150,15 @@ impl Vfs {
         let generation = self.namespace.generation(node);
         let mut stat = Stat { generation, ..self.default_owner().stat(node, &record, seen, ttl) };
         if let Some(draft) = draft {
-            stat.size = draft.dirty.length();
+            stat = stat.of_length(draft.dirty.length());
             stat.ttl = Duration::ZERO;
             if draft.dirty.is_unsent() {
+                stat.allocated = stat.size;
                 stat.modified = draft.written();
                 stat.changed = draft.written();
             }
         } else if !is_directory {
-            stat.size = content.ended.and_then(|ended| ended.shown).unwrap_or(stat.size);
+            stat = stat.of_length(content.ended.and_then(|ended| ended.shown).unwrap_or(stat.size));
             content.pages_told(stat.size);
         }
         stat

@@ -40,6 +40,11 @@ impl Through {
         Through { version: parking_lot::Mutex::new(version), flow: tokio::sync::Mutex::default(), shared }
     }
 
+    /// Which version that is.
+    pub(crate) fn version(&self) -> Version {
+        self.version.lock().clone()
+    }
+
     /// The same as a former daemon had open: without a version its bytes cannot be told from another's.
     pub(crate) fn again(version: Version, vfs: &Vfs) -> Through {
         let through = Through::of_version(version, vfs);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use weft_remote::{Call, FileKind};
-use weft_store::{NodeId, Origin};
+use weft_store::NodeId;
 
-use crate::ask::{Allocate, Seek, Write};
+use crate::ask::{Allocate, Write};
 use crate::figures::add;
 use crate::handle::{Handle, HandleId};
 use crate::inode::Inode;
@@ -65,42 +65,6 @@ impl Vfs {
         }
         draft.touch();
         Ok(())
-    }
-
-    /// Where data or a hole begins at or after `offset`; `None` past the end of the file. What is not written here
-    /// counts as data, but what lies beyond all content is a hole.
-    ///
-    /// # Errors
-    /// `BadHandle`.
-    pub fn seek(&self, handle: HandleId, offset: u64, what: Seek) -> Result<Option<u64>> {
-        let handle = self.handle(handle)?;
-        if handle.is_over() {
-            return Err(VfsError::Changed);
-        }
-        let Some(draft) = handle.draft() else {
-            let length = self.length_of(&handle);
-            return Ok(match what {
-                Seek::Data => Some(offset).filter(|offset| *offset < length),
-                Seek::Hole => Some(length).filter(|length| offset < *length),
-            });
-        };
-        let parts = draft.dirty.parts(offset, usize::MAX);
-        if parts.is_empty() {
-            return Ok(None);
-        }
-        let wanted = |origin: Origin| (origin == Origin::Zeros) == (what == Seek::Hole);
-        let found = parts.into_iter().find(|(_, origin)| wanted(*origin)).map(|(range, _)| range.start);
-        Ok(found.or((what == Seek::Hole).then(|| draft.dirty.length())))
-    }
-
-    fn length_of(&self, handle: &Handle) -> u64 {
-        use crate::handle::Held;
-        match &*handle.content.lock() {
-            Held::Object(object) => object.length().unwrap_or(0),
-            Held::Lost(lost) => lost.length.unwrap_or(0),
-            Held::Empty(_) => 0,
-            Held::Through(_) => handle.inode.record.read().attributes.size.known().unwrap_or(0),
-        }
     }
 
     fn handle_to_write(&self, handle: HandleId) -> Result<Arc<Handle>> {

@@ -6,9 +6,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::StreamExt;
-use weft_remote::{Lease, Piece, Remote, RemoteError, Span, Version};
+use weft_remote::{Lease, Piece, Remote, RemoteError, Seek, Span, Version};
 
 use crate::support::{Bed, call, drain};
+
+/// Goal: holes are told of the version that is there, and of no other.
+#[tokio::test]
+async fn holes_are_those_of_one_version() {
+    let bed = Bed::new(&["sparse"]).await;
+    let file = fs::OpenOptions::new().write(true).open(bed.path("sparse")).unwrap();
+    file.set_len(0).unwrap();
+    file.set_len(SPARSE_BYTES).unwrap();
+    file.write_all_at(&[1; 4096], SPARSE_BYTES / 2).unwrap();
+    let entry = bed.entry("sparse").await;
+    assert!(
+        entry.attributes.allocated.is_some_and(|allocated| (1..SPARSE_BYTES / 2).contains(&allocated)),
+        "{entry:?}"
+    );
+    // Right after a change nobody can tell whether there is another one.
+    let seek = async |offset, what| loop {
+        match bed.dir.seek(&call(), &entry.id, &entry.version, offset, what).await {
+            Err(RemoteError::VersionChanged { .. }) if bed.entry("sparse").await.version == entry.version => {
+                tokio::task::yield_now().await;
+            }
+            outcome => return outcome,
+        }
+    };
+    assert_eq!(seek(0, Seek::Data).await.unwrap(), Some(SPARSE_BYTES / 2));
+    assert_eq!(seek(SPARSE_BYTES / 2, Seek::Hole).await.unwrap(), Some(SPARSE_BYTES / 2 + 4096));
+    assert_eq!(seek(SPARSE_BYTES / 2 + 4096, Seek::Data).await.unwrap(), None);
+    assert_eq!(seek(SPARSE_BYTES, Seek::Hole).await.unwrap(), None);
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    let changed = seek(0, Seek::Data).await;
+    assert!(matches!(changed, Err(RemoteError::VersionChanged { .. })), "{changed:?}");
+}
 
 /// A writer rewrites a file with one byte over and over, in single writes, while readers copy it. It is let go on
 /// in turn when a copy has begun, so that it strikes in the middle, and when one has ended well.
@@ -81,6 +112,7 @@ async fn copy(bed: &Bed, begun: &AtomicUsize) -> Result<Vec<u8>, RemoteError> {
     Ok(bytes)
 }
 
+const SPARSE_BYTES: u64 = 1 << 20;
 const LENGTH: usize = 4 << 20;
 const READERS: usize = 3;
 const COPIES: usize = 10;

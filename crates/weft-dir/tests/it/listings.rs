@@ -43,8 +43,9 @@ async fn rows_tell_what_the_files_are() {
         if entry.attributes.kind == FileKind::Directory {
             // Its times and links are those of what is in it, of which the directory above is not told.
             let unknown = Figure::Unknown;
-            let (links, [modified, changed, accessed]) = (None, [unknown; 3]);
-            let attributes = Attributes { links, modified, changed, accessed, ..asked.attributes };
+            let [modified, changed, accessed] = [unknown; 3];
+            let (links, allocated) = (None, None);
+            let attributes = Attributes { links, modified, changed, accessed, allocated, ..asked.attributes };
             assert_eq!(*entry, Entry { attributes, version: Version::None, ..asked });
             continue;
         }

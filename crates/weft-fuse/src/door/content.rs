@@ -2,7 +2,8 @@
 
 use rustix::io::Errno as E;
 use weft_fusedev::{Header, Reply};
-use weft_vfs::{Allocate, HandleId, NodeId, Seek, Write};
+use weft_remote::Seek;
+use weft_vfs::{Allocate, HandleId, NodeId, Write};
 
 use super::{Door, caller};
 use crate::Errno;
@@ -48,12 +49,14 @@ impl<H: Handler> Door<H> {
             _ => return self.refuse(Operation::Lseek, header, E::INVAL, reply),
         };
         let asked = self.driver.meter.begin(Operation::Lseek, header);
-        let found = self.handler.seek(handle, offset, what).and_then(|place| place.ok_or(Errno(E::NXIO)));
-        asked.answered(found.err());
-        match found {
-            Ok(place) => reply.offset(place),
-            Err(errno) => reply.error(errno.raw()),
-        };
+        let seek = self.handler.seek(caller(header), handle, offset, what);
+        let found = async move { seek.await?.ok_or(Errno(E::NXIO)) };
+        self.driver.drive(asked, header, found, move |found| {
+            match found {
+                Ok(place) => reply.offset(place),
+                Err(errno) => reply.error(errno.raw()),
+            };
+        });
     }
 }
 

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use rustix::io::Errno as E;
 use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
-use weft_remote::{Caller, FileKind, LockMode, RenameTarget};
+use weft_remote::{Caller, FileKind, LockMode, RenameTarget, Seek};
 use weft_vfs::{
     Allocate, AsOf, Data, DirectoryName, HandleId, NewNode, NodeId, OnTurned, OpenFor, OpenRecord, ReadBy, Removal,
-    Seek, SetStat, SetTime, Snapshot, Stat, StatFs, Write,
+    SetStat, SetTime, Snapshot, Stat, StatFs, Write,
 };
 
 type Answer<T> = Result<T, Errno>;
@@ -410,13 +410,22 @@ impl Handler for Memory {
     }
 
     /// Zeros are holes.
-    fn seek(&self, handle: HandleId, offset: u64, what: Seek) -> Answer<Option<u64>> {
-        let mut files = self.files();
-        let node = files.opened("seek", offset, handle)?;
-        let mut rest = node.bytes.iter().skip(offset as usize);
-        let found = rest.position(|byte| (*byte == 0) == (what == Seek::Hole));
-        let end = || (what == Seek::Hole && offset < node.bytes.len() as u64).then_some(node.bytes.len() as u64);
-        Ok(found.map(|place| offset + place as u64).or_else(end))
+    fn seek(
+        &self,
+        _: Caller,
+        handle: HandleId,
+        offset: u64,
+        what: Seek,
+    ) -> impl Future<Output = Answer<Option<u64>>> + Send + 'static {
+        let found = || {
+            let mut files = self.files();
+            let node = files.opened("seek", offset, handle)?;
+            let mut rest = node.bytes.iter().skip(offset as usize);
+            let found = rest.position(|byte| (*byte == 0) == (what == Seek::Hole));
+            let end = || (what == Seek::Hole && offset < node.bytes.len() as u64).then_some(node.bytes.len() as u64);
+            Ok(found.map(|place| offset + place as u64).or_else(end))
+        };
+        ready(found())
     }
 
     fn extended(
@@ -518,6 +527,7 @@ fn node(id: u64, kind: FileKind, mode: u16, device: u32) -> Node {
         mode,
         links: 1,
         device,
+        allocated: 0,
         uid: 0,
         gid: 0,
         ttl: Duration::ZERO,

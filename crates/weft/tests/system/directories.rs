@@ -104,6 +104,40 @@ fn what_was_read_comes_from_the_store() {
     assert_eq!(mount.figure("received_bytes"), 0, "nothing has changed");
 }
 
+/// Goal: a file of holes stays one for who copies it out of the mount, without the holes being read, and in the cache.
+#[test]
+fn holes_stay_holes() {
+    const LENGTH: u64 = 256 << 20;
+    let tree = Tree::new();
+    let file = std::fs::File::create(tree.at("sparse")).expect("made");
+    file.set_len(LENGTH).expect("made longer");
+    file.write_all_at(&noise(4096), LENGTH / 2).expect("written");
+    let room = |path: &Path| std::fs::metadata(path).expect("there").blocks() * 512;
+    let taken = room(&tree.at("sparse"));
+    let Some(mount) = tree.mounted() else { return };
+    let copy = tempfile::Builder::new().prefix("wt-copy-").tempdir().expect("a temporary folder");
+    let copied = |name: &str| {
+        let copy = copy.path().join(name);
+        run("cp", [mount.at("sparse").as_os_str(), copy.as_os_str()]);
+        run("cmp", [tree.at("sparse").as_os_str(), copy.as_os_str()]);
+        assert!(room(&copy) < LENGTH / 8, "{} bytes", room(&copy));
+    };
+    assert_eq!(room(&mount.at("sparse")), taken);
+    copied("before");
+    assert!(mount.figure("received_bytes") < LENGTH / 4, "{} bytes came", mount.figure("received_bytes"));
+    run("cmp", [tree.at("sparse").as_os_str(), mount.at("sparse").as_os_str()]);
+    let kept = run("du", ["-sk".as_ref(), mount.cache().as_os_str()]);
+    let kept_kib: u64 = kept.split_whitespace().next().and_then(|count| count.parse().ok()).expect("a number");
+    assert!(kept_kib * 1024 < LENGTH / 2, "{kept_kib} KiB");
+    copied("after");
+    // Of what is written here, all that is written counts, and what lies beyond the end of before does not.
+    let written = std::fs::File::options().write(true).open(mount.at("sparse")).expect("opened");
+    written.write_all_at(&noise(4096), 2 * LENGTH).expect("written");
+    written.sync_all().expect("sent");
+    assert!(room(&mount.at("sparse")) < LENGTH / 8, "{} bytes", room(&mount.at("sparse")));
+    run("cmp", [tree.at("sparse").as_os_str(), mount.at("sparse").as_os_str()]);
+}
+
 /// Goal: each kind of change is seen through the mount although everything is known there.
 #[test]
 fn changes_are_seen() {
