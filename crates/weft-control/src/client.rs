@@ -25,6 +25,24 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
+/// A daemon whose mount has been taken away.
+#[derive(Debug)]
+pub struct Ending {
+    client: Client,
+    /// `None`: it had ended already.
+    process: Option<OwnedFd>,
+}
+
+impl Ending {
+    /// Waits for its end, for so long at most; whether it has come.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn within(&self, patience: Duration) -> Result<bool, ControlError> {
+        self.client.end_of(self.process.as_ref(), patience)
+    }
+}
+
 impl Client {
     /// Connects to the daemon's socket.
     ///
@@ -281,20 +299,15 @@ impl Client {
         }
     }
 
-    /// Takes the mount away and waits until the daemon has ended; with `lazy` only for a moment, since it lives on
-    /// for as long as files are open.
+    /// Takes the mount away. The daemon lives on for as long as something of it is in use.
     ///
     /// # Errors
-    /// As for every call; `Io` also when the daemon has not ended in time, but for `lazy`.
-    pub fn unmount(mut self, lazy: bool) -> Result<(), ControlError> {
-        let daemon = self.process()?;
+    /// As for every call.
+    pub fn unmount(mut self, lazy: bool) -> Result<Ending, ControlError> {
+        let process = self.process()?;
         match self.ask(Verb::Unmount { lazy }, MIDDLE)? {
-            Reply::Unmounted => {}
-            other => return Err(unexpected(&other)),
-        }
-        match self.end_of(daemon, if lazy { SHORT } else { MIDDLE }) {
-            Err(_) if lazy => Ok(()),
-            outcome => outcome,
+            Reply::Unmounted => Ok(Ending { client: self, process }),
+            other => Err(unexpected(&other)),
         }
     }
 
@@ -305,20 +318,20 @@ impl Client {
     pub fn replace(&mut self) -> Result<(), ControlError> {
         let daemon = self.process()?;
         match self.ask(Verb::Replace, MIDDLE)? {
-            Reply::Replaced => self.end_of(daemon, MIDDLE),
+            Reply::Replaced if self.end_of(daemon.as_ref(), MIDDLE)? => Ok(()),
+            Reply::Replaced => Err(ControlError::io(&self.socket)(std::io::ErrorKind::TimedOut.into())),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Waits for the end of a process.
-    fn end_of(&self, process: Option<OwnedFd>, patience: Duration) -> Result<(), ControlError> {
-        let Some(process) = process else { return Ok(()) };
+    /// Waits for the end of a process; whether it came in time.
+    fn end_of(&self, process: Option<&OwnedFd>, patience: Duration) -> Result<bool, ControlError> {
+        let Some(process) = process else { return Ok(true) };
         // A process descriptor becomes readable when the process ends (pidfd_open(2)).
-        let mut end = [PollFd::new(&process, PollFlags::IN)];
-        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
+        let mut end = [PollFd::new(process, PollFlags::IN)];
+        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
         match poll(&mut end, Some(&patience)) {
-            Ok(0) => Err(ControlError::io(&self.socket)(std::io::ErrorKind::TimedOut.into())),
-            Ok(_) => Ok(()),
+            Ok(ready) => Ok(ready > 0),
             Err(error) => Err(ControlError::io(&self.socket)(error.into())),
         }
     }

@@ -25,6 +25,10 @@ struct Place {
     id: u64,
     /// Who mounted, where the kernel tells.
     uid: Option<u32>,
+    /// Which directory of its file system stands there, from that one's root: of a bind mount it may be any.
+    root: PathBuf,
+    /// The connection's number: the minor one of the device, whose major one is 0 (`fc->dev` in Linux fs/fuse/control.c).
+    connection: Option<u32>,
 }
 
 /// A daemon and a place in its mount.
@@ -34,7 +38,9 @@ pub struct Located {
     pub client: Client,
     /// Who it is.
     pub hello: Hello,
-    /// The place, relative to the mount's root.
+    /// The mount point by which it was found: the daemon's own, or that of a bind mount.
+    pub mount: PathBuf,
+    /// The place, relative to the root of the daemon's tree.
     pub path: PathBytes,
 }
 
@@ -48,9 +54,24 @@ impl Mounts {
         Ok(Mounts::parse(&text))
     }
 
+    /// The mount points of weft as another process sees them.
+    ///
+    /// # Errors
+    /// `Io` when they cannot be read.
+    pub fn of_process(pid: u32) -> Result<Mounts, ControlError> {
+        let path = format!("/proc/{pid}/mountinfo");
+        let text = std::fs::read(&path).map_err(ControlError::io(path))?;
+        Ok(Mounts::parse(&text))
+    }
+
     /// Mounts at these places.
     pub fn at(places: impl IntoIterator<Item = PathBuf>) -> Mounts {
-        Mounts(places.into_iter().map(|path| Place { path, id: 0, uid: None }).collect())
+        Mounts(
+            places
+                .into_iter()
+                .map(|path| Place { path, root: PathBuf::from("/"), id: 0, uid: None, connection: None })
+                .collect(),
+        )
     }
 
     /// Whether `path` is the root of one of these mounts.
@@ -63,12 +84,27 @@ impl Mounts {
         self.0.iter().map(|mount| mount.path.as_path())
     }
 
+    /// The connection of the mount at this place, the uppermost where there are several; `None` where there is none of weft's.
+    pub fn connection_at(&self, path: &Path) -> Option<u32> {
+        self.at_top(path)?.connection
+    }
+
+    fn at_top(&self, path: &Path) -> Option<&Place> {
+        self.0.iter().rfind(|mount| mount.path == path)
+    }
+
+    /// Where the mount with this connection can be reached, by its newest place.
+    pub fn place_of(&self, connection: u32) -> Option<&Path> {
+        self.0.iter().rfind(|mount| mount.connection == Some(connection)).map(|mount| mount.path.as_path())
+    }
+
     /// Who mounted the one with this number (`stx_mnt_id` of statx(2)); `None` when it is none of weft's.
     pub fn owner(&self, id: u64) -> Option<u32> {
         self.0.iter().find(|mount| mount.id == id && id != 0)?.uid
     }
 
-    /// Lines of mountinfo: the first field is the mount's number, the fifth its place; after the lone `-` come the type, the
+    /// Lines of mountinfo: the first field is the mount's number, the third its device, the fourth
+    /// which directory of its file system it shows, the fifth its place; after the lone `-` come the type, the
     /// source and the options, among them `user_id=` of every FUSE mount.
     fn parse(text: &[u8]) -> Mounts {
         let of_weft = |line: &[u8]| -> Option<Place> {
@@ -81,7 +117,10 @@ impl Mounts {
             let uid =
                 options.find_map(|option| std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?.parse().ok());
             let id = std::str::from_utf8(fields.first()?).ok()?.parse().ok()?;
-            Some(Place { path: unescape(fields.get(4)?), id, uid })
+            let connection =
+                std::str::from_utf8(fields.get(2)?).ok()?.strip_prefix("0:").and_then(|minor| minor.parse().ok());
+            let (root, path) = (unescape(fields.get(3)?), unescape(fields.get(4)?));
+            Some(Place { path, id, uid, root, connection })
         };
         Mounts(text.split(|byte| *byte == b'\n').filter_map(of_weft).collect())
     }
@@ -132,17 +171,28 @@ pub fn daemons(own: &Path) -> Vec<(Client, Hello)> {
 pub fn find_for_path(own: &Path, path: &Path) -> Result<Located, ControlError> {
     let mut daemons = daemons(own);
     let mut mounts = Mounts::of_this_process()?;
+    let of_kernel = mounts.clone();
     mounts.0.extend(Mounts::at(daemons.iter().map(|(_, hello)| hello.mountpoint.as_path().to_owned())).0);
     let resolved = resolve_without_entering(path, &mounts)?;
     let not_a_mount = || ControlError::NotAMount { path: path.to_owned() };
     let mount = mounts.around(&resolved).ok_or_else(not_a_mount)?;
-    let of_mount = |(_, hello): &(Client, Hello)| hello.mountpoint.as_path() == mount;
-    let Some(at) = daemons.iter().rposition(of_mount) else {
+    // One that was unmounted while it was in use lives on, and another may be at its place.
+    let top = of_kernel.at_top(mount).filter(|top| top.connection.is_some());
+    let claims_it = |hello: &Hello| hello.mountpoint.as_path() == mount;
+    let is_it = |(client, hello): &(Client, Hello)| {
+        let is_connected = top.is_some_and(|top| top.connection == hello.connection);
+        // Of another place the kernel has to say whose it is: a daemon may claim anything.
+        is_connected && (claims_it(hello) || top.and_then(|top| top.uid) == client.daemon_uid().ok())
+    };
+    let may_be_it = |(_, hello): &(Client, Hello)| claims_it(hello) && (top.is_none() || hello.connection.is_none());
+    let Some(at) = daemons.iter().position(is_it).or_else(|| daemons.iter().rposition(may_be_it)) else {
         return Err(ControlError::NoDaemon { mountpoint: mount.to_owned() });
     };
     let (client, hello) = daemons.swap_remove(at);
+    let root = top.and_then(|top| top.root.strip_prefix("/").ok()).unwrap_or(Path::new(""));
     let below = resolved.strip_prefix(mount).expect("around() gives a prefix");
-    Ok(Located { client, hello, path: PathBytes::from(below) })
+    let below: PathBuf = root.components().chain(below.components()).collect();
+    Ok(Located { client, hello, mount: mount.to_owned(), path: PathBytes::from(below.as_path()) })
 }
 
 /// The absolute path with links above the mounts followed, `.` and `..` gone, and nothing asked of the kernel at or
@@ -283,6 +333,8 @@ mod tests {
         let place = Path::new("/home/a b\\c");
         assert_eq!(mounts.iter().collect::<Vec<_>>(), [place]);
         assert!(mounts.has_of(place, 1000) && !mounts.has_of(place, 0));
+        assert_eq!((mounts.connection_at(place), mounts.place_of(50)), (Some(50), Some(place)));
+        assert_eq!((mounts.connection_at(Path::new("/other")), mounts.place_of(51)), (None, None));
     }
 
     #[test]

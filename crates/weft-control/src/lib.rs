@@ -23,7 +23,7 @@ mod warm;
 
 pub use changes::{Change, ChangeKind, Watched};
 pub use check::{CheckProgress, Checked};
-pub use client::{Checking, Client, Streamed, Warmth, Watching};
+pub use client::{Checking, Client, Ending, Streamed, Warmth, Watching};
 pub use daemon::Daemon;
 pub use error::ControlError;
 pub use find::{Located, Mounts, daemons, find_for_path, resolve_without_entering};

@@ -215,6 +215,10 @@ pub struct Hello {
     pub mountpoint: PathBytes,
     /// The user who mounted.
     pub uid: u32,
+    /// The kernel's number of its connection, by which its mount is told from others at the same place; `None` where it
+    /// is not known.
+    #[serde(default)]
+    pub connection: Option<u32>,
 }
 
 /// What a daemon says of itself.

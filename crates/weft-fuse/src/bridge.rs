@@ -194,7 +194,7 @@ impl Handler for Bridge {
         target: RenameTarget,
     ) -> impl Future<Output = Answer<()>> + Send + 'static {
         let moved = self.vfs.clone().rename(self.vfs.call(caller), from, to, target);
-        async move { moved.await.map_err(Errno::of_new_name) }
+        async move { Box::pin(moved).await.map_err(Errno::of_new_name) }
     }
 
     fn set_stat(

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use weft_afs::{Level, level_worth};
 use weft_control::{
     BindingStatus, CacheReport, Cached, Checked, Code, Copied, Covered, Daemon, Decision, Depth, Eviction, Fact,
-    Figures, Grouped, Hello, Lines, Measures, NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded, Removed,
-    SourceStatus, Status, Trouble, UnsentReport, WarmOrder, WarmStatus, Warmed, Watched, Why,
+    Figures, Grouped, Hello, Lines, Measures, Mounts, NameInfo, NameKind, OfPinned, PathBytes, Refusal, Reloaded,
+    Removed, SourceStatus, Status, Trouble, UnsentReport, WarmOrder, WarmStatus, Warmed, Watched, Why,
 };
 use weft_fuse::{Meter, Mounted, Transport};
 use weft_remote::{Caller, FileKind, Name, RemoteError, Source, SourceState};
@@ -23,6 +23,8 @@ use crate::{checking, space, unsent, users, warming, watching};
 pub struct MountDaemon {
     vfs: Arc<Vfs>,
     mountpoint: PathBuf,
+    /// The kernel's number of the mount's connection, where it is known.
+    connection: Option<u32>,
     cache_dir: PathBuf,
     source: String,
     allow_other: bool,
@@ -43,6 +45,7 @@ impl MountDaemon {
         MountDaemon {
             vfs,
             mountpoint: resolved.mountpoint.clone(),
+            connection: None,
             cache_dir: resolved.cache_dir.clone(),
             source: resolved.source.to_string(),
             allow_other: resolved.allow_other,
@@ -58,6 +61,26 @@ impl MountDaemon {
     /// The same, with how the kernel's requests come and their counters.
     pub fn asked_through(self, mounted: &Mounted) -> MountDaemon {
         MountDaemon { meter: mounted.meter().clone(), transport: mounted.transport(), ..self }
+    }
+
+    /// The same, with the kernel's number of the mount's connection.
+    pub fn connected(self, connection: Option<u32>) -> MountDaemon {
+        MountDaemon { connection, ..self }
+    }
+
+    /// Where the mount is to be taken away; `None` where it is no more, as this process sees it: what is there now is another.
+    fn place(&self) -> Result<Option<PathBuf>, Refusal> {
+        let Some(own) = self.connection else { return Ok(Some(self.mountpoint.clone())) };
+        let mounts = Mounts::of_this_process().map_err(|error| Refusal::new(Code::Failed, error.to_string()))?;
+        match mounts.place_of(own) {
+            _ if mounts.connection_at(&self.mountpoint) == Some(own) => Ok(Some(self.mountpoint.clone())),
+            None => Ok(None),
+            Some(place) if mounts.connection_at(place) == Some(own) => Ok(Some(place.to_owned())),
+            Some(place) => {
+                let place = place.display();
+                Err(Refusal::new(Code::Busy, format!("{place}: another mount is over it; unmount that first")))
+            }
+        }
     }
 
     /// The same, telling where metrics are served, or why they are not.
@@ -136,6 +159,7 @@ impl Daemon for MountDaemon {
             daemon_pid: std::process::id(),
             mountpoint: self.mountpoint.as_path().into(),
             uid: rustix::process::geteuid().as_raw(),
+            connection: self.connection,
         }
     }
 
@@ -317,7 +341,7 @@ impl Daemon for MountDaemon {
     }
 
     async fn unmount(&self, lazy: bool) -> Result<(), Refusal> {
-        let place = self.mountpoint.clone();
+        let Some(place) = self.place()? else { return Ok(()) };
         let attempt = move || {
             weft_fuse::unmount(&place, lazy).map_err(|error| match error.kind() {
                 std::io::ErrorKind::ResourceBusy => Refusal::new(Code::Busy, users::sentence(&place)),

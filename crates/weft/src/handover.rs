@@ -41,9 +41,16 @@ pub enum Word {
         /// Whether the supervisor tells when it has sent them; one of before does not.
         #[serde(default)]
         fences: bool,
+        /// The kernel's number of the connection, where it is known.
+        #[serde(default)]
+        connection: Option<u32>,
     },
     /// From a daemon: here is the connection of the mount that it made.
-    Mounted,
+    Mounted {
+        /// The kernel's number of it, where it is known.
+        #[serde(default)]
+        connection: Option<u32>,
+    },
     /// From a daemon: it serves.
     Serving,
     /// From a daemon: when it ends, the program that is installed is to go on.
@@ -62,6 +69,15 @@ pub struct Kept {
     pub journal: [File; 2],
 }
 
+/// The kernel's side of a mount.
+#[derive(Debug)]
+pub struct Kernel {
+    /// The connection.
+    pub device: OwnedFd,
+    /// Its number, where that is known.
+    pub connection: Option<u32>,
+}
+
 /// What a daemon is given.
 #[derive(Debug)]
 pub struct Handover {
@@ -71,6 +87,8 @@ pub struct Handover {
     pub kept: Kept,
     /// The connection of a mount that is there already.
     pub device: Option<OwnedFd>,
+    /// The kernel's number of that, where it is known.
+    pub connection: Option<u32>,
     /// Where the supervisor hears of notices to send.
     pub notices: Option<OwnedFd>,
 }
@@ -97,7 +115,7 @@ impl Handover {
         let line = Line(Arc::new(io::stdin().as_fd().try_clone_to_owned()?));
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let (word, files) = line.hear(RecvFlags::empty())?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let Word::Start { protocol: PROTOCOL, mounted, notices, fences } = word else {
+        let Word::Start { protocol: PROTOCOL, mounted, notices, fences, connection } = word else {
             return Err(io::Error::other("the supervisor is of another version of weft: unmount, and mount again"));
         };
         let mut files = files.into_iter();
@@ -111,7 +129,8 @@ impl Handover {
         let notices = if notices { files.next() } else { None };
         // Better a daemon that may not end when it is killed than one that does not know what the kernel has forgotten.
         let notices = notices.filter(|_| fences);
-        Ok(Handover { line, kept: Kept { roll: roll.into(), journal: [first.into(), second.into()] }, device, notices })
+        let kept = Kept { roll: roll.into(), journal: [first.into(), second.into()] };
+        Ok(Handover { line, kept, device, connection, notices })
     }
 }
 
@@ -130,12 +149,15 @@ impl Line {
     ///
     /// # Errors
     /// What sendmsg(2) says.
-    pub fn start(&self, kept: &Kept, device: Option<BorrowedFd<'_>>, notices: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn start(&self, kept: &Kept, mount: Option<&Kernel>, notices: BorrowedFd<'_>) -> io::Result<()> {
         let [first, second] = &kept.journal;
         let mut files = vec![kept.roll.as_fd(), first.as_fd(), second.as_fd()];
-        files.extend(device);
+        files.extend(mount.map(|mount| mount.device.as_fd()));
         files.push(notices);
-        self.say(Word::Start { protocol: PROTOCOL, mounted: device.is_some(), notices: true, fences: true }, &files)
+        let connection = mount.and_then(|mount| mount.connection);
+        let start =
+            Word::Start { protocol: PROTOCOL, mounted: mount.is_some(), notices: true, fences: true, connection };
+        self.say(start, &files)
     }
 
     /// Says a word.
@@ -219,17 +241,21 @@ mod tests {
         assert!(ours.hear_now().expect("nothing yet").is_none());
         let kept = Kept::new().expect("files in memory");
         theirs.start(&kept, None, kept.roll.as_fd()).expect("said");
-        theirs.say(Word::Mounted, &[kept.roll.as_fd()]).expect("said");
+        theirs.say(Word::Mounted { connection: Some(7) }, &[kept.roll.as_fd()]).expect("said");
         rustix::net::send(&*theirs.0, br#"{"word":"sing","loud":true}"#, SendFlags::empty()).expect("sent");
         let heard = || {
             let (word, files) = ours.hear_now().expect("heard").expect("a word");
             (word, files.len())
         };
-        assert_eq!(heard(), (Word::Start { protocol: PROTOCOL, mounted: false, notices: true, fences: true }, 4));
-        assert_eq!(heard(), (Word::Mounted, 1));
+        let connection = None;
+        let start = Word::Start { protocol: PROTOCOL, mounted: false, notices: true, fences: true, connection };
+        assert_eq!(heard(), (start, 4));
+        assert_eq!(heard(), (Word::Mounted { connection: Some(7) }, 1));
         assert_eq!(heard(), (Word::Unknown, 0));
         let before: Word = serde_json::from_str(r#"{"word":"start","protocol":1,"mounted":true}"#).expect("understood");
-        assert_eq!(before, Word::Start { protocol: 1, mounted: true, notices: false, fences: false });
+        assert_eq!(before, Word::Start { protocol: 1, mounted: true, notices: false, fences: false, connection });
+        let before: Word = serde_json::from_str(r#"{"word":"mounted"}"#).expect("understood");
+        assert_eq!(before, Word::Mounted { connection });
         drop(theirs);
         assert!(ours.hear(RecvFlags::empty()).expect("the end").is_none());
     }

@@ -8,6 +8,7 @@ mod cli;
 mod cmd;
 mod config;
 mod daemon;
+mod elsewhere;
 mod exit;
 mod handover;
 mod logins;

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, kill_process};
 
-use crate::handover::{Kept, Line, Word};
+use crate::handover::{Kept, Kernel, Line, Word};
 
 /// The supervisor of one mount.
 pub struct Supervisor {
@@ -31,7 +31,7 @@ pub struct Supervisor {
     /// Where the program was installed when this one began.
     installed: Option<PathBuf>,
     kept: Kept,
-    device: Option<OwnedFd>,
+    mount: Option<Kernel>,
     signals: SignalFd,
     ends: Ends,
     /// The last signal that was passed on: a daemon that is only about to serve may have died of it.
@@ -78,7 +78,7 @@ impl Supervisor {
         std::env::set_current_dir("/")?;
         let installed = std::env::current_exe().ok();
         let ends = Ends::default();
-        Ok(Supervisor { args, folder, installed, kept: Kept::new()?, device: None, signals, ends, asked: None })
+        Ok(Supervisor { args, folder, installed, kept: Kept::new()?, mount: None, signals, ends, asked: None })
     }
 
     /// Starts daemons until the mount is gone; the exit code of the last one.
@@ -121,7 +121,7 @@ impl Supervisor {
         command.arg0("weft").args(&self.args).current_dir(&self.folder).stdin(theirs);
         let child = command.spawn()?;
         // It may be dead already: then its end is seen soon.
-        let _ = line.start(&self.kept, self.device.as_ref().map(AsFd::as_fd), of_daemon.as_fd());
+        let _ = line.start(&self.kept, self.mount.as_ref(), of_daemon.as_fd());
         let mut life = Life { child, line, serves: false, replace: false, notices: Some(notices) };
         self.send_notices(&mut life);
         Ok(life)
@@ -130,10 +130,10 @@ impl Supervisor {
     /// Begins to send a daemon's notices, if there is a connection. The thread ends some time after the daemon. Where
     /// there can be none, the daemon finds that nobody listens, and sends them itself.
     fn send_notices(&self, life: &mut Life) {
-        let (Some(device), Some(notices)) = (&self.device, life.notices.take_if(|_| self.device.is_some())) else {
+        let (Some(mount), Some(notices)) = (&self.mount, life.notices.take_if(|_| self.mount.is_some())) else {
             return;
         };
-        let started = device.try_clone().and_then(|device| {
+        let started = mount.device.try_clone().and_then(|device| {
             let work = move || weft_fuse::send_notices_for(notices, device);
             std::thread::Builder::new().name("weft-notices".to_owned()).spawn(work)
         });
@@ -169,8 +169,8 @@ impl Supervisor {
     /// Hears one word; whether there may be more.
     fn device_comes(&mut self, life: &mut Life, speaks: &mut bool) -> bool {
         match life.line.hear_now() {
-            Ok(Some((Word::Mounted, files))) => {
-                self.device = files.into_iter().next();
+            Ok(Some((Word::Mounted { connection }, files))) => {
+                self.mount = files.into_iter().next().map(|device| Kernel { device, connection });
                 self.send_notices(life);
             }
             Ok(Some((Word::Serving, _))) => {
@@ -208,7 +208,7 @@ impl Supervisor {
     /// What follows a daemon that has ended.
     fn next(&mut self, life: &Life, status: ExitStatus, program: &Path) -> Next {
         let code = status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1));
-        if self.device.is_none() {
+        if self.mount.is_none() {
             return Next::End(code);
         }
         if life.replace && (status.success() || life.serves) {

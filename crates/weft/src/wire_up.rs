@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
-use weft_control::{Access, Server};
+use weft_control::{Access, Mounts, Server};
 use weft_fuse::{Bridge, Life};
 use weft_remote::Name;
 use weft_store::{Journal, Store, StoreError, StoreOptions};
@@ -27,7 +27,8 @@ pub use bindings::asked_afs;
 /// # Errors
 /// Whatever keeps the tree from being mounted.
 pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Result<()> {
-    let Handover { line, kept, device, notices: sender } = handover;
+    let Handover { line, kept, device, connection, notices: sender } = handover;
+    let takes_over = device.is_some();
     // Work that is begun by the thread of a ring's queue may start one.
     let ordinary = weft_fuse::OrdinaryThread::like_this();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -51,6 +52,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
         Server::bind(&resolved.socket_dir, access)?
     };
     let keeper = line.clone();
+    let place = resolved.mountpoint.clone();
     let mounted = weft_fuse::mount(
         Bridge::new(vfs.clone(), resolved.deadline),
         &mount_options(&resolved, takes_changes),
@@ -59,7 +61,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
         Some(Life {
             roll: kept.roll,
             device,
-            entrust: Box::new(move |device| keeper.say(Word::Mounted, &[device])),
+            entrust: Box::new(move |device| keeper.say(Word::Mounted { connection: connection_at(&place) }, &[device])),
             notices: sender,
         }),
     )?;
@@ -67,7 +69,11 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let metrics = listen_for_metrics(&resolved, runtime.handle());
     let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
     let (replace, asked) = tokio::sync::mpsc::channel(1);
-    let daemon = MountDaemon::new(vfs.clone(), &resolved, replace).asked_through(&mounted).serving_metrics(told);
+    let connection = if takes_over { connection } else { connection_at(&resolved.mountpoint) };
+    let daemon = MountDaemon::new(vfs.clone(), &resolved, replace)
+        .asked_through(&mounted)
+        .connected(connection)
+        .serving_metrics(told);
     let daemon = Arc::new(daemon);
     if let Some(Ok(metrics)) = metrics {
         let daemon = daemon.clone();
@@ -99,6 +105,11 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
     flushed?;
     ended.context("the mount ended")
+}
+
+/// The kernel's number of the connection of what was mounted at a place just now.
+fn connection_at(place: &Path) -> Option<u32> {
+    Mounts::of_this_process().ok()?.connection_at(place)
 }
 
 /// When somebody asks for it: ends this process, so that its supervisor starts the program that is installed. What is

@@ -93,7 +93,7 @@ impl Warm {
             }
             Work::Directory { node, below, level } => (node, self.directory(node, &below, level, &mut outcome).await),
             Work::File { node, below, level, wanted } => {
-                (node, self.file(node, below, level, wanted, &mut outcome).await)
+                (node, Box::pin(self.file(node, below, level, wanted, &mut outcome)).await)
             }
         };
         if let Err(error) = done {

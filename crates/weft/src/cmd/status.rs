@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use weft_control::{Mounts, SourceStatus, Status, daemons};
+use weft_control::{Client, Hello, Mounts, SourceStatus, Status, daemons};
 
 use super::{find, show_bytes};
 use crate::config::Environment;
@@ -25,13 +25,18 @@ pub fn run(dir: Option<&Path>, json: bool) -> Outcome {
     }
     let live = daemons(&Environment::of_this_process().socket_dir());
     // A daemon may end, or refuse another user, between the greeting and the question.
-    let all: Vec<Status> = live.into_iter().filter_map(|(mut client, _)| client.status().ok()).collect();
+    let status = |(mut client, hello): (Client, Hello)| Some((client.status().ok()?, hello.connection));
+    let all: Vec<(Status, Option<u32>)> = live.into_iter().filter_map(status).collect();
     if json {
+        let all: Vec<&Status> = all.iter().map(|(status, _)| status).collect();
         say!("{}", serde_json::to_string(&all).expect("plain data"));
         return Ok(());
     }
-    let answers = |place: &Path| all.iter().any(|status| status.mountpoint.as_path() == place);
     let of_kernel = Mounts::of_this_process()?;
+    let is_here = |own: &Option<u32>| own.is_none_or(|own| of_kernel.place_of(own).is_some());
+    let answers = |place: &Path| {
+        all.iter().any(|(status, connection)| status.mountpoint.as_path() == place && is_here(connection))
+    };
     for silent in of_kernel.iter().filter(|place| !answers(place)) {
         let shown = silent.display();
         say!("{shown}: mounted, but no daemon answers you; if it is gone, `weft umount --lazy {shown}` clears it away");
@@ -39,7 +44,12 @@ pub fn run(dir: Option<&Path>, json: bool) -> Outcome {
     if all.is_empty() && of_kernel.iter().next().is_none() {
         say!("no weft mounts; `weft mount DIR` makes one");
     }
-    all.iter().for_each(show);
+    for (status, connection) in &all {
+        show(status);
+        if !is_here(connection) {
+            say!("             not mounted here: unmounted while it was in use, or in another mount namespace");
+        }
+    }
     Ok(())
 }
 

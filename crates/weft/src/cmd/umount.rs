@@ -1,13 +1,15 @@
 //! `weft umount`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::mount::UnmountFlags;
 use serde_json::json;
-use weft_control::{ControlError, Mounts, find_for_path};
+use weft_control::{ControlError, Ending, Mounts, find_for_path, resolve_without_entering};
 
 use crate::config::Environment;
+use crate::elsewhere::{self, Place};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::say;
 use crate::users;
@@ -20,19 +22,64 @@ pub fn run(dir: &Path, lazy: bool, json: bool) -> Outcome {
     let environment = Environment::of_this_process();
     match find_for_path(&environment.socket_dir(), dir) {
         Ok(located) => {
-            if !located.path.0.is_empty() {
-                let root = located.hello.mountpoint;
+            let is_bound = located.mount != located.hello.mountpoint.as_path();
+            if is_bound && Mounts::of_this_process()?.has(&resolved(dir)?) {
+                // A bind mount is the system's; the daemon serves on.
+                clear(&located.mount, lazy, &environment)?;
+                told(dir, &[], json);
+                return Ok(());
+            }
+            if is_bound || !located.path.0.is_empty() {
+                let root = located.mount.display();
                 return Err(Failure::usage(format!("{}: inside the mount {root}; unmount that", dir.display())));
             }
-            located.client.unmount(lazy)?;
+            let connection = located.hello.connection;
+            let ending = located.client.unmount(lazy)?;
+            let left = left_behind(&ending, connection, lazy)?;
+            told(dir, &left, json);
+            return Ok(());
         }
         Err(ControlError::NoDaemon { mountpoint }) => clear(&mountpoint, lazy, &environment)?,
         Err(error) => return Err(error.into()),
     }
-    if json {
-        say!("{}", json!({ "unmounted": dir }));
-    }
+    told(dir, &[], json);
     Ok(())
+}
+
+/// Where a path leads, without entering a mount.
+fn resolved(dir: &Path) -> Outcome<PathBuf> {
+    Ok(resolve_without_entering(dir, &Mounts::of_this_process()?)?)
+}
+
+/// Waits for the end of a daemon, and finds out what keeps it from ending: the places where its mount is still.
+fn left_behind(ending: &Ending, connection: Option<u32>, lazy: bool) -> Outcome<Vec<Place>> {
+    if ending.within(SOON)? || lazy {
+        return Ok(Vec::new());
+    }
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let left = connection.map(elsewhere::places_of).unwrap_or_default();
+        if !left.is_empty() || ending.within(SOON)? {
+            return Ok(left);
+        }
+        if Instant::now() > until {
+            return Err(Failure::failed(format!(
+                "unmounted, but the daemon has not ended within {} s; its log may say why",
+                PATIENCE.as_secs()
+            )));
+        }
+    }
+}
+
+fn told(dir: &Path, left: &[Place], json: bool) {
+    if json {
+        let places: Vec<_> = left.iter().map(|place| json!({ "path": place.path, "process": place.process })).collect();
+        say!("{}", json!({ "unmounted": dir, "mounted_elsewhere": places }));
+        return;
+    }
+    for place in left {
+        eprintln!("weft: {}: unmounted; {place}", dir.display());
+    }
 }
 
 /// Takes a mount away whose daemon is gone. `-o intr` of nobody: this asks the kernel only.
@@ -61,3 +108,8 @@ fn clear(mountpoint: &Path, lazy: bool, environment: &Environment) -> Outcome {
     }
     Err(Failure::new(Exit::Failed, format!("{}: {words}", mountpoint.display())))
 }
+
+/// How long a daemon takes to end at most times.
+const SOON: Duration = Duration::from_secs(2);
+/// How long it may take.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -32,6 +32,7 @@ mod mounting;
 mod offline;
 mod open_files;
 mod parts;
+mod places;
 mod posix;
 mod proxies;
 mod reads;
