@@ -25,6 +25,7 @@ use crate::options::{AfsOptions, Tickets};
 use crate::promises::Promises;
 use crate::refusals::Refusals;
 use crate::retimed::Retimed;
+use crate::rights::KnownRights;
 use crate::rotate::FileServers;
 use crate::rpc::Rpc;
 use crate::servers::Servers;
@@ -74,6 +75,7 @@ pub(crate) struct Shared {
     pub spaces: Spaces,
     pub locks: Locks,
     pub refusals: Refusals,
+    pub rights: KnownRights,
     pub retimed: Retimed,
     pub cut_stores: CutStores,
     heritage: Heritage,
@@ -145,6 +147,7 @@ impl Afs {
             spaces: Spaces::default(),
             locks: Locks::default(),
             refusals: Refusals::default(),
+            rights: KnownRights::default(),
             retimed: Retimed::default(),
             cut_stores: CutStores::noted(notes.clone()),
             heritage,

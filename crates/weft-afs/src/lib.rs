@@ -52,6 +52,7 @@ mod refusals;
 mod remote;
 mod resolver;
 mod retimed;
+mod rights;
 mod rotate;
 mod round;
 mod routes;

@@ -95,6 +95,7 @@ impl Shared {
         self.directories.keep_only(&spot.cell, spot.fid, status.data_version);
         let lease = self.promises.enter_of(ticket, teller.clone(), spot, promise, Written::of(&status));
         let seen = Seen { status, lease, teller };
+        self.note_rights(ticket, spot, &seen);
         if seen.may_list() {
             self.admit(ticket, spot, &seen);
         }
@@ -204,6 +205,7 @@ impl Shared {
         let written = Written::of(&reply.end.status);
         let lease = self.promises.enter_of(ticket, teller.clone(), spot, reply.end.promise, written);
         let seen = Seen { status: reply.end.status, lease, teller };
+        self.note_rights(ticket, spot, &seen);
         self.admit(ticket, spot, &seen);
         Ok((content, seen.worth(Told::Content)))
     }

@@ -32,6 +32,7 @@ impl Remote for Afs {
             symlinks: true,
             special_files: false,
             extended: false,
+            rights: true,
         }
     }
 
@@ -126,6 +127,14 @@ impl Remote for Afs {
 
     async fn sync(&self, call: &Call, file: &FileId) -> Result<()> {
         self.shared.sync(call, file).await
+    }
+
+    async fn may_write(&self, call: &Call, file: &FileId, dir: Option<&FileId>) -> Result<()> {
+        let dir = dir.and_then(Identity::of);
+        match of(file)? {
+            Identity::File(spot) if !spot.fid.is_directory() => self.shared.may_write(call, &spot, dir.as_ref()).await,
+            _ => Ok(()),
+        }
     }
 
     async fn lock(&self, call: &Call, file: &FileId, from: LockMode, to: LockMode) -> Result<()> {

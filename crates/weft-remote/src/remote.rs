@@ -31,6 +31,8 @@ pub struct Capabilities {
     pub special_files: bool,
     /// Has extended attributes.
     pub extended: bool,
+    /// Tells who may write a file before it is tried ([`Remote::may_write`]).
+    pub rights: bool,
 }
 
 /// Figures for `df`.
@@ -146,6 +148,15 @@ pub trait Remote: Send + Sync {
     /// `Unsupported` where the kind has no links.
     async fn read_link(&self, _call: &Call, file: &FileId) -> Result<Answer<Vec<u8>>> {
         Err(RemoteError::Unsupported { detail: format!("{file:?}: symbolic links") })
+    }
+
+    /// Refuses who may not write a file, as far as the source tells that without its being tried. `dir` is a directory that has
+    /// it, where one is known.
+    ///
+    /// # Errors
+    /// `Denied`; whatever keeps the source from telling: then who writes it finds out.
+    async fn may_write(&self, _call: &Call, _file: &FileId, _dir: Option<&FileId>) -> Result<()> {
+        Ok(())
     }
 
     /// Makes one change, provided that the file it changes still is the `expected` version (where that is not

@@ -48,6 +48,7 @@ impl Vfs {
         }
         if how.writing || how.truncating {
             self.refuse_read_only(&inode)?;
+            Box::pin(self.refuse_unwritable(&call, &inode)).await?;
         }
         for _ in 0..OPEN_ROUNDS_MAX {
             if let Some(mut opened) = self.open_followed(&call, &inode, how).await? {
@@ -93,6 +94,13 @@ impl Vfs {
         if self.outdate_sent(call, inode).await? && !inode.is_gone() {
             // Those who have it open go on in it; its name may lead to another by now.
             return Err(Box::pin(self.learn_gone(call, inode)).await?);
+        }
+        if !self.admits(inode, call) {
+            // What is written here is shown to whom the source would show the file, and not asked for again for the others.
+            if inode.is_gone() {
+                return Err(VfsError::Denied);
+            }
+            self.admit(call, inode).await?;
         }
         let ended = inode.drafts_ended.load(Ordering::Acquire);
         if let Some(opened) = self.open_draft(inode, how)? {

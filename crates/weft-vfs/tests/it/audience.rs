@@ -1,6 +1,6 @@
 //! What one user's rights brought, and others: who is asked about, who is shown what.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +10,14 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use weft_remote::fake::{Fake, Promise, Quality};
 use weft_remote::{
-    Answer, Audience, Call, Caller, Capabilities, Checked, Cursor, Fetched, FileId, Found, Listing, Name, Remote,
-    RemoteError, Result, Span, Version,
+    Answer, Audience, Call, Caller, Capabilities, Checked, Cursor, Fetched, FileId, Found, Listing, Mutation, Name,
+    Outcome, Remote, RemoteError, Result, Span, Version,
 };
 use weft_store::{Store, StoreOptions};
-use weft_vfs::{Binding, Data, Freshness, Looked, NodeId, Notices, OpenFor, Policies, Stat, Vfs, VfsError, VfsOptions};
+use weft_vfs::{
+    Binding, Data, Freshness, Looked, NodeId, Notices, OpenFor, Policies, SetStat, Stat, Vfs, VfsError, VfsOptions,
+    Write,
+};
 
 use crate::bench::names;
 
@@ -37,6 +40,8 @@ enum Right {
 struct Guarded {
     fake: Fake,
     rights: Mutex<HashMap<u32, Right>>,
+    /// Those who read, and may not write.
+    readers: Mutex<HashSet<u32>>,
 }
 
 impl Guarded {
@@ -56,7 +61,7 @@ impl Guarded {
 #[async_trait]
 impl Remote for Guarded {
     fn capabilities(&self) -> Capabilities {
-        self.fake.capabilities()
+        Capabilities { rights: true, ..self.fake.capabilities() }
     }
 
     fn root(&self) -> FileId {
@@ -88,6 +93,19 @@ impl Remote for Guarded {
         let (fake, audience) = self.ask(call)?;
         Ok(Guarded::for_whom(fake.fetch(call, file, expected, span).await?, audience))
     }
+
+    async fn may_write(&self, call: &Call, _file: &FileId, _dir: Option<&FileId>) -> Result<()> {
+        self.ask(call)?;
+        match self.readers.lock().contains(&call.caller.uid) {
+            true => Err(RemoteError::Denied { detail: "a reader".to_owned() }),
+            false => Ok(()),
+        }
+    }
+
+    async fn apply(&self, call: &Call, mutation: &Mutation, expected: &Version) -> Result<Answer<Outcome>> {
+        let (fake, audience) = self.ask(call)?;
+        Ok(Guarded::for_whom(fake.apply(call, mutation, expected).await?, audience))
+    }
 }
 
 /// A mount that several users share.
@@ -99,7 +117,7 @@ struct House {
 
 /// A tree with `a/secret.txt`.
 fn tree(content: &'static str) -> Fake {
-    let fake = Fake::new();
+    let fake = Fake::writable();
     fake.file("a/secret.txt", content);
     fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::from_secs(3600)));
     fake
@@ -109,7 +127,7 @@ impl House {
     /// Alice logs in; the others are strangers.
     fn new(freshness: Freshness) -> House {
         let fake = tree("hello");
-        let source = Arc::new(Guarded { fake: fake.clone(), rights: Mutex::default() });
+        let source = Arc::new(Guarded { fake: fake.clone(), rights: Mutex::default(), readers: Mutex::default() });
         source.rights.lock().insert(ALICE, Right::Known(fake));
         let dir = tempfile::tempdir().expect("a temporary directory");
         let store = Store::open(dir.path(), StoreOptions::default()).expect("a store");
@@ -182,6 +200,49 @@ async fn the_kernel_keeps_nothing_of_what_one_user_may_see() {
     assert_eq!(house.cat(BOB).await.expect("everyone's"), b"hello");
     let (stat, ttl) = house.walk(BOB, "x/a/secret.txt").await.expect("everyone's");
     assert!(!stat.ttl.is_zero() && !ttl.is_zero());
+}
+
+/// Goal: what one user writes is shown to those to whom the source would show the file, while it is written as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_being_written_is_shown_to_whom_the_file_is() {
+    let house = House::new(Freshness::Http);
+    let node = house.walk(ALICE, "x/a/secret.txt").await.expect("hers").0.node;
+    let writing = OpenFor { writing: true, ..OpenFor::default() };
+    let handle = house.vfs.clone().open(House::call(ALICE), node, writing).await.expect("opened").handle;
+    let write = Write { offset: 0, bytes: b"HELLO".as_slice().into(), kill_suidgid: false, unseen: false };
+    house.vfs.clone().write(House::call(ALICE), handle, write).await.expect("written");
+    house.give(BOB, Right::Refused);
+    for how in [OpenFor::default(), writing, OpenFor { truncating: true, ..writing }] {
+        // By number, as a kernel that still knew the name would ask.
+        let opened = house.vfs.clone().open(House::call(BOB), node, how).await.map(drop);
+        assert!(matches!(opened, Err(VfsError::Denied | VfsError::Remote(RemoteError::Denied { .. }))), "{opened:?}");
+    }
+    house.give(CAROL, Right::Known(house.source.fake.clone()));
+    assert_eq!(house.cat(CAROL).await.expect("hers as well"), b"HELLO");
+    house.vfs.close(handle);
+}
+
+/// Goal: who may not write is refused when a file is opened, and nobody sees what would have been written; who reads, reads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_write_is_refused_at_the_open() {
+    let house = House::new(Freshness::Http);
+    house.give(BOB, Right::Known(house.source.fake.clone()));
+    house.source.readers.lock().insert(BOB);
+    let node = house.walk(BOB, "x/a/secret.txt").await.expect("his to read").0.node;
+    let writing = OpenFor { writing: true, ..OpenFor::default() };
+    for how in [writing, OpenFor { truncating: true, ..writing }] {
+        let opened = house.vfs.clone().open(House::call(BOB), node, how).await.map(drop);
+        assert!(matches!(opened, Err(VfsError::Remote(RemoteError::Denied { .. }))), "{opened:?}");
+    }
+    let cut = SetStat { size: Some(0), ..SetStat::default() };
+    let cut = house.vfs.clone().set_stat(House::call(BOB), node, None, cut).await;
+    assert!(matches!(cut, Err(VfsError::Remote(RemoteError::Denied { .. }))), "{cut:?}");
+    for uid in [ALICE, BOB] {
+        assert_eq!(house.cat(uid).await.expect("as before"), b"hello");
+    }
+    house.source.readers.lock().clear();
+    let opened = house.vfs.clone().open(House::call(BOB), node, writing).await.expect("he may now");
+    house.vfs.close(opened.handle);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

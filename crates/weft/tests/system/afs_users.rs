@@ -183,6 +183,56 @@ fn each_writes_as_oneself() {
     assert_ne!(alice.reads(&mine).code, Some(0));
 }
 
+/// Goal: who may read and not write is refused when a file is opened, by the rights as they are, and nobody here sees what
+/// would have been written; who was just given the right writes.
+#[test]
+fn who_may_not_write_is_refused_at_once() {
+    let Some(cell) = cell() else { return };
+    let (alice, bob, nobody) = (User::new(64_171), User::new(64_172), User::new(64_173));
+    alice.login(cell, "alice", &[]);
+    bob.login(cell, "bob", &[]);
+    let Some(mount) = mounted(cell, "") else { return };
+    let folder = mount.at("weft.test/user/alice/read-only");
+    assert_eq!(alice.run("mkdir", [&folder]).code, Some(0));
+    let page = folder.join("page");
+    let write = |user: &User, redirected: &str| {
+        // A shell ends when it cannot open that.
+        let script = format!("exec 3{redirected}\"$0\"; echo new >&3; exec 3>&-");
+        user.run("sh", ["-c", &script, &page.to_string_lossy()])
+    };
+    assert_eq!(write(&alice, ">").code, Some(0));
+    for redirected in [">", ">>", "<>"] {
+        for other in [&bob, &nobody] {
+            let refused = write(other, redirected);
+            assert!(refused.err.contains("cannot") && refused.err.contains(DENIED), "{redirected}: {refused:?}");
+            let cut = other.run("truncate", ["-s", "1", &page.to_string_lossy()]);
+            assert!(cut.code != Some(0) && cut.err.contains(DENIED), "{cut:?}");
+        }
+        for reader in [&alice, &bob, &nobody] {
+            assert_eq!(reader.reads(&page).out, "new\n", "{redirected}");
+        }
+    }
+    assert_eq!(mount.status()["unsent"]["files"].as_array().map(Vec::len), Some(0));
+    let own = mount.beside("home/config/weft");
+    std::fs::create_dir_all(&own).expect("made");
+    std::fs::copy(mount.beside("weft.toml"), own.join("weft.toml")).expect("copied");
+    let roots = User { uid: 0, cache: mount.beside("tickets") };
+    roots.login(cell, "alice", &[]);
+    let give = |rights: &str| {
+        let fs = mount.weft().args(["fs", "setacl"]).arg(&folder).args(["bob", rights]);
+        let given = fs.env("KRB5CCNAME", &roots.cache).run();
+        assert_eq!(given.code, Some(0), "{given:?}");
+    };
+    give("rlw");
+    assert_eq!(write(&bob, ">>").code, Some(0));
+    assert_eq!(alice.reads(&page).out, "new\nnew\n");
+    give("rl");
+    let refused = write(&bob, ">");
+    assert!(refused.err.contains("cannot") && refused.err.contains(DENIED), "{refused:?}");
+    assert_eq!(nobody.reads(&page).out, "new\nnew\n");
+    assert_eq!(alice.run("rm", ["-r".as_ref(), folder.as_os_str()]).code, Some(0));
+}
+
 /// Goal: whom a cell shuts out by name is shut out as that user, although it lets anybody in.
 #[test]
 fn negative_rights_count() {

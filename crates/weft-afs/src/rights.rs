@@ -1,0 +1,79 @@
+//! What those who ask may do with the files of directories, as servers told it with the status of these.
+//!
+//! A server refuses what somebody may not write when it is stored, which is when the file is closed: too late, for the writer
+//! and for others here, who are shown what is written. So it is found out when the file is opened. A directory's list counts
+//! for all of its files, and who changes it breaks the promises of the directory; that somebody has lost or got a right by
+//! being in a group is not told. So nobody is refused by what is remembered.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use weft_remote::{Call, RemoteError, Result};
+
+use crate::access::{Operation, Rights};
+use crate::afs::Shared;
+use crate::cell::CellName;
+use crate::facts;
+use crate::fid::Fid;
+use crate::identity::{Identity, Spot};
+use crate::look::{Seen, shown};
+use crate::promises::Ticket;
+use crate::wire::status::Kind;
+
+/// A directory and the number of a token.
+type Key = (CellName, Fid, Option<u64>);
+
+/// Rights in directories, each as of a ticket. Held for one look or one change.
+#[derive(Debug, Default)]
+pub(crate) struct KnownRights(Mutex<HashMap<Key, (Rights, Ticket)>>);
+
+impl KnownRights {
+    fn note(&self, key: Key, rights: Rights, ticket: Ticket) {
+        let mut known = self.0.lock();
+        if known.len() >= KNOWN_MAX && !known.contains_key(&key) {
+            known.clear();
+        }
+        known.insert(key, (rights, ticket));
+    }
+
+    fn get(&self, key: &Key) -> Option<(Rights, Ticket)> {
+        self.0.lock().get(key).copied()
+    }
+}
+
+impl Shared {
+    /// Remembers what whoever asked for the status of a directory may do in it.
+    pub fn note_rights(&self, ticket: Ticket, spot: &Spot, seen: &Seen) {
+        if seen.status.kind == Kind::Directory {
+            let token = seen.teller.token.as_ref().map(|token| token.id);
+            self.rights.note((spot.cell.clone(), spot.fid, token), seen.status.caller_access, ticket);
+        }
+    }
+
+    /// Refuses who may not write a file: by its status, where its directory does not let this caller write everything.
+    ///
+    /// # Errors
+    /// `Denied`; whatever keeps its server from telling.
+    pub async fn may_write(&self, call: &Call, spot: &Spot, dir: Option<&Identity>) -> Result<()> {
+        if let Some(Identity::File(dir)) = dir
+            && (&dir.cell, dir.fid.volume) == (&spot.cell, spot.fid.volume)
+        {
+            let token = self.files.logins.token(call, &dir.cell).await.map(|token| token.id);
+            let known = self.rights.get(&(dir.cell.clone(), dir.fid, token));
+            let holds = |ticket| self.promises.lease_since(ticket, &dir.cell, dir.fid).is_some();
+            if known.is_some_and(|(rights, ticket)| rights.has(Rights::WRITE) && holds(ticket)) {
+                return Ok(());
+            }
+        }
+        let status = self.status(call, spot).await?.status;
+        if facts::may(&status, Operation::Write, status.caller_access) {
+            return Ok(());
+        }
+        Err(RemoteError::Denied {
+            detail: format!("{}: the rights in its directory do not allow writing", shown(spot)),
+        })
+    }
+}
+
+/// Most directories and askers that are remembered.
+const KNOWN_MAX: usize = 10_000;
