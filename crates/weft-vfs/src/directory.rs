@@ -253,6 +253,11 @@ impl Vfs {
         let reads = listing.as_ref().is_some_and(|listing| listing.completeness == Completeness::CompleteButAtSys);
         let is_reading = |name: &Name| reads && !Completeness::CompleteButAtSys.denies(name);
         let for_one = listing.as_ref().is_some_and(|listing| self.is_private(listing.audience));
+        // A name that was found by a look, and that a complete list would have denied, is in the list: else that would be in
+        // doubt since the look, and have no version.
+        let complete = listing.as_ref().filter(|listing| listing.version != Version::None);
+        let complete = complete.map(|listing| listing.completeness);
+        let is_in_list = |name: &Name| complete.is_some_and(|completeness| completeness.denies(name));
         let mut snapshot = Snapshot { for_one, ..Snapshot::default() };
         let listed = listing.is_some_and(|listing| self.shows_listing(dir, &listing, caller));
         let mut after: Option<Name> = None;
@@ -267,6 +272,7 @@ impl Vfs {
                     if !by_list && is_reading(name) {
                         continue;
                     }
+                    let by_list = by_list || is_in_list(name);
                     snapshot.for_one |=
                         !by_list && record.as_ref().is_some_and(|record| self.is_private(record.audience));
                     if (listed && by_list) || record.as_ref().is_none_or(|record| record.audience.includes(caller)) {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use weft_remote::fake::{Fake, Promise, Quality};
 use weft_remote::{
-    Answer, Audience, Call, Caller, Capabilities, Checked, Cursor, Fetched, FileId, Found, Listing, Mutation, Name,
-    Outcome, Remote, RemoteError, Result, Span, Version,
+    Answer, Audience, Call, Caller, Capabilities, Checked, Cursor, Event, Fetched, FileId, Found, Listing, Mutation,
+    Name, Outcome, Remote, RemoteError, Result, Span, Version,
 };
 use weft_store::{Store, StoreOptions};
 use weft_vfs::{
@@ -94,6 +95,10 @@ impl Remote for Guarded {
         Ok(Guarded::for_whom(fake.fetch(call, file, expected, span).await?, audience))
     }
 
+    fn events(&self) -> BoxStream<'static, Event> {
+        self.fake.events()
+    }
+
     async fn may_write(&self, call: &Call, _file: &FileId, _dir: Option<&FileId>) -> Result<()> {
         self.ask(call)?;
         match self.readers.lock().contains(&call.caller.uid) {
@@ -126,7 +131,10 @@ fn tree(content: &'static str) -> Fake {
 impl House {
     /// Alice logs in; the others are strangers.
     fn new(freshness: Freshness) -> House {
-        let fake = tree("hello");
+        House::over(tree("hello"), freshness)
+    }
+
+    fn over(fake: Fake, freshness: Freshness) -> House {
         let source = Arc::new(Guarded { fake: fake.clone(), rights: Mutex::default(), readers: Mutex::default() });
         source.rights.lock().insert(ALICE, Right::Known(fake));
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -243,6 +251,26 @@ async fn who_may_not_write_is_refused_at_the_open() {
     house.source.readers.lock().clear();
     let opened = house.vfs.clone().open(House::call(BOB), node, writing).await.expect("he may now");
     house.vfs.close(opened.handle);
+}
+
+/// Goal: a name that is in somebody's list stays in it when another looks it up anew, and the list has not changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listed_name_that_another_looks_up_stays_listed() {
+    let fake = tree("hello");
+    fake.adjust(|terms| terms.promise = Promise::Breakable(Duration::from_secs(3600)));
+    let house = House::over(fake.clone(), Freshness::Http);
+    house.give(BOB, Right::Known(fake.clone()));
+    for _ in 0..3 {
+        assert_eq!(house.list(BOB, "x/a").await.expect("his as well"), ["secret.txt"]);
+        fake.reset_counts();
+        fake.send(Event::NamesBroken(fake.id("a")));
+        // The event travels by itself.
+        while fake.counts().lookup == 0 {
+            assert_eq!(house.cat(ALICE).await.expect("hers"), b"hello");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(house.list(BOB, "x/a").await.expect("his as well"), ["secret.txt"]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
