@@ -31,15 +31,22 @@ struct Grant {
 
 /// The grants of one inode, in memory alone: whoever has none asks the source.
 #[derive(Debug, Default)]
-pub(crate) struct Grants(Vec<Grant>);
+pub(crate) struct Grants {
+    given: Vec<Grant>,
+    /// What was asked for before that counts no more.
+    ended: Option<SystemTime>,
+}
 
 impl Grants {
     fn add(&mut self, version: Version, told: &Told) {
-        self.0.retain(|grant| grant.to != told.audience || grant.version != version);
-        if self.0.len() >= GRANTS_MAX {
-            self.0.remove(0);
+        if self.ended.is_some_and(|ended| told.asked <= ended) {
+            return;
         }
-        self.0.push(Grant { to: told.audience, version, lease: told.lease, learnt: SystemTime::now() });
+        self.given.retain(|grant| grant.to != told.audience || grant.version != version);
+        if self.given.len() >= GRANTS_MAX {
+            self.given.remove(0);
+        }
+        self.given.push(Grant { to: told.audience, version, lease: told.lease, learnt: SystemTime::now() });
     }
 
     fn hold(&self, caller: &Caller, version: &Version, freshness: Freshness) -> bool {
@@ -50,7 +57,13 @@ impl Grants {
                 && version.still_holds(&grant.version)
                 && (fresh(grant) || freshness.holds(&grant.lease, grant.learnt, now))
         };
-        self.0.iter().any(holds)
+        self.given.iter().any(holds)
+    }
+
+    /// Takes all back.
+    pub(crate) fn end(&mut self) {
+        self.given.clear();
+        self.ended = Some(SystemTime::now());
     }
 }
 

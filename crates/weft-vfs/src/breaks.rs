@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use weft_remote::{Event, FileId, FileKind, Name};
-use weft_store::{BindingId, DentryRecord, DentryTarget, NodeId, Record};
+use weft_store::{BindingId, DentryRecord, DentryTarget, NodeId, NodeRecord, Record};
 
 use crate::absences::ON_ITS_WAY_MAX;
 use crate::inode::Inode;
@@ -194,6 +194,8 @@ impl Vfs {
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_names(id);
         }
+        // Who may list a directory, and see what is in it, is said by the directory.
+        self.end_grants(|record| record.binding == binding && record.parent == id);
         let names = self.store.dentries(id, None, NAMES_TOLD_MAX + 1)?;
         if names.len() > NAMES_TOLD_MAX {
             self.notices.send_surely(Notice::Everything);
@@ -208,6 +210,7 @@ impl Vfs {
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_all();
         }
+        self.end_grants(|record| record.binding == binding);
         self.absences.clear();
         self.notices.send_surely(Notice::Everything);
         for inode in self.inodes.all() {
@@ -218,6 +221,16 @@ impl Vfs {
             }
         }
         Ok(())
+    }
+
+    /// Has the source asked again whether others than whom something was told to may see it.
+    fn end_grants(&self, of: impl Fn(&NodeRecord) -> bool) {
+        for inode in self.inodes.all() {
+            let is_of = of(&inode.record.read());
+            if is_of {
+                inode.content.lock().grants.end();
+            }
+        }
     }
 
     /// Has the kernel look names up again that lead to these, as far as is known. An answer that is on its way to the kernel,
@@ -262,6 +275,7 @@ impl Vfs {
         }
         self.store.apply(changes)?;
         drop(names);
+        inode.content.lock().grants.end();
         self.distrust_content(inode.id)?;
         self.expire(record.parent, vec![(record.name.clone(), Some(inode.id))]);
         self.notices.send_surely(Notice::Attributes { node: self.namespace.shown(inode.id) });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{Caller, FileKind, Name};
-use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord};
+use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord};
 
 use crate::directory::DirectoryName;
 use crate::inode::Inode;
@@ -118,6 +118,8 @@ impl Vfs {
     fn dentry_remaining(&self, dir: &Inode, name: &Name, dentry: &DentryRecord, now: SystemTime) -> Result<Duration> {
         let is_listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
         let listing = if is_listed { self.store.listing(dir.id)? } else { None };
+        let listing =
+            self.vouching(listing, || Ok(dentry.node().map(|id| self.store.node(id)).transpose()?.flatten()))?;
         // A listing that was confirmed vouches for its names from then on.
         let vouched = listing.as_ref().map_or(dentry.learnt, |listing| listing.learnt.max(dentry.learnt));
         if self.name_has_ended(dir, name, vouched) || dentry.learnt == SystemTime::UNIX_EPOCH {
@@ -158,16 +160,32 @@ impl Vfs {
     }
 
     /// How much longer what a listing says of a node is trusted.
-    fn listed_for(&self, of: &Inode, id: NodeId, listing: &weft_store::ListingRecord, now: SystemTime) -> Duration {
+    fn listed_for(&self, of: &Inode, id: NodeId, listing: &ListingRecord, now: SystemTime) -> Duration {
         self.lease_left(of, id, &listing.lease, listing.learnt, now)
     }
 
     /// The listing that describes a node, if one does.
-    pub(crate) fn described(&self, record: &NodeRecord, id: NodeId) -> Result<Option<weft_store::ListingRecord>> {
+    pub(crate) fn described(&self, record: &NodeRecord, id: NodeId) -> Result<Option<ListingRecord>> {
         let Some(dentry) = self.store.dentry(record.parent, &record.name)? else { return Ok(None) };
         if dentry.source != DentrySource::Described || dentry.target != DentryTarget::Node(id) {
             return Ok(None);
         }
-        Ok(self.store.listing(record.parent)?)
+        self.vouching(self.store.listing(record.parent)?, || Ok(Some(record.clone())))
+    }
+
+    /// A listing, if it vouches for a node in it. One that is for one user alone does for what is for that user alone: of what
+    /// others were told, whether they may see it has to be asked as them, since who may list a directory tells who may see
+    /// what is in it.
+    fn vouching(
+        &self,
+        listing: Option<ListingRecord>,
+        record: impl FnOnce() -> Result<Option<NodeRecord>>,
+    ) -> Result<Option<ListingRecord>> {
+        let Some(listing) = listing else { return Ok(None) };
+        if !self.is_private(listing.audience) {
+            return Ok(Some(listing));
+        }
+        let is_as_private = record()?.is_some_and(|record| record.audience == listing.audience);
+        Ok(is_as_private.then_some(listing))
     }
 }

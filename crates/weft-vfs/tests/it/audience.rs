@@ -273,6 +273,41 @@ async fn a_listed_name_that_another_looks_up_stays_listed() {
     }
 }
 
+/// Goal: when a source ends what it said of a directory, as when its access list is changed, everybody is asked for anew, also
+/// for files that have not changed; what it tells one user then tells it to nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_lost_a_right_is_refused_what_has_not_changed() {
+    for was_granted in [false, true] {
+        for by_list in [false, true] {
+            let fake = tree("hello");
+            fake.adjust(|terms| terms.promise = Promise::Breakable(Duration::from_secs(3600)));
+            let house = House::over(fake.clone(), Freshness::Http);
+            house.give(BOB, if was_granted { Right::Known(fake.clone()) } else { Right::Anybody(fake.clone()) });
+            // Told to her first, so that it is granted to him, or for everybody.
+            assert_eq!(house.cat(ALICE).await.expect("hers"), b"hello");
+            assert_eq!(house.cat(BOB).await.expect("his as well"), b"hello");
+            house.give(BOB, Right::Refused);
+            assert_eq!(house.cat(BOB).await.expect("nobody has said otherwise"), b"hello");
+            fake.reset_counts();
+            fake.send(Event::NamesBroken(fake.id("a")));
+            // The event travels by itself.
+            while fake.counts().lookup + fake.counts().entries == 0 {
+                match by_list {
+                    true => drop(house.list(ALICE, "x/a").await.expect("hers")),
+                    false => drop(house.cat(ALICE).await.expect("hers")),
+                }
+                tokio::task::yield_now().await;
+            }
+            let refused = house.cat(BOB).await;
+            assert!(
+                matches!(refused, Err(VfsError::Denied | VfsError::Remote(RemoteError::Denied { .. }))),
+                "{was_granted} {by_list}: {refused:?}"
+            );
+            assert_eq!(house.cat(ALICE).await.expect("still hers"), b"hello");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_is_told_no_name_no_size_and_no_content() {
     let house = House::new(Freshness::Http);

@@ -74,6 +74,30 @@ impl Drop for User {
     }
 }
 
+/// Sets access lists as alice.
+struct Lists<'a> {
+    mount: &'a Mount,
+    tickets: User,
+}
+
+impl Lists<'_> {
+    fn of_alice<'a>(cell: &AfsCell, mount: &'a Mount) -> Lists<'a> {
+        let own = mount.beside("home/config/weft");
+        std::fs::create_dir_all(&own).expect("made");
+        std::fs::copy(mount.beside("weft.toml"), own.join("weft.toml")).expect("copied");
+        let tickets = User { uid: 0, cache: mount.beside("tickets") };
+        tickets.login(cell, "alice", &[]);
+        Lists { mount, tickets }
+    }
+
+    #[track_caller]
+    fn set(&self, folder: &Path, entries: &[&str]) {
+        let fs = self.mount.weft().args(["fs", "setacl"]).arg(folder).args(entries);
+        let set = fs.env("KRB5CCNAME", &self.tickets.cache).run();
+        assert_eq!(set.code, Some(0), "{set:?}");
+    }
+}
+
 /// The cell, mounted for everybody, with these settings; root itself has not logged in.
 fn mounted(cell: &AfsCell, settings: &str) -> Option<Mount> {
     let dir = cell.client_config();
@@ -213,16 +237,8 @@ fn who_may_not_write_is_refused_at_once() {
         }
     }
     assert_eq!(mount.status()["unsent"]["files"].as_array().map(Vec::len), Some(0));
-    let own = mount.beside("home/config/weft");
-    std::fs::create_dir_all(&own).expect("made");
-    std::fs::copy(mount.beside("weft.toml"), own.join("weft.toml")).expect("copied");
-    let roots = User { uid: 0, cache: mount.beside("tickets") };
-    roots.login(cell, "alice", &[]);
-    let give = |rights: &str| {
-        let fs = mount.weft().args(["fs", "setacl"]).arg(&folder).args(["bob", rights]);
-        let given = fs.env("KRB5CCNAME", &roots.cache).run();
-        assert_eq!(given.code, Some(0), "{given:?}");
-    };
+    let lists = Lists::of_alice(cell, &mount);
+    let give = |rights: &str| lists.set(&folder, &["bob", rights]);
     give("rlw");
     assert_eq!(write(&bob, ">>").code, Some(0));
     assert_eq!(alice.reads(&page).out, "new\nnew\n");
@@ -230,6 +246,42 @@ fn who_may_not_write_is_refused_at_once() {
     let refused = write(&bob, ">");
     assert!(refused.err.contains("cannot") && refused.err.contains(DENIED), "{refused:?}");
     assert_eq!(nobody.reads(&page).out, "new\nnew\n");
+    assert_eq!(alice.run("rm", ["-r".as_ref(), folder.as_os_str()]).code, Some(0));
+}
+
+/// Goal: who has lost the right to read is refused at the next look, whatever is held of files that have not changed, and
+/// whoever else goes on using them; who gets it back reads.
+#[test]
+fn who_has_lost_a_right_is_refused_at_once() {
+    let Some(cell) = cell() else { return };
+    let (alice, bob, nobody) = (User::new(64_181), User::new(64_182), User::new(64_183));
+    alice.login(cell, "alice", &[]);
+    bob.login(cell, "bob", &[]);
+    let Some(mount) = mounted(cell, "") else { return };
+    let (folder, lists) = (mount.at("weft.test/user/alice/lent"), Lists::of_alice(cell, &mount));
+    assert_eq!(alice.run("mkdir", [&folder]).code, Some(0));
+    let page = folder.join("page");
+    assert_eq!(alice.run("sh", ["-c", "echo lent > \"$0\"", &page.to_string_lossy()]).code, Some(0));
+    for round in 0..3 {
+        lists.set(&folder, &["system:anyuser", "rl", "bob", "none"]);
+        for user in [&nobody, &bob, &alice] {
+            assert_eq!(user.reads(&page).out, "lent\n", "{round}");
+            assert_eq!(user.run("ls", [&folder]).out, "page\n", "{round}");
+        }
+        lists.set(&folder, &["system:anyuser", "none", "bob", "l"]);
+        // In this order: what she is told is for nobody else.
+        assert_eq!(alice.run("ls", ["-l".as_ref(), folder.as_os_str()]).code, Some(0));
+        assert_eq!(bob.run("ls", [&folder]).out, "page\n", "{round}: to look is allowed");
+        for _ in 0..2 {
+            for other in [&nobody, &bob] {
+                for program in ["cat", "stat"] {
+                    other.is_denied(program, &page);
+                }
+            }
+            nobody.is_denied("ls", &folder);
+            assert_eq!(alice.reads(&page).out, "lent\n", "{round}");
+        }
+    }
     assert_eq!(alice.run("rm", ["-r".as_ref(), folder.as_os_str()]).code, Some(0));
 }
 
