@@ -50,20 +50,16 @@ impl Shared {
         }
     }
 
-    /// Refuses who may not write a file: by its status, where its directory does not let this caller write everything.
+    /// Refuses who may not write a file: by its status, where its directory does not let this caller write all of its files.
     ///
     /// # Errors
     /// `Denied`; whatever keeps its server from telling.
     pub async fn may_write(&self, call: &Call, spot: &Spot, dir: Option<&Identity>) -> Result<()> {
         if let Some(Identity::File(dir)) = dir
             && (&dir.cell, dir.fid.volume) == (&spot.cell, spot.fid.volume)
+            && self.may_write_all(call, dir).await
         {
-            let token = self.files.logins.token(call, &dir.cell).await.map(|token| token.id);
-            let known = self.rights.get(&(dir.cell.clone(), dir.fid, token));
-            let holds = |ticket| self.promises.lease_since(ticket, &dir.cell, dir.fid).is_some();
-            if known.is_some_and(|(rights, ticket)| rights.has(Rights::WRITE) && holds(ticket)) {
-                return Ok(());
-            }
+            return Ok(());
         }
         let status = self.status(call, spot).await?.status;
         if facts::may(&status, Operation::Write, status.caller_access) {
@@ -72,6 +68,23 @@ impl Shared {
         Err(RemoteError::Denied {
             detail: format!("{}: the rights in its directory do not allow writing", shown(spot)),
         })
+    }
+
+    /// Whether a directory lets a caller write its files, as far as can be told: it is asked once for as long as its promise
+    /// holds.
+    async fn may_write_all(&self, call: &Call, dir: &Spot) -> bool {
+        let token = self.files.logins.token(call, &dir.cell).await.map(|token| token.id);
+        let known = self.rights.get(&(dir.cell.clone(), dir.fid, token));
+        let holds = |ticket| self.promises.lease_since(ticket, &dir.cell, dir.fid).is_some();
+        let rights = match known.filter(|(_, ticket)| holds(*ticket)) {
+            Some((rights, _)) => rights,
+            None => match self.status(call, dir).await {
+                Ok(seen) => seen.status.caller_access,
+                // Who may not look at a directory may write what is in it all the same.
+                Err(_) => return false,
+            },
+        };
+        rights.has(Rights::WRITE)
     }
 }
 
