@@ -194,7 +194,11 @@ impl Vfs {
             is_private && merged.is_none() && old.as_ref().is_some_and(|old| old.audience != rows.told.audience);
         // A link elsewhere says nothing new about a name that already leads there, nor does what one user is told to others.
         if (source != DentrySource::Linked && !stays_anothers) || known.is_none_or(|known| known.target != target) {
-            let learnt = if stays_anothers { SystemTime::UNIX_EPOCH } else { rows.learnt };
+            // What a source that tells of changes tells nobody in a list, and told somebody before, it may refuse by now.
+            let is_untold = self.is_breakable(rows.binding)
+                && !tells_attributes(&entry.attributes)
+                && old.as_ref().is_some_and(|old| tells_attributes(&old.attributes));
+            let learnt = if stays_anothers || is_untold { SystemTime::UNIX_EPOCH } else { rows.learnt };
             let dentry = DentryRecord { target, lease: rows.told.lease, source, learnt };
             self.put_dentry(changes, rows.dir, &entry.name, dentry, known);
         }
