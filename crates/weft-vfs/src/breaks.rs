@@ -191,11 +191,12 @@ impl Vfs {
     /// Ends the leases on a directory and on all names in it: the next use of each asks again.
     fn break_names(&self, binding: BindingId, dir: &FileId) -> Result<()> {
         let id = self.identify(binding, dir)?;
+        // Who may list a directory, and see what is in it, is said by the directory. First, for who asks anew for a name that has
+        // ended makes it one that others may be granted.
+        self.end_grants(|record| record.binding == binding && record.parent == id);
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_names(id);
         }
-        // Who may list a directory, and see what is in it, is said by the directory.
-        self.end_grants(|record| record.binding == binding && record.parent == id);
         let names = self.store.dentries(id, None, NAMES_TOLD_MAX + 1)?;
         if names.len() > NAMES_TOLD_MAX {
             self.notices.send_surely(Notice::Everything);
@@ -207,10 +208,10 @@ impl Vfs {
 
     /// Ends all leases of a remote.
     fn break_all(&self, binding: BindingId) -> Result<()> {
+        self.end_grants(|record| record.binding == binding);
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_all();
         }
-        self.end_grants(|record| record.binding == binding);
         self.absences.clear();
         self.notices.send_surely(Notice::Everything);
         for inode in self.inodes.all() {
@@ -258,6 +259,7 @@ impl Vfs {
 
     /// Has the next use of an inode ask its remote, whatever leases say.
     fn distrust(&self, inode: &Inode) -> Result<()> {
+        inode.content.lock().grants.end();
         let names = self.renames.lock();
         let record = {
             let mut record = inode.record.write();
@@ -275,7 +277,6 @@ impl Vfs {
         }
         self.store.apply(changes)?;
         drop(names);
-        inode.content.lock().grants.end();
         self.distrust_content(inode.id)?;
         self.expire(record.parent, vec![(record.name.clone(), Some(inode.id))]);
         self.notices.send_surely(Notice::Attributes { node: self.namespace.shown(inode.id) });

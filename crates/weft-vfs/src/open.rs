@@ -269,7 +269,8 @@ impl Vfs {
         }
         let (version, counted) = (draft.dirty.version(), draft.generation());
         let held = draft.base().map_or(Held::Empty(version.clone()), Held::Object);
-        Ok(Some(self.open_counted(inode.clone(), held, counted, (version, draft.dirty.length()), how.writing)))
+        let writes = how.writing || how.truncating;
+        Ok(Some(self.open_counted(inode.clone(), held, counted, (version, draft.dirty.length()), writes)))
     }
 
     /// Opens a file and empties it: what it was is not asked for.

@@ -32,14 +32,18 @@ impl Drop for Taken<'_> {
 }
 
 impl Vfs {
-    /// Sends what was written to the remote: at each close(2) of a descriptor. Who stops waiting does not stop it.
+    /// Sends what was written to the remote: at each close(2) of a descriptor by which it can be written. Who only reads a
+    /// file that another writes has nothing to send, and maybe no right to. Who stops waiting does not stop it.
     ///
     /// # Errors
     /// What the remote says; what was written stays here and is tried again at the next flush. `Changed` when the file
     /// changed at its source since it was opened.
     pub async fn flush(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
-        let inode = self.handle(handle)?.inode.clone();
-        self.send(&call, &inode).await
+        let handle = self.handle(handle)?;
+        if !handle.writing {
+            return Ok(());
+        }
+        self.send(&call, &handle.inode).await
     }
 
     /// The same, and has it durable at the source.

@@ -227,6 +227,14 @@ async fn what_is_being_written_is_shown_to_whom_the_file_is() {
     }
     house.give(CAROL, Right::Known(house.source.fake.clone()));
     assert_eq!(house.cat(CAROL).await.expect("hers as well"), b"HELLO");
+    // Who reads it sends nothing when that is closed: it is not hers to send.
+    house.source.readers.lock().insert(CAROL);
+    let reader = house.vfs.clone().open(House::call(CAROL), node, OpenFor::default()).await.expect("opened").handle;
+    house.vfs.clone().flush(House::call(CAROL), reader).await.expect("nothing to send");
+    house.vfs.close(reader);
+    assert_eq!(house.source.fake.counts().apply, 0);
+    house.vfs.clone().flush(House::call(ALICE), handle).await.expect("sent");
+    assert_eq!(house.source.fake.counts().apply, 1);
     house.vfs.close(handle);
 }
 
@@ -286,6 +294,7 @@ async fn who_has_lost_a_right_is_refused_what_has_not_changed() {
             // Told to her first, so that it is granted to him, or for everybody.
             assert_eq!(house.cat(ALICE).await.expect("hers"), b"hello");
             assert_eq!(house.cat(BOB).await.expect("his as well"), b"hello");
+            assert_eq!(house.list(ALICE, "x/a").await.expect("hers"), ["secret.txt"]);
             house.give(BOB, Right::Refused);
             assert_eq!(house.cat(BOB).await.expect("nobody has said otherwise"), b"hello");
             fake.reset_counts();
