@@ -26,7 +26,7 @@ pub mod why;
 
 use std::path::Path;
 
-use weft_control::{Located, Mounts, daemons, find_for_path};
+use weft_control::{Hello, Located, Mounts, daemons, find_for_path};
 
 use crate::config::Environment;
 use crate::exit::{Exit, Failure, Outcome};
@@ -40,8 +40,11 @@ fn find(path: &Path) -> Outcome<Located> {
 fn only_mount() -> Outcome<std::path::PathBuf> {
     let mut all = daemons(&Environment::of_this_process().socket_dir());
     let mounts = Mounts::of_this_process()?;
-    // One that was unmounted while it was in use lives on.
-    all.retain(|(_, hello)| hello.connection.is_none_or(|own| mounts.place_of(own).is_some()));
+    let is_here = |hello: &Hello| hello.connection.is_none_or(|own| mounts.place_of(own).is_some());
+    if all.iter().any(|(_, hello)| is_here(hello)) {
+        // One that was unmounted while it was in use lives on.
+        all.retain(|(_, hello)| is_here(hello));
+    }
     match (all.pop(), all.len()) {
         (None, _) => Err(Failure::new(Exit::NoMount, "no weft mounts; `weft mount DIR` makes one")),
         (Some((_, hello)), 0) => Ok(hello.mountpoint.as_path().to_owned()),
