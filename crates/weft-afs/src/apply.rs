@@ -18,7 +18,7 @@ use crate::promises::Promises;
 use crate::retimed::Written;
 use crate::rotate::Teller;
 use crate::wire::fileserver::{CreateFile, Link, MakeDir, RemoveDir, RemoveFile, Rename, StoreStatus, Symlink};
-use crate::wire::status::{FileName, Status, StatusChange, Sync};
+use crate::wire::status::{FileName, PATH_BYTES_MAX, Status, StatusChange, Sync};
 use crate::wire::{Call as WireCall, Text};
 
 /// A directory that is to change, and a name in it.
@@ -217,6 +217,10 @@ impl Shared {
     }
 
     async fn symlink(&self, call: &Call, place: &Place, target: &[u8], made: SystemTime) -> Result<Answer<Outcome>> {
+        if target.len() > PATH_BYTES_MAX {
+            let detail = format!("{}: a link that says {} bytes, of {PATH_BYTES_MAX}", place.shown(), target.len());
+            return Err(RemoteError::TooMuch { detail });
+        }
         // With a bit to execute it is no mount point.
         let status = StatusChange { modified_s: Some(seconds(made)), mode: Some(LINK_MODE), ..Default::default() };
         let (dir, name) = (place.dir.fid, place.file_name());

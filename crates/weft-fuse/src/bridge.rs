@@ -161,7 +161,7 @@ impl Handler for Bridge {
         target: Vec<u8>,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
         let (vfs, made) = (self.vfs.clone(), self.vfs.clone().symlink(self.vfs.call(caller), dir, name, target));
-        async move { Ok(told_entry(&vfs, made.await.map_err(Errno::of_new_name)?)) }
+        async move { Ok(told_entry(&vfs, made.await.map_err(Errno::of_symlink)?)) }
     }
 
     fn link(

@@ -73,6 +73,14 @@ impl Errno {
         }
     }
 
+    /// Of a new symbolic link: too much is what it says.
+    pub(crate) fn of_symlink(error: VfsError) -> Errno {
+        match error {
+            VfsError::Remote(RemoteError::TooMuch { .. }) => Errno(rustix::io::Errno::NAMETOOLONG),
+            error => Errno::of_new_name(error),
+        }
+    }
+
     /// The number, as the kernel's protocol has it.
     pub(crate) fn raw(self) -> i32 {
         self.0.raw_os_error()
@@ -187,6 +195,7 @@ mod tests {
         let error = || VfsError::Remote(RemoteError::TooMuch { detail: "x".to_owned() });
         let told = [Errno::of_new_name(error()), Errno::of_content(error()), Errno::of_attribute(error())];
         assert_eq!(told.map(|errno| errno.0), [E::MLINK, E::FBIG, E::TOOBIG]);
+        assert_eq!(Errno::of_symlink(error()).0, E::NAMETOOLONG);
         assert_eq!(Errno::of_content(VfsError::ReadOnly).name(), "EROFS");
         assert_eq!(
             Errno::of_content(VfsError::Remote(RemoteError::Unsupported { detail: "x".to_owned() })).name(),

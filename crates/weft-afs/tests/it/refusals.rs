@@ -29,7 +29,11 @@ async fn what_afs_does_not_have_is_unsupported() {
     let (from, to, target) = (dir.clone(), dir.clone(), RenameTarget::Exchanged);
     let exchange = Change::Rename { from, name: name("file"), to, new_name: name("other"), target };
     assert!(is_unsupported(&client.apply(exchange).await));
+    let link = |length| Change::Symlink { dir: dir.clone(), name: name("link"), target: vec![b'x'; length] };
+    let refused = client.apply(link(1025)).await;
+    assert!(matches!(refused, Err(RemoteError::TooMuch { .. })), "{refused:?}");
     assert_eq!(client.names(&dir).await, ["file", "other"], "nothing was made");
+    client.apply(link(1024)).await.expect("as long as can be");
 }
 
 /// Goal: links of files, as far as AFS has them: within one directory (OpenAFS `src/viced/afsfileprocs.c`, `SAFSS_Link`).
