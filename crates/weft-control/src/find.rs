@@ -40,6 +40,8 @@ pub struct Located {
     pub hello: Hello,
     /// The mount point by which it was found: the daemon's own, or that of a bind mount.
     pub mount: PathBuf,
+    /// Whether the path is that mount point.
+    pub is_mount: bool,
     /// The place, relative to the root of the daemon's tree.
     pub path: PathBytes,
 }
@@ -50,8 +52,7 @@ impl Mounts {
     /// # Errors
     /// `Io` when it cannot be read.
     pub fn of_this_process() -> Result<Mounts, ControlError> {
-        let text = std::fs::read(MOUNTINFO).map_err(ControlError::io(MOUNTINFO))?;
-        Ok(Mounts::parse(&text))
+        Mounts::read(Path::new(MOUNTINFO))
     }
 
     /// The mount points of weft as another process sees them.
@@ -59,19 +60,18 @@ impl Mounts {
     /// # Errors
     /// `Io` when they cannot be read.
     pub fn of_process(pid: u32) -> Result<Mounts, ControlError> {
-        let path = format!("/proc/{pid}/mountinfo");
-        let text = std::fs::read(&path).map_err(ControlError::io(path))?;
+        Mounts::read(Path::new(&format!("/proc/{pid}/mountinfo")))
+    }
+
+    fn read(path: &Path) -> Result<Mounts, ControlError> {
+        let text = std::fs::read(path).map_err(ControlError::io(path))?;
         Ok(Mounts::parse(&text))
     }
 
     /// Mounts at these places.
     pub fn at(places: impl IntoIterator<Item = PathBuf>) -> Mounts {
-        Mounts(
-            places
-                .into_iter()
-                .map(|path| Place { path, root: PathBuf::from("/"), id: 0, uid: None, connection: None })
-                .collect(),
-        )
+        let unknown = |path| Place { path, id: 0, uid: None, root: PathBuf::from("/"), connection: None };
+        Mounts(places.into_iter().map(unknown).collect())
     }
 
     /// Whether `path` is the root of one of these mounts.
@@ -103,9 +103,9 @@ impl Mounts {
         self.0.iter().find(|mount| mount.id == id && id != 0)?.uid
     }
 
-    /// Lines of mountinfo: the first field is the mount's number, the third its device, the fourth
-    /// which directory of its file system it shows, the fifth its place; after the lone `-` come the type, the
-    /// source and the options, among them `user_id=` of every FUSE mount.
+    /// Lines of mountinfo: the first field is the mount's number, the third its device, the fourth which directory of its file
+    /// system it shows, the fifth its place; after the lone `-` come the type, the source and the options, among them
+    /// `user_id=` of every FUSE mount.
     fn parse(text: &[u8]) -> Mounts {
         let of_weft = |line: &[u8]| -> Option<Place> {
             let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
@@ -179,10 +179,10 @@ pub fn find_for_path(own: &Path, path: &Path) -> Result<Located, ControlError> {
     // One that was unmounted while it was in use lives on, and another may be at its place.
     let top = of_kernel.at_top(mount).filter(|top| top.connection.is_some());
     let claims_it = |hello: &Hello| hello.mountpoint.as_path() == mount;
+    // Whose it is the kernel says: a daemon may claim anything.
+    let is_of = |client: &Client, uid: Option<u32>| uid.is_some() && client.daemon_uid().ok() == uid;
     let is_it = |(client, hello): &(Client, Hello)| {
-        let is_connected = top.is_some_and(|top| top.connection == hello.connection);
-        // Of another place the kernel has to say whose it is: a daemon may claim anything.
-        is_connected && (claims_it(hello) || top.and_then(|top| top.uid) == client.daemon_uid().ok())
+        top.is_some_and(|top| top.connection == hello.connection && is_of(client, top.uid))
     };
     let may_be_it = |(_, hello): &(Client, Hello)| claims_it(hello) && (top.is_none() || hello.connection.is_none());
     let Some(at) = daemons.iter().position(is_it).or_else(|| daemons.iter().rposition(may_be_it)) else {
@@ -191,8 +191,9 @@ pub fn find_for_path(own: &Path, path: &Path) -> Result<Located, ControlError> {
     let (client, hello) = daemons.swap_remove(at);
     let root = top.and_then(|top| top.root.strip_prefix("/").ok()).unwrap_or(Path::new(""));
     let below = resolved.strip_prefix(mount).expect("around() gives a prefix");
-    let below: PathBuf = root.components().chain(below.components()).collect();
-    Ok(Located { client, hello, mount: mount.to_owned(), path: PathBytes::from(below.as_path()) })
+    let path: PathBuf = root.components().chain(below.components()).collect();
+    let (is_mount, path) = (below.as_os_str().is_empty(), PathBytes::from(path.as_path()));
+    Ok(Located { client, hello, mount: mount.to_owned(), is_mount, path })
 }
 
 /// The absolute path with links above the mounts followed, `.` and `..` gone, and nothing asked of the kernel at or

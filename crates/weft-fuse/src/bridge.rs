@@ -253,7 +253,7 @@ impl Handler for Bridge {
         what: Seek,
     ) -> impl Future<Output = Answer<Option<u64>>> + Send + 'static {
         let found = self.vfs.clone().seek(self.vfs.call(caller), handle, offset, what);
-        async move { found.await.map_err(Errno::of_content) }
+        async move { found.await.map_err(Errno::from) }
     }
 
     fn extended(

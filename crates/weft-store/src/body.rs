@@ -18,7 +18,8 @@ pub(crate) struct Body {
     /// Where its file is, if it has one.
     path: PathBuf,
     file: OnceLock<DiskFile>,
-    /// Who writes shares it; who makes the file longer has it alone.
+    /// Who writes the file shares it; who makes it longer by its length has it alone, for what others write beyond would be
+    /// cut off. Held over that one call each.
     growing: RwLock<()>,
     /// Guards what is in memory; held for no I/O.
     memory: Mutex<Memory>,

@@ -282,19 +282,17 @@ impl Object {
         (state.is_complete() && state.pieces.all_seen()).then(|| self.body.fd()).flatten()
     }
 
-    /// Where data or a hole begins at or after `offset`; `None` past the end. Of what is not held whole, and of small
-    /// contents, nothing but the end is a hole.
+    /// Where data or a hole begins at or after `offset`; `None` past the end. Of small contents nothing but the end is a hole.
     ///
     /// # Errors
-    /// `Missing` when it is not all here; `Io`.
+    /// `Missing` when it is not all here, or not every piece was written, or compared with its checksum, in this life of the
+    /// daemon: what a crash has kept from the disk looks like a hole. `Io`.
     pub fn seek(&self, offset: u64, what: Seek) -> Result<Option<u64>> {
-        let (missing, length) = {
+        let length = {
             let state = self.state.lock();
-            (state.missing_from(0), state.length.unwrap_or(0))
+            let sure = state.is_complete() && state.pieces.all_seen();
+            state.length.filter(|_| sure).ok_or(StoreError::Missing { offset: state.missing_from(0).unwrap_or(0) })?
         };
-        if let Some(offset) = missing {
-            return Err(StoreError::Missing { offset });
-        }
         if offset >= length {
             return Ok(None);
         }

@@ -78,6 +78,8 @@ fn zeros_are_holes() {
     drop(store);
     let store = place.open();
     let object = held(&store);
+    let unsure = object.seek(0, Seek::Hole);
+    assert!(matches!(unsure, Err(StoreError::Missing { .. })), "what a crash has lost would be one: {unsure:?}");
     assert_eq!(object.read(0, content.len()).unwrap(), content);
     let first = object.seek(0, Seek::Data).unwrap().unwrap();
     assert!((piece - 70_001..=piece).contains(&first), "{first}");

@@ -26,44 +26,41 @@ struct Grant {
     to: Audience,
     version: Version,
     lease: Lease,
+    asked: SystemTime,
     learnt: SystemTime,
 }
 
 /// The grants of one inode, in memory alone: whoever has none asks the source.
 #[derive(Debug, Default)]
-pub(crate) struct Grants {
-    given: Vec<Grant>,
-    /// What was asked for before that counts no more.
-    ended: Option<SystemTime>,
-}
+pub(crate) struct Grants(Vec<Grant>);
 
 impl Grants {
     fn add(&mut self, version: Version, told: &Told) {
-        if self.ended.is_some_and(|ended| told.asked <= ended) {
-            return;
+        self.0.retain(|grant| grant.to != told.audience || grant.version != version);
+        if self.0.len() >= GRANTS_MAX {
+            self.0.remove(0);
         }
-        self.given.retain(|grant| grant.to != told.audience || grant.version != version);
-        if self.given.len() >= GRANTS_MAX {
-            self.given.remove(0);
-        }
-        self.given.push(Grant { to: told.audience, version, lease: told.lease, learnt: SystemTime::now() });
+        let (asked, learnt) = (told.asked, SystemTime::now());
+        self.0.push(Grant { to: told.audience, version, lease: told.lease, asked, learnt });
     }
 
-    fn hold(&self, caller: &Caller, version: &Version, freshness: Freshness) -> bool {
+    /// `has_ended`: whether the source has ended since what was asked for then.
+    fn hold(
+        &self,
+        caller: &Caller,
+        version: &Version,
+        freshness: Freshness,
+        has_ended: impl Fn(SystemTime) -> bool,
+    ) -> bool {
         let now = SystemTime::now();
         let fresh = |grant: &Grant| now.duration_since(grant.learnt).is_ok_and(|age| age < GRANT_TIME_MIN);
         let holds = |grant: &Grant| {
             grant.to.includes(caller)
                 && version.still_holds(&grant.version)
                 && (fresh(grant) || freshness.holds(&grant.lease, grant.learnt, now))
+                && !has_ended(grant.asked)
         };
-        self.given.iter().any(holds)
-    }
-
-    /// Takes all back.
-    pub(crate) fn end(&mut self) {
-        self.given.clear();
-        self.ended = Some(SystemTime::now());
+        self.0.iter().any(holds)
     }
 }
 
@@ -71,11 +68,6 @@ impl Inode {
     /// Remembers that the source gives this version to an audience as well.
     pub(crate) fn grant(&self, version: Version, told: &Told) {
         self.content.lock().grants.add(version, told);
-    }
-
-    /// Whether something of this inode that came with an audience may be shown to a caller without asking.
-    pub(crate) fn shows(&self, audience: Audience, version: &Version, caller: &Caller) -> bool {
-        audience.includes(caller) || self.content.lock().grants.hold(caller, version, self.freshness)
     }
 }
 
@@ -111,7 +103,24 @@ impl Vfs {
             (record.audience, record.version.clone())
         };
         // Not under the record's lock: that of the content comes first.
-        inode.shows(audience, &version, &call.caller)
+        self.shows(inode, audience, &version, &call.caller)
+    }
+
+    /// Whether something of an inode that came with an audience may be shown to a caller without asking. The word on its name
+    /// counts as that on itself: whoever may list a directory, and see what is in it, is said by the directory.
+    pub(crate) fn shows(&self, inode: &Inode, audience: Audience, version: &Version, caller: &Caller) -> bool {
+        if audience.includes(caller) {
+            return true;
+        }
+        let (binding, parent, name) = {
+            let record = inode.record.read();
+            (record.binding, record.parent, record.name.clone())
+        };
+        let breaks = self.namespace.breaks(binding);
+        let has_ended = |asked| {
+            breaks.is_some_and(|breaks| breaks.ended(inode.id, asked) || breaks.name_ended(parent, &name, asked))
+        };
+        inode.content.lock().grants.hold(caller, version, inode.freshness, has_ended)
     }
 
     /// Whether the kernel must not keep what it is told of an inode: it would show it to others.
@@ -121,7 +130,7 @@ impl Vfs {
 
     /// Whether a directory's listing may be shown to a caller without asking.
     pub(crate) fn shows_listing(&self, dir: &Inode, listing: &ListingRecord, caller: &Caller) -> bool {
-        dir.shows(listing.audience, &listing.version, caller)
+        self.shows(dir, listing.audience, &listing.version, caller)
     }
 
     /// Whether a user may be told that a path is known, and what of it.

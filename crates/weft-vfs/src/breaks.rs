@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use weft_remote::{Event, FileId, FileKind, Name};
-use weft_store::{BindingId, DentryRecord, DentryTarget, NodeId, NodeRecord, Record};
+use weft_store::{BindingId, DentryRecord, DentryTarget, NodeId, Record};
 
 use crate::absences::ON_ITS_WAY_MAX;
 use crate::inode::Inode;
@@ -191,9 +191,6 @@ impl Vfs {
     /// Ends the leases on a directory and on all names in it: the next use of each asks again.
     fn break_names(&self, binding: BindingId, dir: &FileId) -> Result<()> {
         let id = self.identify(binding, dir)?;
-        // Who may list a directory, and see what is in it, is said by the directory. First, for who asks anew for a name that has
-        // ended makes it one that others may be granted.
-        self.end_grants(|record| record.binding == binding && record.parent == id);
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_names(id);
         }
@@ -208,7 +205,6 @@ impl Vfs {
 
     /// Ends all leases of a remote.
     fn break_all(&self, binding: BindingId) -> Result<()> {
-        self.end_grants(|record| record.binding == binding);
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_all();
         }
@@ -222,16 +218,6 @@ impl Vfs {
             }
         }
         Ok(())
-    }
-
-    /// Has the source asked again whether others than whom something was told to may see it.
-    fn end_grants(&self, of: impl Fn(&NodeRecord) -> bool) {
-        for inode in self.inodes.all() {
-            let is_of = of(&inode.record.read());
-            if is_of {
-                inode.content.lock().grants.end();
-            }
-        }
     }
 
     /// Has the kernel look names up again that lead to these, as far as is known. An answer that is on its way to the kernel,
@@ -259,7 +245,6 @@ impl Vfs {
 
     /// Has the next use of an inode ask its remote, whatever leases say.
     fn distrust(&self, inode: &Inode) -> Result<()> {
-        inode.content.lock().grants.end();
         let names = self.renames.lock();
         let record = {
             let mut record = inode.record.write();

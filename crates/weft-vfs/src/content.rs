@@ -54,7 +54,7 @@ impl Vfs {
             }
             // Another user's look-up may have brought another version since the answer.
             if let Some(Current { object, .. }) = self.held_content(inode)?
-                && inode.shows(object.audience(), object.version(), &call.caller)
+                && self.shows(inode, object.audience(), object.version(), &call.caller)
             {
                 return Ok(object);
             }
@@ -72,7 +72,7 @@ impl Vfs {
         }
         // The record may be newer than the content: a list that anyone may see tells of a file that one user's rights
         // brought here. Whether this caller may have it, the source says.
-        if !inode.shows(current.object.audience(), current.object.version(), &call.caller) {
+        if !self.shows(inode, current.object.audience(), current.object.version(), &call.caller) {
             return Ok(None);
         }
         if current.object.version() == &Version::None && inode.opens_same_use(call) {
@@ -329,7 +329,7 @@ impl Vfs {
             }
             if inode.kind() == FileKind::File
                 && let Some(object) = self.held_content(&inode)?.map(|current| current.object)
-                && inode.shows(object.audience(), object.version(), &call.caller)
+                && self.shows(&inode, object.audience(), object.version(), &call.caller)
                 && let Some(length) = object.length()
             {
                 self.learn_length(inode.id, length)?;

@@ -255,9 +255,9 @@ impl Vfs {
         let for_one = listing.as_ref().is_some_and(|listing| self.is_private(listing.audience));
         // A name that was found by a look, and that a complete list would have denied, is in the list: else that would be in
         // doubt since the look, and have no version.
-        let complete = listing.as_ref().filter(|listing| listing.version != Version::None);
-        let complete = complete.map(|listing| listing.completeness);
-        let is_in_list = |name: &Name| complete.is_some_and(|completeness| completeness.denies(name));
+        let sure =
+            listing.as_ref().filter(|listing| listing.version != Version::None).map(|listing| listing.completeness);
+        let is_in_list = |name: &Name| sure.is_some_and(|completeness| completeness.denies(name));
         let mut snapshot = Snapshot { for_one, ..Snapshot::default() };
         let listed = listing.is_some_and(|listing| self.shows_listing(dir, &listing, caller));
         let mut after: Option<Name> = None;

@@ -189,9 +189,9 @@ impl Vfs {
         let old = self.store.node(id)?;
         let merged = self.merge_row(id, rows, entry, old.as_ref())?;
         self.tell_row(rows, source, known.as_ref(), id, old.as_ref(), merged.as_ref());
-        let is_private = self.is_private(rows.told.audience);
-        let stays_anothers =
-            is_private && merged.is_none() && old.as_ref().is_some_and(|old| old.audience != rows.told.audience);
+        let stays_anothers = self.is_private(rows.told.audience)
+            && merged.is_none()
+            && old.as_ref().is_some_and(|old| old.audience != rows.told.audience);
         // A link elsewhere says nothing new about a name that already leads there, nor does what one user is told to others.
         if (source != DentrySource::Linked && !stays_anothers) || known.is_none_or(|known| known.target != target) {
             // What a source that tells of changes tells nobody in a list, and told somebody before, it may refuse by now.

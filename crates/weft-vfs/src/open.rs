@@ -95,12 +95,12 @@ impl Vfs {
             // Those who have it open go on in it; its name may lead to another by now.
             return Err(Box::pin(self.learn_gone(call, inode)).await?);
         }
-        if !self.admits(inode, call) {
-            // What is written here is shown to whom the source would show the file, and not asked for again for the others.
-            if inode.is_gone() {
-                return Err(VfsError::Denied);
-            }
-            self.admit(call, inode).await?;
+        // Also to what is written here, which is shown to whom the source shows the file.
+        match inode.is_gone() {
+            false => self.admit(call, inode).await?,
+            true if self.admits(inode, call) => {}
+            // There is nobody to ask.
+            true => return Err(VfsError::Denied),
         }
         let ended = inode.drafts_ended.load(Ordering::Acquire);
         if let Some(opened) = self.open_draft(inode, how)? {
@@ -112,7 +112,6 @@ impl Vfs {
         if how.truncating {
             return Box::pin(self.open_truncated(call, inode.clone())).await.map(Some);
         }
-        self.admit(call, inode).await?;
         let content = self.content(call, inode).await;
         // Who has begun to write it meanwhile has newer content than was asked for.
         if let Some(opened) = self.open_draft(inode, how)? {

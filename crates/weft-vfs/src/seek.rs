@@ -1,6 +1,6 @@
 //! Holes of open files.
 //!
-//! A hole is told only where it is certain: by what is held, if that is all of the file, or by the source, of the version
+//! A hole is told only where it is certain: by what is held, if that is all of the file and compared, or by the source, of the version
 //! that is open. Everywhere else all is data up to the end, which is never wrong.
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Caller, FileKind, Name};
+use weft_remote::{Audience, Caller, FileKind, Name};
 use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord};
 
 use crate::directory::DirectoryName;
@@ -118,8 +118,10 @@ impl Vfs {
     fn dentry_remaining(&self, dir: &Inode, name: &Name, dentry: &DentryRecord, now: SystemTime) -> Result<Duration> {
         let is_listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
         let listing = if is_listed { self.store.listing(dir.id)? } else { None };
-        let listing =
-            self.vouching(listing, || Ok(dentry.node().map(|id| self.store.node(id)).transpose()?.flatten()))?;
+        let listing = self.vouching(listing, || {
+            let record = dentry.node().map(|id| self.store.node(id)).transpose()?.flatten();
+            Ok(record.map(|record| record.audience))
+        })?;
         // A listing that was confirmed vouches for its names from then on.
         let vouched = listing.as_ref().map_or(dentry.learnt, |listing| listing.learnt.max(dentry.learnt));
         if self.name_has_ended(dir, name, vouched) || dentry.learnt == SystemTime::UNIX_EPOCH {
@@ -170,22 +172,21 @@ impl Vfs {
         if dentry.source != DentrySource::Described || dentry.target != DentryTarget::Node(id) {
             return Ok(None);
         }
-        self.vouching(self.store.listing(record.parent)?, || Ok(Some(record.clone())))
+        self.vouching(self.store.listing(record.parent)?, || Ok(Some(record.audience)))
     }
 
-    /// A listing, if it vouches for a node in it. One that is for one user alone does for what is for that user alone: of what
-    /// others were told, whether they may see it has to be asked as them, since who may list a directory tells who may see
-    /// what is in it.
+    /// A listing, if it vouches for a node in it with this audience. One that is for one user alone does for what is for that
+    /// user alone: of what others were told, whether they may see it has to be asked as them, since who may list a directory
+    /// tells who may see what is in it.
     fn vouching(
         &self,
         listing: Option<ListingRecord>,
-        record: impl FnOnce() -> Result<Option<NodeRecord>>,
+        audience: impl FnOnce() -> Result<Option<Audience>>,
     ) -> Result<Option<ListingRecord>> {
         let Some(listing) = listing else { return Ok(None) };
         if !self.is_private(listing.audience) {
             return Ok(Some(listing));
         }
-        let is_as_private = record()?.is_some_and(|record| record.audience == listing.audience);
-        Ok(is_as_private.then_some(listing))
+        Ok((audience()? == Some(listing.audience)).then_some(listing))
     }
 }

@@ -1,6 +1,6 @@
 //! The daemon as the control socket sees it: translates between the verbs' words and the file system's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -72,10 +72,13 @@ impl MountDaemon {
     fn place(&self) -> Result<Option<PathBuf>, Refusal> {
         let Some(own) = self.connection else { return Ok(Some(self.mountpoint.clone())) };
         let mounts = Mounts::of_this_process().map_err(|error| Refusal::new(Code::Failed, error.to_string()))?;
+        let is_there = |place: &Path| mounts.connection_at(place) == Some(own);
+        if is_there(&self.mountpoint) {
+            return Ok(Some(self.mountpoint.clone()));
+        }
         match mounts.place_of(own) {
-            _ if mounts.connection_at(&self.mountpoint) == Some(own) => Ok(Some(self.mountpoint.clone())),
             None => Ok(None),
-            Some(place) if mounts.connection_at(place) == Some(own) => Ok(Some(place.to_owned())),
+            Some(place) if is_there(place) => Ok(Some(place.to_owned())),
             Some(place) => {
                 let place = place.display();
                 Err(Refusal::new(Code::Busy, format!("{place}: another mount is over it; unmount that first")))

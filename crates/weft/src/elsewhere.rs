@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use weft_control::Mounts;
+
+use crate::users;
 
 /// Where a mount can still be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,20 +22,16 @@ pub struct Place {
 
 /// The places of the mount with this connection, as far as this process may look: its own, and one in each other namespace.
 pub fn places_of(connection: u32) -> Vec<Place> {
-    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let namespace = |process: &Path| std::fs::read_link(process.join("ns/mnt")).ok();
     let own = Mounts::of_this_process().unwrap_or_default().place_of(connection).map(PathBuf::from);
     let mut places: Vec<Place> =
         own.into_iter().map(|path| Place { path, process: None, name: String::new() }).collect();
-    let mut seen: BTreeSet<PathBuf> = namespace("self").into_iter().collect();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    for process in processes {
-        let is_new = namespace(&process.to_string()).is_some_and(|namespace| seen.insert(namespace));
-        let Some(mounts) = is_new.then(|| Mounts::of_process(process).ok()).flatten() else { continue };
+    let mut seen: BTreeSet<PathBuf> = namespace(Path::new("/proc/self")).into_iter().collect();
+    for (pid, process) in users::processes() {
+        let is_new = namespace(&process).is_some_and(|namespace| seen.insert(namespace));
+        let Some(mounts) = is_new.then(|| Mounts::of_process(pid).ok()).flatten() else { continue };
         if let Some(path) = mounts.place_of(connection) {
-            let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-            let name = name.trim_end().escape_debug().to_string();
-            places.push(Place { path: path.to_owned(), process: Some(process), name });
+            places.push(Place { path: path.to_owned(), process: Some(pid), name: users::name_of(&process) });
         }
     }
     places

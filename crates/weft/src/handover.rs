@@ -85,10 +85,8 @@ pub struct Handover {
     pub line: Line,
     /// The files in memory.
     pub kept: Kept,
-    /// The connection of a mount that is there already.
-    pub device: Option<OwnedFd>,
-    /// The kernel's number of that, where it is known.
-    pub connection: Option<u32>,
+    /// A mount that is there already.
+    pub mount: Option<Kernel>,
     /// Where the supervisor hears of notices to send.
     pub notices: Option<OwnedFd>,
 }
@@ -130,7 +128,7 @@ impl Handover {
         // Better a daemon that may not end when it is killed than one that does not know what the kernel has forgotten.
         let notices = notices.filter(|_| fences);
         let kept = Kept { roll: roll.into(), journal: [first.into(), second.into()] };
-        Ok(Handover { line, kept, device, connection, notices })
+        Ok(Handover { line, kept, mount: device.map(|device| Kernel { device, connection }), notices })
     }
 }
 

@@ -25,14 +25,20 @@ pub fn sentence(mountpoint: &Path) -> String {
 
 /// Those that this process may look at, one more at most than are named.
 fn users_of(mountpoint: &Path) -> Vec<User> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
-    let users = processes.filter(|(_, process)| uses(process, mountpoint)).map(|(pid, process): (u32, PathBuf)| {
-        // A name may be anything: what would move a terminal's cursor is shown as it is escaped.
-        let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
-        User { name: name.trim_end().escape_debug().to_string(), pid }
-    });
-    users.take(NAMED_MAX + 1).collect()
+    let users = processes().filter(|(_, process)| uses(process, mountpoint));
+    users.map(|(pid, process)| User { name: name_of(&process), pid }).take(NAMED_MAX + 1).collect()
+}
+
+/// All processes, each with its folder in `/proc`.
+pub fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
+}
+
+/// The name of a process. It may be anything: what would move a terminal's cursor is shown as it is escaped.
+pub fn name_of(process: &Path) -> String {
+    let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
+    name.trim_end().escape_debug().to_string()
 }
 
 fn uses(process: &Path, mountpoint: &Path) -> bool {

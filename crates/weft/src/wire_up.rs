@@ -27,8 +27,8 @@ pub use bindings::asked_afs;
 /// # Errors
 /// Whatever keeps the tree from being mounted.
 pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Result<()> {
-    let Handover { line, kept, device, connection, notices: sender } = handover;
-    let takes_over = device.is_some();
+    let Handover { line, kept, mount, notices: sender } = handover;
+    let (device, of_former) = mount.map(|mount| (mount.device, mount.connection)).unzip();
     // Work that is begun by the thread of a ring's queue may start one.
     let ordinary = weft_fuse::OrdinaryThread::like_this();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -69,7 +69,8 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let metrics = listen_for_metrics(&resolved, runtime.handle());
     let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
     let (replace, asked) = tokio::sync::mpsc::channel(1);
-    let connection = if takes_over { connection } else { connection_at(&resolved.mountpoint) };
+    // What is at the place of a mount that was taken over may be another by now.
+    let connection = of_former.unwrap_or_else(|| connection_at(&resolved.mountpoint));
     let daemon = MountDaemon::new(vfs.clone(), &resolved, replace)
         .asked_through(&mounted)
         .connected(connection)

@@ -36,7 +36,7 @@ pub fn run(args: &MountArgs, json: bool) -> Outcome {
         let ready_on = args.ready;
         let mountpoint = PathBuf::from(args.source_and_dir.last().cloned().unwrap_or_default());
         let ready = Ready::new(ready_on, mountpoint);
-        let begun = if handover.device.is_some() { Begun::Before } else { Begun::Now };
+        let begun = if handover.mount.is_some() { Begun::Before } else { Begun::Now };
         let ended = resolved(args, options, begun).and_then(|resolved| serve(resolved, &ready, ready_on, handover));
         return match ended {
             // Told through the pipe: `weft mount` prints it.

@@ -1,12 +1,12 @@
 //! `weft umount`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::mount::UnmountFlags;
 use serde_json::json;
-use weft_control::{ControlError, Ending, Mounts, find_for_path, resolve_without_entering};
+use weft_control::{ControlError, Ending, Located, Mounts, find_for_path};
 
 use crate::config::Environment;
 use crate::elsewhere::{self, Place};
@@ -20,35 +20,24 @@ use crate::users;
 /// When there is no mount at `dir`, or files are open.
 pub fn run(dir: &Path, lazy: bool, json: bool) -> Outcome {
     let environment = Environment::of_this_process();
-    match find_for_path(&environment.socket_dir(), dir) {
-        Ok(located) => {
-            let is_bound = located.mount != located.hello.mountpoint.as_path();
-            if is_bound && Mounts::of_this_process()?.has(&resolved(dir)?) {
-                // A bind mount is the system's; the daemon serves on.
-                clear(&located.mount, lazy, &environment)?;
-                told(dir, &[], json);
-                return Ok(());
-            }
-            if is_bound || !located.path.0.is_empty() {
-                let root = located.mount.display();
-                return Err(Failure::usage(format!("{}: inside the mount {root}; unmount that", dir.display())));
-            }
-            let connection = located.hello.connection;
-            let ending = located.client.unmount(lazy)?;
-            let left = left_behind(&ending, connection, lazy)?;
-            told(dir, &left, json);
-            return Ok(());
+    let left = match find_for_path(&environment.socket_dir(), dir) {
+        Ok(located) if !located.is_mount => {
+            let root = located.mount.display();
+            return Err(Failure::usage(format!("{}: inside the mount {root}; unmount that", dir.display())));
         }
-        Err(ControlError::NoDaemon { mountpoint }) => clear(&mountpoint, lazy, &environment)?,
+        Ok(located) if located.mount == located.hello.mountpoint.as_path() => {
+            let connection = located.hello.connection;
+            left_behind(&located.client.unmount(lazy)?, connection, lazy)?
+        }
+        // A bind mount is the system's, and a mount whose daemon is gone is nobody's else.
+        Ok(Located { mount, .. }) | Err(ControlError::NoDaemon { mountpoint: mount }) => {
+            clear(&mount, lazy, &environment)?;
+            Vec::new()
+        }
         Err(error) => return Err(error.into()),
-    }
-    told(dir, &[], json);
+    };
+    told(dir, &left, json);
     Ok(())
-}
-
-/// Where a path leads, without entering a mount.
-fn resolved(dir: &Path) -> Outcome<PathBuf> {
-    Ok(resolve_without_entering(dir, &Mounts::of_this_process()?)?)
 }
 
 /// Waits for the end of a daemon, and finds out what keeps it from ending: the places where its mount is still.
@@ -82,7 +71,7 @@ fn told(dir: &Path, left: &[Place], json: bool) {
     }
 }
 
-/// Takes a mount away whose daemon is gone. `-o intr` of nobody: this asks the kernel only.
+/// Takes a mount away without its daemon. `-o intr` of nobody: this asks the kernel only.
 fn clear(mountpoint: &Path, lazy: bool, environment: &Environment) -> Outcome {
     if environment.uid == 0 {
         let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
