@@ -244,7 +244,7 @@ impl Vfs {
     }
 
     /// Has the next use of an inode ask its remote, whatever leases say.
-    fn distrust(&self, inode: &Inode) -> Result<()> {
+    pub(crate) fn distrust(&self, inode: &Inode) -> Result<()> {
         let names = self.renames.lock();
         let record = {
             let mut record = inode.record.write();

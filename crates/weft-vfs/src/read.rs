@@ -13,6 +13,7 @@ use crate::changes::ChangeKind;
 use crate::data::Data;
 use crate::figures::{add, count};
 use crate::handle::{Handle, HandleId, Held};
+use crate::inode::Inode;
 use crate::through::Through;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
@@ -195,20 +196,18 @@ impl Vfs {
         let since = Instant::now();
         let asked = self.ask_of(call, inode, || remote.fetch(call, &record.file, &version, span)).await;
         inode.content.lock().latency = since.elapsed();
-        let answer = asked.map_err(|error| match error {
-            VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. }) => {
-                let text = "changed at its source while it was open".to_string();
-                self.troubles.tell(self.path_text(inode.id), text);
-                VfsError::Changed
+        let answer = match asked {
+            Err(VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. })) => {
+                return Err(self.changed_under(inode));
             }
-            error => error,
-        })?;
+            answer => answer?,
+        };
         let Answer { value, lease, audience, asked: asked_at, .. } = answer;
         let body = value.body;
         // Two lengths are two files, whatever their tags say.
         let lengths_differ = matches!((body.file_length, object.length()), (Some(told), Some(held)) if told != held);
         if lengths_differ || !body.version.still_holds(&version) {
-            return Err(VfsError::Changed);
+            return Err(self.changed_under(inode));
         }
         if body.start % PIECE_BYTES != 0 || body.start > start {
             let detail = format!("{}: a range from {} instead of {start}", self.path_text(inode.id), body.start);
@@ -230,6 +229,14 @@ impl Vfs {
         let arrival = self.receive_range(object, delivery, end)?;
         inode.content.lock().arrivals.push(arrival.clone());
         Ok(arrival)
+    }
+
+    /// The source has another version than the one that is held and open. Whatever it had promised, the next open asks: who
+    /// had only what is held of the old one would come back to this for as long as that promise lasts.
+    pub(crate) fn changed_under(&self, inode: &Inode) -> VfsError {
+        let text = "changed at its source while it was open".to_string();
+        self.troubles.tell(self.path_text(inode.id), text);
+        self.distrust(inode).err().unwrap_or(VfsError::Changed)
     }
 
     /// The store is full: the handle goes on without it.

@@ -268,6 +268,8 @@ impl Pump {
     }
 
     fn fail(&self, error: &VfsError) {
+        // First: who reads it learns by what follows that it is spoilt, and the next open is to get another.
+        self.withdraw_whole();
         let ahead = self.inode.as_ref().and_then(|inode| inode.content.lock().ahead.take());
         if ahead.is_some() {
             tracing::debug!(%error, "what was fetched ahead did not come");
@@ -279,6 +281,9 @@ impl Pump {
         }
         if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
             inode.note_error(error);
+            if !self.whole && matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
+                let _ = self.vfs.changed_under(&inode);
+            }
             // A range that broke off is asked for again: nothing of it is kept, and the rest has nothing to do with it.
             let broken = match error {
                 VfsError::Remote(RemoteError::VersionChanged { .. }) => true,
@@ -298,7 +303,6 @@ impl Pump {
                 tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }
         }
-        self.withdraw_whole();
     }
 
     fn withdraw_whole(&self) {

@@ -70,21 +70,26 @@ async fn random_reads_of_a_large_file_fetch_ranges_and_leave_it_held_in_part() {
     bench.vfs.close(handle);
 }
 
+/// Goal: who has a file open reads one version of it, and who opens it next gets the new one, also where the source had promised
+/// the old one for longer and only a part of that is held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_file_is_one_version() {
-    let bench = Bench::with(Freshness::Always);
-    let old = pattern(20 << 20);
-    bench.fake.file("f", old.clone());
-    let gate = Gate::new();
-    bench.fake.order(Order::of(Fault::Stall { after: 65_536, gate }).on(Operation::Fetch).times(1));
-    let handle = bench.open("fake/f").await.expect("an open file").handle;
-    assert_eq!(bench.read_at(handle, 0, 1000).await.expect("old bytes"), old[..1000]);
-    bench.fake.set("f", vec![9; 20 << 20]);
-    let late = bench.read_at(handle, 15 << 20, 1000).await;
-    assert!(matches!(late, Err(VfsError::Changed)), "never bytes of another version: {late:?}");
-    assert_eq!(bench.read_at(handle, 10, 1000).await.expect("old bytes"), old[10..1010]);
-    let new = bench.cat("fake/f").await.expect("the new version at the next open");
-    assert_eq!(new, vec![9; 20 << 20]);
+    for freshness in [Freshness::Always, Freshness::Http, Freshness::Manual] {
+        let bench = Bench::with(freshness);
+        bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::from_secs(3600)));
+        let old = pattern(20 << 20);
+        bench.fake.file("f", old.clone());
+        let gate = Gate::new();
+        bench.fake.order(Order::of(Fault::Stall { after: 65_536, gate }).on(Operation::Fetch).times(1));
+        let handle = bench.open("fake/f").await.expect("an open file").handle;
+        assert_eq!(bench.read_at(handle, 0, 1000).await.expect("old bytes"), old[..1000]);
+        bench.fake.set("f", vec![9; 20 << 20]);
+        let late = bench.read_at(handle, 15 << 20, 1000).await;
+        assert!(matches!(late, Err(VfsError::Changed)), "never bytes of another version: {late:?}");
+        assert_eq!(bench.read_at(handle, 10, 1000).await.expect("old bytes"), old[10..1010]);
+        let new = bench.cat("fake/f").await.expect("the new version at the next open");
+        assert!(new == vec![9; 20 << 20], "{freshness:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
