@@ -117,7 +117,7 @@ impl Roll {
         let mut slots = Slots { count: u32::try_from(end).unwrap_or(SLOTS_MAX).max(1) - 1, ..Slots::default() };
         let mut entries = Vec::new();
         for slot in 1..=slots.count {
-            match decoded::<Entry>(&read_slot(&file, slot)?) {
+            match Entry::decoded(&read_slot(&file, slot)?) {
                 Some(Entry::Change { unique }) => {
                     slots.begun.insert(number_of(unique));
                     write_at(&file, &[0; HEAD_BYTES], slot)?;
@@ -139,7 +139,7 @@ impl Roll {
     /// Enters a thing that the kernel is about to be told of.
     pub(crate) fn enter(&self, entry: &Entry) {
         let Some(file) = &self.file else { return };
-        let bytes = encoded(entry).or_else(|| encoded(&entry.without_version()));
+        let bytes = entry.encoded().or_else(|| entry.without_version().encoded());
         let slot = {
             let mut slots = self.slots.lock();
             let new = slots.count + 1;
@@ -175,9 +175,10 @@ impl Roll {
     pub(crate) fn renew_file(&self, handle: u64, now: &OpenRecord) {
         let Some(file) = &self.file else { return };
         let slot = self.slots.lock().used.get(&Key::File(handle)).copied();
-        let entry = slot.and_then(|slot| decoded::<Entry>(&read_slot(file, slot).ok()?));
-        if let Some(Entry::File { handle, node, unique, read_by, .. }) = entry {
-            self.enter(&Entry::File { handle, node, unique, read_by, record: now.clone() });
+        let entry = slot.and_then(|slot| Entry::decoded(&read_slot(file, slot).ok()?));
+        if let Some(Entry::File { handle, node, unique, read_by, record }) = entry {
+            let record = OpenRecord { node_generation: record.node_generation, ..now.clone() };
+            self.enter(&Entry::File { handle, node, unique, read_by, record });
         }
     }
 
@@ -228,6 +229,22 @@ impl Entry {
         }
     }
 
+    /// As it stands in a slot. What former versions did not have follows the rest, where they do not look.
+    fn encoded(&self) -> Option<Vec<u8>> {
+        match self {
+            Entry::File { record, .. } if record.node_generation > 0 => encoded(&(self, record.node_generation)),
+            _ => encoded(self),
+        }
+    }
+
+    fn decoded(slot: &[u8]) -> Option<Entry> {
+        let (mut entry, rest): (Entry, &[u8]) = postcard::take_from_bytes(content(slot)?).ok()?;
+        if let Entry::File { record, .. } = &mut entry {
+            record.node_generation = postcard::from_bytes(rest).unwrap_or(0);
+        }
+        Some(entry)
+    }
+
     /// The same with nothing that may be long: what the store holds of it can still be found by its generation.
     fn without_version(&self) -> Entry {
         let mut entry = self.clone();
@@ -254,13 +271,18 @@ fn encoded<T: Serialize>(value: &T) -> Option<Vec<u8>> {
 }
 
 fn decoded<T: for<'a> Deserialize<'a>>(slot: &[u8]) -> Option<T> {
+    postcard::from_bytes(content(slot)?).ok()
+}
+
+/// What was written into a slot; `None` where that broke off.
+fn content(slot: &[u8]) -> Option<&[u8]> {
     let (sum, rest) = slot.split_first_chunk::<8>()?;
     let (length, _) = rest.split_first_chunk::<2>()?;
     let content = rest.get(..2 + usize::from(u16::from_le_bytes(*length)))?;
     if u64::from_le_bytes(*sum) != xxh3_64(content) || content.len() == 2 {
         return None;
     }
-    postcard::from_bytes(&content[2..]).ok()
+    Some(&content[2..])
 }
 
 fn write_at(file: &File, bytes: &[u8], slot: u32) -> io::Result<()> {
@@ -391,10 +413,26 @@ mod tests {
         assert_eq!(roll.slots.lock().count, 4, "slots are used again");
     }
 
+    /// Goal: which use of a number a file was opened by is on the roll, and does not keep former versions from reading the rest.
+    #[test]
+    fn which_use_of_a_number_it_is_stands_beside_the_rest() {
+        let roll = Roll::begin(tempfile::tempfile().expect("a file"), negotiated()).expect("begun");
+        let mut again_used = file(1, Version::strong("abc"));
+        if let Entry::File { record, .. } = &mut again_used {
+            record.node_generation = 300;
+        }
+        roll.enter(&again_used);
+        roll.renew_file(1, &OpenRecord { length: Some(9), ..OpenRecord::default() });
+        let [Entry::File { record, .. }] = &again(&roll).1[..] else { panic!("one file") };
+        assert_eq!((record.node_generation, record.length), (300, Some(9)));
+        let former: Entry = decoded(&again_used.encoded().expect("it fits")).expect("read as before");
+        assert_eq!(former, file(1, Version::strong("abc")));
+    }
+
     /// Whatever bytes of an entry were not written, it counts as empty and the others stand.
     #[test]
     fn an_entry_that_broke_off_is_none() {
-        let whole = encoded(&file(2, Version::strong("abc"))).expect("it fits");
+        let whole = file(2, Version::strong("abc")).encoded().expect("it fits");
         for written in 0..whole.len() {
             let roll = Roll::begin(tempfile::tempfile().expect("a file"), negotiated()).expect("begun");
             roll.enter(&file(1, Version::None));

@@ -20,6 +20,7 @@ use crate::room::Room;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 use pump::Pump;
+pub(crate) use pump::{UNANNOUNCED_BYTES_MAX, unending};
 
 /// A body on its way.
 pub(crate) struct Arrival {

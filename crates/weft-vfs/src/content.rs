@@ -310,7 +310,9 @@ impl Vfs {
     }
 
     async fn settle_asking(self: &Arc<Self>, call: &Call, mut inode: Arc<Inode>) -> Result<Arc<Inode>> {
-        for _ in 0..SETTLE_ROUNDS_MAX {
+        // The answer had a body, which there is no room for.
+        let mut is_unstored = false;
+        for round in 1..=SETTLE_ROUNDS_MAX {
             if inode.is_settled() {
                 return Ok(inode);
             }
@@ -318,12 +320,24 @@ impl Vfs {
             if inode.is_settled() {
                 continue;
             }
-            if let Some(arrival) = inode.arrival(|arrival| arrival.covers(0)) {
+            // Of several the newest: it was asked for by this look, or after it.
+            if let Some(arrival) = inode.newest_arrival(|arrival| arrival.covers(0)) {
                 drop(gate);
                 arrival.claim();
                 arrival.want(u64::MAX);
-                if let State::Failed(error) = arrival.end(call).await? {
-                    return Err(error);
+                match arrival.end(call).await? {
+                    State::Failed(error) if error.is_full() => {
+                        is_unstored = true;
+                        continue;
+                    }
+                    State::Failed(error) => return Err(error),
+                    State::Running | State::Done | State::Stopped => {}
+                }
+                // Where others ask again and again, the newest has not ended yet.
+                if let Some(length) = arrival.object.length()
+                    && round == SETTLE_ROUNDS_MAX
+                {
+                    self.learn_missing_length(inode.id, arrival.object.version(), length)?;
                 }
                 continue;
             }
@@ -335,9 +349,17 @@ impl Vfs {
                 self.learn_length(inode.id, length)?;
                 continue;
             }
-            let elsewhere = match self.check(call, &inode).await {
+            let asked = match is_unstored && inode.kind() == FileKind::File {
+                true => self.measure(call, &inode).await.map(|()| Check::Unchanged),
+                false => self.check(call, &inode).await,
+            };
+            let elsewhere = match asked {
                 Ok(Check::Elsewhere(id)) => Some(id),
-                Ok(Check::Unchanged | Check::Changed) => None,
+                Ok(Check::Unchanged) => None,
+                Ok(Check::Changed) => {
+                    is_unstored = inode.arrival(|arrival| arrival.covers(0)).is_none();
+                    None
+                }
                 Err(error) => {
                     inode.note_error(&error);
                     if is_gone(&error) {
@@ -351,7 +373,10 @@ impl Vfs {
                 inode = self.inode(id)?;
             }
         }
-        Err(VfsError::TimedOut)
+        match inode.is_settled() {
+            true => Ok(inode),
+            false => Err(VfsError::TimedOut),
+        }
     }
 }
 

@@ -6,12 +6,13 @@
 //! it turns out to be of another length than a version of it that is being read, it is shown by the other face from then
 //! on: its names have to be looked up again, and who comes by the former face is sent to look the name up (`Stale`), but
 //! for those who have it open. The inode number that programs see is the same. The same is done when one that is as long is
-//! opened, unless three would be open, or one is of no version: then the pages are of one, and the others are read past
-//! them ([`crate::inode::Content::pages_for`]) and cannot be mapped to be shared.
+//! opened, or when another copy is opened than that which the kernel reads by itself, unless three would be open, or one is of
+//! no version: then the pages are of one, and the others are read past them ([`crate::inode::Content::pages_for`]) and cannot
+//! be mapped to be shared. So that it comes to that, the kernel reads nothing by itself while the former face is in use.
 //!
 //! Where both faces are in use when a third version comes, the former one is used anew with another generation, by which
 //! the kernel tells it from what it had: who reads the oldest version gets an error (EIO), and never another's bytes.
-//! (A daemon that takes the mount over does not know of that use, and begins with none: whoever reads by it gets EIO too.)
+//! (A daemon that takes the mount over is told of that use by the files that are open.)
 //! Where somebody has the file open for writing no face is turned: the kernel is then told to keep no pages of what is
 //! opened, and who reads a version of another length gets an error as well ([`crate::ended`]).
 
@@ -69,6 +70,15 @@ impl Faces {
             return 0;
         }
         self.turned.lock().generations.get(&face).copied().unwrap_or(0)
+    }
+
+    /// Takes up which use of a face it is.
+    pub(crate) fn take_up_generation(&self, face: NodeId, generation: u64) {
+        if generation > 0 {
+            let mut turned = self.turned.lock();
+            turned.generations.insert(face, generation);
+            self.count_again(&turned);
+        }
     }
 
     /// Has a file shown by this face, which is used `anew`; false when there are too many of which that is to be
@@ -202,10 +212,9 @@ impl Vfs {
     }
 
     /// Has an object that is about to be opened opened by the other face, where another version as long is open by this one:
-    /// each has pages of its own then, and may be mapped.
+    /// each has pages of its own then, and may be mapped. Of what the kernel reads by itself no second copy can be opened.
     pub(crate) fn part_from_readers(&self, inode: &Inode, object: &Object) {
-        // What has no version may be the same, fetched again.
-        if inode.shows_newest() || inode.is_gone() || *object.version() == Version::None {
+        if inode.shows_newest() || inode.is_gone() {
             return;
         }
         let handles = self.handles.of(inode);
@@ -214,9 +223,14 @@ impl Vfs {
             return;
         }
         let record = inode.record();
-        let is_other = |handle: &Handle| handle.is_of_another_version(object.version());
+        // What has no version may be the same, fetched again.
+        let has_version = *object.version() != Version::None;
+        let is_other = |handle: &Handle| {
+            (has_version && handle.is_of_another_version(object.version()))
+                || (handle.offered && handle.counted() != object.generation())
+        };
         let turned = self.turn_from(inode, &mut content, &handles, &record, (is_other, false));
-        let has_ended = !turned && self.end_beside(inode, &mut content, &handles, object);
+        let has_ended = !turned && has_version && self.end_beside(inode, &mut content, &handles, object);
         drop(content);
         if turned {
             self.tell_turned(inode.id, &[&record]);
@@ -341,11 +355,33 @@ impl Vfs {
         Ok(Stat { node: face, modified, changed, ttl: Duration::ZERO, ..stat.of_length(size) })
     }
 
-    /// Takes up that a file was opened by this face under a former daemon.
-    pub(crate) fn take_up_face(&self, face: NodeId) {
-        if face.0 & SECOND != 0 {
-            let _ = self.namespace.show_face(face, false);
+    /// Takes up by which faces a file was opened under a former daemon: the last one who opened it came by the one that was
+    /// shown.
+    pub(crate) fn take_up_faces(&self, inode: &Inode) {
+        let mut opened = Vec::new();
+        self.handles.each_of(inode, |id, handle| opened.extend(handle.face().map(|face| (id.0, face))));
+        let Some((_, shown)) = opened.into_iter().max_by_key(|(id, _)| *id) else { return };
+        if !self.namespace.show_face(shown, false) {
+            return;
         }
+        let mut content = inode.content.lock();
+        content.open.clear();
+        content.open_by_former.clear();
+        self.handles.each_of(inode, |_, handle| {
+            let by_former = handle.face() != Some(shown);
+            handle.by_former.store(by_former, Ordering::Release);
+            if !handle.is_counted() {
+                return;
+            }
+            if by_former {
+                content.opened_by_former(handle.counted());
+                return;
+            }
+            content.opened(handle.counted());
+            if !handle.offered && !handle.bypass_pages {
+                content.pages_of = Some(handle.counted());
+            }
+        });
     }
 
     /// Whether somebody reads a file: then its names are not told before it is known which version the next reader gets.

@@ -178,6 +178,13 @@ impl Inode {
         content.arrivals.iter().find(|arrival| wanted(arrival)).cloned()
     }
 
+    /// The running arrival that satisfies `wanted` and began last, if any.
+    pub(crate) fn newest_arrival(&self, wanted: impl Fn(&Arrival) -> bool) -> Option<Arc<Arrival>> {
+        let mut content = self.content.lock();
+        content.arrivals.retain(|arrival| arrival.is_running());
+        content.arrivals.iter().rfind(|arrival| wanted(arrival)).cloned()
+    }
+
     /// Remembers what went wrong, for `weft why`.
     pub(crate) fn note_error(&self, error: &VfsError) {
         self.content.lock().last_error = Some((SystemTime::now(), error.to_string()));

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use weft_remote::{Answer, Attributes, Audience, Entry, Figure, Lease, Name, Origin, Sameness, Version};
-use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
+use weft_store::{
+    BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Object, Record,
+};
 
 use crate::Result;
 use crate::agree::contradicts;
@@ -270,9 +272,25 @@ impl Vfs {
         Ok(())
     }
 
-    /// Learns the exact length that a body of a version turned out to have, unless the file is another version by now.
-    pub(crate) fn learn_length_of(&self, node: NodeId, version: &Version, length: u64) -> Result<()> {
-        self.learn_length_if(node, length, |record| record.version.compare(version) != Sameness::Different)
+    /// Learns the exact length that a body turned out to have, unless the file is another version by now, or, where that cannot
+    /// be told, another body has come since.
+    pub(crate) fn learn_length_of(&self, node: NodeId, object: &Object, length: u64) -> Result<()> {
+        let is_newest = self.inodes.get(node).is_none_or(|inode| {
+            let content = inode.content.lock();
+            content.current.as_ref().is_none_or(|current| current.object.generation() == object.generation())
+        });
+        self.learn_length_if(node, length, |record| match record.version.compare(object.version()) {
+            Sameness::Same | Sameness::Equivalent => true,
+            Sameness::CannotTell => is_newest,
+            Sameness::Different => false,
+        })
+    }
+
+    /// Learns the length of a body where the last answer about the file told none.
+    pub(crate) fn learn_missing_length(&self, node: NodeId, version: &Version, length: u64) -> Result<()> {
+        self.learn_length_if(node, length, |record| {
+            record.attributes.size.exact().is_none() && record.version.compare(version) != Sameness::Different
+        })
     }
 
     /// Learns the exact length of what is served.

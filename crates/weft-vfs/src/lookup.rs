@@ -13,6 +13,7 @@ use weft_store::{DentryTarget, NodeId};
 
 use crate::content::Check;
 use crate::figures::count;
+use crate::freshness::Freshness;
 use crate::handle::HandleId;
 use crate::inode::Inode;
 use crate::learn::Told;
@@ -324,7 +325,9 @@ impl Vfs {
     /// Asks again about an inode whose attributes are no longer trusted: the listing that describes it, which
     /// serves all its neighbours as well, or else the file.
     async fn refresh(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Arc<Inode>> {
-        if !inode.is_settled() {
+        // What others are asking for at this moment was asked before this look.
+        let asks_anew = inode.freshness == Freshness::Always && inode.kind() == FileKind::File;
+        if !inode.is_settled() && !asks_anew {
             return self.settle(call, inode).await;
         }
         let record = inode.record();

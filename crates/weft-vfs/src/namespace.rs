@@ -136,6 +136,11 @@ impl Namespace {
         self.faces.forget(file);
     }
 
+    /// Takes up which use of its number an inode of the kernel was under a former daemon.
+    pub(crate) fn take_up_generation(&self, face: NodeId, generation: u64) {
+        self.faces.take_up_generation(face, generation);
+    }
+
     /// Which use of its number an inode of the kernel is.
     pub(crate) fn generation(&self, face: NodeId) -> u64 {
         self.faces.generation(face)

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use weft_remote::{Call, Figure, FileKind, Version};
 use weft_store::{NodeId, Object, StoreError};
 
+use crate::arrival::State;
 use crate::ask::OpenFor;
 use crate::content::Check;
 use crate::draft::Draft;
@@ -61,6 +62,7 @@ impl Vfs {
                     }
                 }
                 opened.record.running = how.running;
+                opened.record.node_generation = self.namespace.generation(node);
                 if let Some(handle) = self.handles.get(opened.handle) {
                     handle.running.store(how.running, Ordering::Relaxed);
                 }
@@ -112,7 +114,10 @@ impl Vfs {
         if how.truncating {
             return Box::pin(self.open_truncated(call, inode.clone())).await.map(Some);
         }
-        let content = self.content(call, inode).await;
+        let content = match self.content(call, inode).await {
+            Ok(object) if object.length().is_none() => Box::pin(self.whole_content(call, inode, object)).await,
+            content => content,
+        };
         // Who has begun to write it meanwhile has newer content than was asked for.
         if let Some(opened) = self.open_draft(inode, how)? {
             return Ok(Some(opened));
@@ -156,6 +161,19 @@ impl Vfs {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// An object whose source announces no length, when all of it has come: the kernel goes by a length from the first read on,
+    /// and fills up what is shorter.
+    async fn whole_content(&self, call: &Call, inode: &Inode, object: Arc<Object>) -> Result<Arc<Object>> {
+        if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &object)) {
+            arrival.claim();
+            arrival.want(u64::MAX);
+            if let State::Failed(error) = arrival.end(call).await? {
+                return Err(error);
+            }
+        }
+        Ok(object)
     }
 
     /// Whether the tree of a file takes changes, also while it is offline; so it is for a file that is not known.
@@ -249,8 +267,14 @@ impl Vfs {
         }
         let backing = (!writing && self.may_pass_through(&inode, &object)).then(|| object.clone());
         let (version, length) = (object.version().clone(), object.length());
-        let record =
-            OpenRecord { generation: Some(generation), version, length, bypass_pages, writing, running: false };
+        let record = OpenRecord {
+            generation: Some(generation),
+            version,
+            length,
+            bypass_pages,
+            writing,
+            ..OpenRecord::default()
+        };
         let offered = backing.is_some();
         let held = Held::Object(object);
         let handle = Handle { offered, bypass_pages, writing, ..Handle::new(inode, held, generation) };
@@ -402,7 +426,7 @@ impl Vfs {
             length: Some(length),
             bypass_pages,
             writing,
-            running: false,
+            ..OpenRecord::default()
         };
         let handle = Handle { bypass_pages, writing, ..Handle::new(inode, held, counted) };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing: None, record }
@@ -416,9 +440,12 @@ impl Vfs {
     }
 
     /// What its source may change at any moment is not handed to the kernel: while that reads one version by itself, no
-    /// other can be opened.
+    /// other can be opened, but by the other face.
     fn may_pass_through(&self, inode: &Inode, object: &Object) -> bool {
         if inode.shows_newest() || self.is_breakable(inode.record.read().binding) {
+            return false;
+        }
+        if !inode.content.lock().open_by_former.is_empty() {
             return false;
         }
         let large = object.length().is_some_and(|length| length >= self.options.passthrough_bytes_min);

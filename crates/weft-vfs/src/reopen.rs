@@ -32,6 +32,9 @@ pub struct OpenRecord {
     pub writing: bool,
     /// A program is run from it.
     pub running: bool,
+    /// Which use of its inode's number it is ([`crate::Stat::generation`]). Kept beside the rest, which former versions read.
+    #[serde(skip)]
+    pub node_generation: u64,
 }
 
 /// Takes in what another daemon of this mount must know of an open file from now on.
@@ -73,6 +76,8 @@ impl Handle {
             bypass_pages: self.bypass_pages,
             writing: self.writing,
             running: self.running.load(Ordering::Relaxed),
+            // Its number stays what it is.
+            node_generation: 0,
         }
     }
 }
@@ -103,13 +108,6 @@ impl Vfs {
             Some(generation) => self.held_again(&inode, generation, record, read_by)?,
             None => Held::Through(Arc::new(Through::again(record.version.clone(), self))),
         };
-        if let Some(generation) = record.generation {
-            let mut content = inode.content.lock();
-            content.opened(generation);
-            if read_by == ReadBy::Daemon && !record.bypass_pages {
-                content.pages_of = Some(generation);
-            }
-        }
         let counted = record.generation.unwrap_or(0);
         if let Some(draft) = inode.draft().filter(|_| record.writing) {
             draft.take_up(counted);
@@ -118,9 +116,10 @@ impl Vfs {
         let (bypass_pages, writing) = (record.bypass_pages, record.writing);
         let handle = Handle { offered, bypass_pages, writing, ..Handle::new(inode.clone(), held, counted) };
         handle.running.store(record.running, Ordering::Relaxed);
-        self.take_up_face(node);
         handle.face.store(node.0, Ordering::Release);
+        self.namespace.take_up_generation(node, record.node_generation);
         self.handles.add_at(id, handle);
+        self.take_up_faces(&inode);
         self.compare_reopened(&inode);
         Ok(())
     }

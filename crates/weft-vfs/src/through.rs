@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use weft_remote::{Body, Call, Piece, RemoteError, Span, Version};
+use weft_remote::{Body, Call, Fetched, Piece, RemoteError, Span, Version};
 
+use crate::arrival::{UNANNOUNCED_BYTES_MAX, unending};
 use crate::figures::{add, count};
 use crate::inode::Inode;
+use crate::learn::Told;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -107,6 +109,36 @@ impl Through {
         let (window_start, window) = (body.start, VecDeque::new());
         *flow = Flow { started: true, window_start, window, body: Some(body), ended: false };
         Ok(())
+    }
+}
+
+impl Vfs {
+    /// Learns how long a file is whose source announces no length, by reading it to its end and keeping nothing. The caller
+    /// holds the inode's gate.
+    pub(crate) async fn measure(&self, call: &Call, inode: &Inode) -> Result<()> {
+        count(&self.figures.ranges_fetched);
+        let record = inode.record();
+        let remote = self.remote_of(inode)?.clone();
+        let fetch = || remote.fetch(call, &record.file, &Version::None, Span::WHOLE);
+        let answer = self.ask_of(call, inode, fetch).await?;
+        let told = Told::by(&answer);
+        let Fetched { attributes, mut body } = answer.value;
+        self.learn_attributes(inode, attributes, &told)?;
+        let mut length = 0;
+        while body.file_length.is_none()
+            && let Some(piece) = tokio::time::timeout_at(call.deadline.into(), body.stream.next())
+                .await
+                .map_err(|_| VfsError::TimedOut)?
+        {
+            if let Piece::Bytes(bytes) = piece? {
+                add(&self.figures.bytes_received, bytes.len() as u64);
+                length += bytes.len() as u64;
+            }
+            if length > UNANNOUNCED_BYTES_MAX {
+                return Err(unending(&self.path_text(inode.id)));
+            }
+        }
+        self.learn_missing_length(inode.id, &body.version, body.file_length.unwrap_or(length))
     }
 }
 

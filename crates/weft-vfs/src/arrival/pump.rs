@@ -149,9 +149,7 @@ impl Pump {
         if self.delivery.body.file_length.is_some() || position + more as u64 <= UNANNOUNCED_BYTES_MAX {
             return Ok(());
         }
-        let path = self.vfs.path_text(self.delivery.node);
-        let detail = format!("{path}: a body of unannounced length passed {UNANNOUNCED_BYTES_MAX} bytes");
-        Err(RemoteError::Damaged { detail }.into())
+        Err(unending(&self.vfs.path_text(self.delivery.node)))
     }
 
     /// Holds the source back while the readers are far enough behind; says whether to go on.
@@ -213,7 +211,7 @@ impl Pump {
             self.vfs.finish_listing(merge)?;
         }
         if kept? && let Some(length) = object.length() {
-            self.vfs.learn_length_of(node, object.version(), length)?;
+            self.vfs.learn_length_of(node, &object, length)?;
         }
         Ok(State::Done)
     }
@@ -328,8 +326,14 @@ impl Pump {
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Shorter appends are not worth another thread.
 const LONG_APPEND_BYTES: usize = 256 << 10;
+/// What is said of a body that announces no length and is longer than [`UNANNOUNCED_BYTES_MAX`].
+pub(crate) fn unending(path: &str) -> VfsError {
+    let detail = format!("{path}: a body of unannounced length passed {UNANNOUNCED_BYTES_MAX} bytes");
+    RemoteError::Damaged { detail }.into()
+}
+
 /// Most bytes of a body that does not announce its length.
-const UNANNOUNCED_BYTES_MAX: u64 = 4 << 30;
+pub(crate) const UNANNOUNCED_BYTES_MAX: u64 = 4 << 30;
 /// Files that a page refers to of which is remembered that they belong with it.
 const LINKS_MAX: usize = 64;
 /// How long a body that nobody reads on is held before it is dropped.

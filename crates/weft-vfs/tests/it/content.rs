@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Validator};
-use weft_vfs::{Freshness, VfsError};
+use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Quality, Validator};
+use weft_remote::{Call, Caller};
+use weft_vfs::{Freshness, OpenFor, ReadBy, VfsError};
 
 use crate::bench::{Bench, pattern};
 
@@ -121,6 +122,43 @@ async fn an_unchanged_file_keeps_its_pages_and_a_changed_one_does_not() {
     assert!(!last.bypass_pages);
 }
 
+/// Goal: a daemon that takes a mount over knows which version the next reader gets, in whatever order it hears of the open
+/// files.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_versions_that_are_open_stay_apart_after_a_restart() {
+    for newest_first in [false, true] {
+        let bench = Bench::with(Freshness::Always);
+        // The former one by the second number of the kernel, the newer one by the first, in a use of its own.
+        bench.fake.file("f", "zero");
+        let open = async |content: &str| {
+            bench.fake.set("f", content.to_owned());
+            let opened = bench.open("fake/f").await.expect("an open file");
+            (bench.walk("fake/f").await.expect("it is there"), opened)
+        };
+        let (_, zero) = open("zero").await;
+        let (of_older, older) = open("older").await;
+        let (of_newest, newest) = open("newest").await;
+        assert_ne!(of_older.node, of_newest.node);
+        assert!(matches!(bench.drain(zero.handle).await, Err(VfsError::Changed)), "three are too many");
+        bench.vfs.close(zero.handle);
+        let mut held =
+            vec![(of_older.node, older.handle, older.record), (of_newest.node, newest.handle, newest.record)];
+        if newest_first {
+            held.reverse();
+        }
+        let bench = bench.remount();
+        for (node, handle, record) in &held {
+            bench.vfs.reopen(*node, *handle, record, ReadBy::Daemon).expect("it is known");
+        }
+        let now = bench.walk("fake/f").await.expect("it is there");
+        let number = |stat: weft_vfs::Stat| (stat.node, stat.generation);
+        assert_eq!((number(now), now.generation), (number(of_newest), 1), "{newest_first}");
+        let beside = bench.open("fake/f").await.expect("an open file");
+        assert!(!beside.bypass_pages, "{newest_first}: nobody reads another version by this number");
+        assert_eq!(bench.drain(newest.handle).await.expect("as it was opened"), b"newest");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_complete_large_file_is_offered_to_the_kernel_and_a_small_one_is_not() {
     let bench = Bench::new();
@@ -138,6 +176,58 @@ async fn a_file_without_validator_is_served_and_kept_for_its_lease() {
     assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
     assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
     assert_eq!(bench.fake.counts().fetch, 1);
+}
+
+/// Goal: a body that announces no length is waited for by who opens it: the kernel, which goes by the length of before, is
+/// sent to learn the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_of_unannounced_length_is_opened_when_it_is_whole() {
+    let bench = Bench::with(Freshness::Always);
+    bench.fake.adjust(|terms| terms.along = true);
+    bench.fake.file("f", pattern(4100));
+    bench.fake.quality("f", Quality::Unknown);
+    assert_eq!(bench.cat("fake/f").await.expect("content"), pattern(4100));
+    let node = bench.walk("fake/f").await.expect("it is there").node;
+    bench.fake.set("f", "short");
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Stall { after: 2, gate: gate.clone() }).on(Operation::Attributes).times(1));
+    let opening = tokio::spawn(bench.vfs.clone().open(bench.call(), node, OpenFor::default()));
+    gate.arrived(1).await;
+    gate.open();
+    let opened = opening.await.expect("no panic").map(|opened| opened.handle);
+    assert!(matches!(opened, Err(VfsError::Stale)), "{opened:?}");
+    assert_eq!(bench.walk("fake/f").await.expect("it is there").size, 5);
+    assert_eq!(bench.cat("fake/f").await.expect("content"), b"short");
+}
+
+/// Goal: who looks at a file without validator and without an announced length is told how long the body is that came for that,
+/// and not an older one that ends meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_length_is_that_of_the_newest_body() {
+    let bench = Bench::with(Freshness::Always);
+    bench.fake.adjust(|terms| (terms.along, terms.validator) = (true, Validator::None));
+    bench.fake.file("f", pattern(10));
+    bench.fake.quality("f", Quality::Unknown);
+    let node = bench.walk("fake/f").await.expect("it is there").node;
+    let look = async |pid: u32| {
+        let gate = Gate::new();
+        bench.fake.order(Order::of(Fault::Stall { after: 2, gate: gate.clone() }).on(Operation::Attributes).times(1));
+        let call = Call { caller: Caller { pid, ..bench.call().caller }, ..bench.call() };
+        let looking = tokio::spawn(bench.vfs.clone().stat(call, node, None));
+        gate.arrived(1).await;
+        (gate, looking)
+    };
+    let (older, first) = look(1000).await;
+    bench.fake.set("f", pattern(5));
+    let (newer, second) = look(1001).await;
+    older.open();
+    while bench.fake.counts().content_bytes < 10 + 10 + 2 {
+        tokio::task::yield_now().await;
+    }
+    newer.open();
+    for looking in [first, second] {
+        assert_eq!(looking.await.expect("no panic").expect("told").size, 5);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::afs::{mounted_on, read};
 use crate::interrupts::wait_until;
-use crate::support::{AfsCell, Pair, fails_with};
+use crate::support::{AfsCell, Liar, Mount, Pair, answer, fails_with};
 use crate::writing_processes::python;
 
 /// `tail -f`, and what it prints.
@@ -105,6 +105,34 @@ fn a_file_that_grows_elsewhere_is_followed() {
     let at = "weft.test/scratch/followed";
     is_followed(&here.at(at), &there.at(at));
     fs::remove_file(here.at(at)).expect("removed");
+}
+
+/// Goal: a copy that is fetched again is opened beside those that the kernel reads by itself, also where its source tells no
+/// version, or the same.
+#[test]
+fn what_is_fetched_again_is_opened_beside_its_readers() {
+    for validator in ["x-none: 1", "etag: \"one\""] {
+        let body = "once more ".repeat(30_000);
+        let bytes = answer("200 OK", &[validator, "cache-control: max-age=3600"], &body);
+        let liar = Liar::answering(move |_| bytes.clone());
+        let Some(mount) = Mount::new() else { return };
+        let path = mount.at(liar.site()).join("file");
+        let is_body = |mut file: &File| {
+            let mut read = String::new();
+            file.read_to_string(&mut read).expect("read");
+            assert!(read == body, "{validator}: {} bytes", read.len());
+        };
+        is_body(&File::open(&path).expect("opened"));
+        let held: Vec<File> = (0..3)
+            .map(|_| {
+                let held = File::open(&path).unwrap_or_else(|error| panic!("{validator}: {error}"));
+                assert_eq!(mount.verb("rm -w", [&path]).code, Some(0));
+                is_body(&File::open(&path).unwrap_or_else(|error| panic!("{validator}: {error}")));
+                held
+            })
+            .collect();
+        held.iter().for_each(is_body);
+    }
 }
 
 /// What was written here, sent, and is still open, while it is changed there.
