@@ -432,10 +432,12 @@ impl Vfs {
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing: None, record }
     }
 
+    /// Opens what the source said just now that the file is, and what there is no room for.
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
-        let held = Held::Through(Arc::new(Through::of_version(Version::None, self)));
+        let version = inode.record.read().version.clone();
+        let held = Held::Through(Arc::new(Through::of_version(version.clone(), self)));
         let handle = Handle { bypass_pages: true, ..Handle::new(inode, held, 0) };
-        let record = OpenRecord { bypass_pages: true, ..OpenRecord::default() };
+        let record = OpenRecord { version, bypass_pages: true, ..OpenRecord::default() };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None, record }
     }
 
