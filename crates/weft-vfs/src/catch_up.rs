@@ -13,6 +13,7 @@ use crate::handle::{Handle, Held};
 use crate::inode::Inode;
 use crate::notice::Notice;
 use crate::policies::OpenFiles;
+use crate::through::Through;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
@@ -47,12 +48,20 @@ impl Vfs {
         if self.is_caught_up(handle) {
             return Ok(());
         }
+        if self.is_newest_past_store(handle)? && self.is_told_all(inode) {
+            return Ok(());
+        }
         let object = match self.trusted_content(call, inode)? {
             Some(object) => object,
             None => match Box::pin(self.content_asking(call, inode)).await {
                 Ok(object) => object,
                 // It was removed, or another file has its name: whoever has it open keeps what there is of it.
                 Err(error) if is_gone(&error) || matches!(error, VfsError::Stale) => return Ok(()),
+                Err(error) if error.is_full() => {
+                    self.tell_unstored(inode.id, &error);
+                    self.show_past_store(handle);
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             },
         };
@@ -75,12 +84,35 @@ impl Vfs {
     fn show_newest(&self, handle: &Handle, object: &Arc<Object>) {
         let inode = &handle.inode;
         let slot = inode.draft.read();
-        let is_through = matches!(*handle.content.lock(), Held::Through(_));
-        if slot.is_some() || is_through || handle.counted() == object.generation() {
+        if slot.is_some() || handle.counted() == object.generation() {
             return;
         }
         handle.turn_to(&mut inode.content.lock(), object);
         // What somebody has mapped is of the version before.
+        self.notices.send_later(Notice::Content { node: self.namespace.shown(inode.id) }, &self.runtime);
+    }
+
+    /// Whether a handle reads past the store what is trusted to be there.
+    fn is_newest_past_store(&self, handle: &Handle) -> Result<bool> {
+        let version = match &*handle.content.lock() {
+            Held::Through(through) => through.version(),
+            Held::Object(_) | Held::Empty(_) | Held::Lost(_) => return Ok(false),
+        };
+        let is_it = version.still_holds(&handle.inode.record.read().version);
+        Ok(is_it && !self.attributes_remaining(&handle.inode)?.is_zero())
+    }
+
+    /// Has a handle read what its source has now past the store.
+    fn show_past_store(&self, handle: &Handle) {
+        let inode = &handle.inode;
+        let slot = inode.draft.read();
+        let version = inode.record.read().version.clone();
+        let is_it = |through: &Through| through.version().still_holds(&version);
+        if slot.is_some() || matches!(&*handle.content.lock(), Held::Through(through) if is_it(through)) {
+            return;
+        }
+        let through = Held::Through(Arc::new(Through::of_version(version, self)));
+        handle.turn_past_store(&mut inode.content.lock(), through);
         self.notices.send_later(Notice::Content { node: self.namespace.shown(inode.id) }, &self.runtime);
     }
 }

@@ -97,7 +97,7 @@ impl Handle {
     /// The same of what is there of a content, counted under this generation.
     pub(crate) fn turn(&self, content: &mut Content, held: Held, generation: u64) {
         let by_former = self.by_former.load(Ordering::Acquire);
-        content.closed(self.counted(), by_former);
+        self.count_out(content);
         if by_former {
             content.opened_by_former(generation);
         } else {
@@ -105,6 +105,19 @@ impl Handle {
         }
         self.generation.store(generation, Ordering::Release);
         *self.content.lock() = held;
+    }
+
+    /// Has it read past the store from now on, which nobody counts.
+    pub(crate) fn turn_past_store(&self, content: &mut Content, through: Held) {
+        self.count_out(content);
+        *self.content.lock() = through;
+    }
+
+    /// Counts it no more, if it was counted. The caller has the lock of the inode's content.
+    fn count_out(&self, content: &mut Content) {
+        if !matches!(*self.content.lock(), Held::Through(_)) {
+            content.closed(self.counted(), self.by_former.load(Ordering::Acquire));
+        }
     }
 }
 

@@ -46,8 +46,13 @@ impl Bench {
 
     /// The same, where open files show the newest version.
     pub fn newest() -> Bench {
+        Bench::newest_in(SpaceOptions::default())
+    }
+
+    /// The same with bounds.
+    pub fn newest_in(space: SpaceOptions) -> Bench {
         let policies = usual().with_open_files(OpenFiles::Newest, Vec::new());
-        Bench::of(Fake::writable(), policies, SpaceOptions::default())
+        Bench::of(Fake::writable(), policies, space)
     }
 
     fn of(fake: Fake, policies: Policies, space: SpaceOptions) -> Bench {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use weft_remote::fake::{Fault, Operation, Order, Promise};
+use weft_remote::fake::{Fault, Operation, Order, Promise, Validator};
 use weft_remote::{Event, RemoteError};
-use weft_vfs::OpenFor;
+use weft_vfs::{OpenFor, SpaceOptions};
 
 use crate::bench::{Bench, pattern};
 
@@ -15,7 +15,11 @@ const FILE: &str = "fake/a/b/hello.txt";
 async fn set(bench: &Bench, content: &[u8]) {
     bench.fake.set("a/b/hello.txt", content.to_vec());
     bench.fake.send(Event::Broken(bench.fake.id("a/b/hello.txt")));
-    while bench.walk(FILE).await.expect("it is there").size != content.len() as u64 {
+    let look = async || {
+        let node = bench.walk(FILE).await?.node;
+        bench.vfs.clone().stat(bench.call(), node, None).await
+    };
+    while look().await.expect("it is there").size != content.len() as u64 {
         tokio::task::yield_now().await;
     }
 }
@@ -49,6 +53,29 @@ async fn who_watches_a_file_sees_it_grow() {
     set(&bench, b"anew").await;
     assert_eq!(bench.drain(handle).await.expect("bytes"), b"anew");
     bench.vfs.close(handle);
+}
+
+/// Goal: the same where there is no room for what it has become, also without a validator, and when it is small again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_watches_a_file_sees_what_there_is_no_room_for() {
+    for validator in [Validator::Strong, Validator::None] {
+        let bench = Bench::newest_in(SpaceOptions { max: Some(1 << 20), ..SpaceOptions::default() });
+        bench.fake.adjust(|terms| {
+            (terms.promise, terms.validator) = (Promise::Breakable(Duration::from_secs(3600)), validator)
+        });
+        let handle = bench.open(FILE).await.expect("opened").handle;
+        assert_eq!(bench.drain(handle).await.expect("bytes"), b"hello");
+        for round in 0..2 {
+            let large = pattern((3 << 20) + round);
+            set(&bench, &large).await;
+            assert!(bench.drain(handle).await.expect("bytes") == large, "{validator:?}");
+            let middle = bench.read_at(handle, 1_000_000, 10).await.expect("bytes");
+            assert_eq!(middle, large[1_000_000..1_000_010], "{validator:?}");
+            set(&bench, b"anew").await;
+            assert_eq!(bench.drain(handle).await.expect("bytes"), b"anew", "{validator:?}");
+        }
+        bench.vfs.close(handle);
+    }
 }
 
 /// Goal: the same of what is written here, before it is sent and after, by one who had it open before.
