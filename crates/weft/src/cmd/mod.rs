@@ -25,15 +25,23 @@ pub mod watch;
 pub mod why;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use weft_control::{Hello, Located, Mounts, daemons, find_for_path};
+use weft_control::{ControlError, Hello, Located, Mounts, daemons, find_for_path};
 
 use crate::config::Environment;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// The daemon whose mount `path` lies in.
-fn find(path: &Path) -> Outcome<Located> {
-    find_for_path(&Environment::of_this_process().socket_dir(), path).map_err(Failure::from)
+/// The daemon whose mount `path` lies in. One that has just ended is followed by another, which is waited for.
+pub(crate) fn find(path: &Path) -> Outcome<Located> {
+    let socket_dir = Environment::of_this_process().socket_dir();
+    let end = Instant::now() + FOLLOWED_WITHIN;
+    loop {
+        match find_for_path(&socket_dir, path) {
+            Err(ControlError::NoDaemon { .. }) if Instant::now() < end => std::thread::sleep(LOOKED_AGAIN_AFTER),
+            found => return found.map_err(Failure::from),
+        }
+    }
 }
 
 /// The place of the only mount.
@@ -82,6 +90,10 @@ fn show_bytes(bytes: u64) -> String {
     }
     format!("{value:.1} TiB")
 }
+
+/// How long a mount may be without a daemon before it is said to be.
+const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
+const LOOKED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {

@@ -44,6 +44,18 @@ fn a_killed_daemon_loses_nothing_that_it_had_committed() {
     }
 }
 
+/// Goal: a verb that comes between a daemon's end and the next one waits for that.
+#[test]
+fn a_verb_waits_for_the_next_daemon() {
+    let Some(mount) = Mount::new() else { return };
+    for _ in 0..5 {
+        let former = mount.daemon();
+        rustix::process::kill_process(former, rustix::process::Signal::KILL).expect("killed");
+        let told = mount.verb("status --json", [mount.dir()]);
+        assert_eq!(told.code, Some(0), "{told:?}");
+    }
+}
+
 /// Reads `files` from four threads and kills the daemon when a number of them that depends on the round is read. Gives
 /// the numbers of the files that it said to be cached just before.
 fn kill_while_reading(mount: &Mount, top: &Path, files: &[PathBuf], round: usize) -> Vec<usize> {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use weft_afs::Level;
-use weft_control::{ControlError, Depth, Located, OfPinned, Removed, daemons, find_for_path};
+use weft_control::{ControlError, Depth, Located, OfPinned, Removed, daemons};
 
+use crate::cmd::find;
 use crate::config::Environment;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::tools::arguments::Arguments;
@@ -37,10 +38,7 @@ pub fn check_volumes(session: &Session, arguments: &Arguments) -> Outcome {
     let socket_dir = Environment::of_this_process().socket_dir();
     let found = match arguments.all("path") {
         [] => daemons(&socket_dir).into_iter().map(|(client, _)| client).collect(),
-        paths => paths
-            .iter()
-            .map(|path| Ok(find_for_path(&socket_dir, Path::new(path))?.client))
-            .collect::<Outcome<Vec<_>>>()?,
+        paths => paths.iter().map(|path| Ok(find(Path::new(path))?.client)).collect::<Outcome<Vec<_>>>()?,
     };
     let mut mounts = 0;
     for mut client in found {
@@ -139,7 +137,7 @@ fn words_of(level: Level) -> (&'static str, &'static str) {
 /// Drops what is held at and, as the depth says, below a path, and has it asked for anew. What nobody has looked at is not
 /// held.
 fn drop_from_cache(path: &Path, whole: &Path, depth: Option<Depth>) -> Outcome<Told> {
-    let Located { mut client, path: place, .. } = find_for_path(&Environment::of_this_process().socket_dir(), whole)?;
+    let Located { mut client, path: place, .. } = find(whole)?;
     let mut removed = Removed::default();
     if let Some(depth) = depth {
         removed = found(client.remove(&place.0, depth, OfPinned::Stays))?.unwrap_or_default();
