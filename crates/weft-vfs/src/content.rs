@@ -335,7 +335,7 @@ impl Vfs {
                 }
                 // Where others ask again and again, the newest has not ended yet.
                 if let Some(length) = arrival.object.length()
-                    && round == SETTLE_ROUNDS_MAX
+                    && round >= NEWEST_ROUNDS_MAX
                 {
                     self.learn_missing_length(inode.id, arrival.object.version(), length)?;
                 }
@@ -388,4 +388,6 @@ fn adopt(inode: &Inode, arrival: &Arc<Arrival>, lease: Lease, checked: SystemTim
 }
 
 /// How often a file may turn out to be something else before one gives up on it.
-const SETTLE_ROUNDS_MAX: usize = 4;
+const SETTLE_ROUNDS_MAX: usize = 16;
+/// For how many bodies one waits for the newest alone.
+const NEWEST_ROUNDS_MAX: usize = 4;

@@ -249,6 +249,7 @@ impl Vfs {
         error: VfsError,
     ) -> Result<Bytes> {
         self.tell_unstored(handle.inode.id, &error);
+        let shows_newest = handle.inode.shows_newest();
         let through = {
             let mut of_inode = handle.inode.content.lock();
             let mut content = handle.content.lock();
@@ -256,7 +257,9 @@ impl Vfs {
                 Held::Through(through) => through.clone(),
                 Held::Lost(_) | Held::Empty(_) => return Err(error),
                 // Without a validator nothing tells that what comes now goes on where the object ended.
-                Held::Object(object) if *object.version() == Version::None && offset > 0 => return Err(error),
+                Held::Object(object) if *object.version() == Version::None && offset > 0 && !shows_newest => {
+                    return Err(error);
+                }
                 Held::Object(object) => {
                     let through = Arc::new(Through::of_version(object.version().clone(), self));
                     of_inode.closed(handle.counted(), handle.by_former.load(Ordering::Acquire));
