@@ -378,7 +378,7 @@ impl Vfs {
                 return;
             }
             content.opened(handle.counted());
-            if !handle.offered && !handle.bypass_pages {
+            if !handle.offered && !handle.bypass_pages.load(Ordering::Relaxed) {
                 content.pages_of = Some(handle.counted());
             }
         });

@@ -29,7 +29,7 @@ pub(crate) struct Handle {
     /// See [`Handle::counted`]. Changed under the lock of the inode's content.
     pub(crate) generation: AtomicU64,
     /// Whether the kernel was told to keep no pages by it.
-    pub(crate) bypass_pages: bool,
+    pub(crate) bypass_pages: AtomicBool,
     /// Whether something was read by it.
     pub(crate) was_read: AtomicBool,
     /// Whether it may be written.
@@ -77,7 +77,7 @@ impl Handle {
     /// The kernel reads by it, so it has the answer to its open.
     pub(crate) fn note_read(&self) {
         let is_first = !self.was_read.load(Ordering::Relaxed) && !self.was_read.swap(true, Ordering::Relaxed);
-        if is_first && !self.bypass_pages && !self.by_former.load(Ordering::Acquire) {
+        if is_first && !self.bypass_pages.load(Ordering::Relaxed) && !self.by_former.load(Ordering::Acquire) {
             self.inode.content.lock().pages_settled(self.counted());
         }
     }

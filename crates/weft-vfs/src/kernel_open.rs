@@ -2,6 +2,7 @@
 //! It is told to follow the path again (`ESTALE`), which it does once in a call.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use weft_remote::Call;
@@ -10,7 +11,9 @@ use weft_store::NodeId;
 use crate::absences::ON_ITS_WAY_MAX;
 use crate::ask::OpenFor;
 use crate::faces::has_several_names;
+use crate::handle::Handle;
 use crate::inode::Inode;
+use crate::notice::Notice;
 use crate::open::Opened;
 use crate::unopened::Guard;
 use crate::vfs::Vfs;
@@ -43,7 +46,7 @@ impl Vfs {
             return Err(VfsError::Stale);
         }
         let told = self.told_length(inode);
-        let opened = match self.clone().open_here(*call, node, how).await {
+        let mut opened = match self.clone().open_here(*call, node, how).await {
             Err(VfsError::Stale) => {
                 // Also where it is by another face by now.
                 self.begins_again(call, inode);
@@ -59,9 +62,21 @@ impl Vfs {
                 return Err(VfsError::Stale);
             }
             inode.told_length.settle();
+            if !how.writing {
+                self.open_past_pages(&mut opened, &handle);
+            }
         }
         guard.keep();
         Ok(opened)
+    }
+
+    /// The kernel takes a file to be of another length, and does not follow the path once more: by that it would cut off what it
+    /// reads into its pages, or fill it up. Past them it gets what there is.
+    fn open_past_pages(&self, opened: &mut Opened, handle: &Handle) {
+        handle.bypass_pages.store(true, Ordering::Relaxed);
+        (opened.keep_pages, opened.bypass_pages, opened.record.bypass_pages) = (false, true, true);
+        opened.backing = None;
+        self.notices.send(Notice::Attributes { node: self.namespace.shown(handle.inode.id) });
     }
 
     /// Whether the name by which a file was found may lead to another by now: by which of several it was is not known here, the

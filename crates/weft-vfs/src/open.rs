@@ -277,7 +277,8 @@ impl Vfs {
         };
         let offered = backing.is_some();
         let held = Held::Object(object);
-        let handle = Handle { offered, bypass_pages, writing, ..Handle::new(inode, held, generation) };
+        let handle =
+            Handle { offered, bypass_pages: bypass_pages.into(), writing, ..Handle::new(inode, held, generation) };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing, record }
     }
 
@@ -428,7 +429,7 @@ impl Vfs {
             writing,
             ..OpenRecord::default()
         };
-        let handle = Handle { bypass_pages, writing, ..Handle::new(inode, held, counted) };
+        let handle = Handle { bypass_pages: bypass_pages.into(), writing, ..Handle::new(inode, held, counted) };
         Opened { handle: self.handles.add(handle), keep_pages, bypass_pages, backing: None, record }
     }
 
@@ -436,7 +437,7 @@ impl Vfs {
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
         let version = inode.record.read().version.clone();
         let held = Held::Through(Arc::new(Through::of_version(version.clone(), self)));
-        let handle = Handle { bypass_pages: true, ..Handle::new(inode, held, 0) };
+        let handle = Handle { bypass_pages: true.into(), ..Handle::new(inode, held, 0) };
         let record = OpenRecord { version, bypass_pages: true, ..OpenRecord::default() };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None, record }
     }

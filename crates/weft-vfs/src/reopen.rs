@@ -73,7 +73,7 @@ impl Handle {
             generation: Some(generation),
             version: version.clone(),
             length: Some(length),
-            bypass_pages: self.bypass_pages,
+            bypass_pages: self.bypass_pages.load(Ordering::Relaxed),
             writing: self.writing,
             running: self.running.load(Ordering::Relaxed),
             // Its number stays what it is.
@@ -113,7 +113,7 @@ impl Vfs {
             draft.take_up(counted);
         }
         let offered = read_by == ReadBy::Kernel;
-        let (bypass_pages, writing) = (record.bypass_pages, record.writing);
+        let (bypass_pages, writing) = (record.bypass_pages.into(), record.writing);
         let handle = Handle { offered, bypass_pages, writing, ..Handle::new(inode.clone(), held, counted) };
         handle.running.store(record.running, Ordering::Relaxed);
         handle.face.store(node.0, Ordering::Release);

@@ -200,6 +200,26 @@ async fn a_body_of_unannounced_length_is_opened_when_it_is_whole() {
     assert_eq!(bench.cat("fake/f").await.expect("content"), b"short");
 }
 
+/// Goal: the kernel, which follows a path once more in a call and not twice, keeps no pages of what has become of another length
+/// meanwhile: by the length that it goes by they would be cut off or filled up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_changes_twice_while_it_is_opened_is_read_past_the_pages() {
+    let bench = Bench::with(Freshness::Always);
+    bench.fake.file("f", pattern(10));
+    let mut node = bench.walk("fake/f").await.expect("it is there").node;
+    let open = async |node| bench.vfs.clone().open(bench.call(), node, OpenFor::default()).await;
+    bench.fake.set("f", pattern(20));
+    assert!(matches!(open(node).await.map(|opened| opened.handle), Err(VfsError::Stale)));
+    node = bench.walk("fake/f").await.expect("it is there").node;
+    bench.fake.set("f", pattern(30));
+    let opened = open(node).await.expect("opened");
+    assert!(opened.bypass_pages && opened.record.bypass_pages && !opened.keep_pages);
+    assert_eq!(bench.drain(opened.handle).await.expect("content"), pattern(30));
+    bench.vfs.released(opened.handle);
+    let again = open(node).await.expect("opened");
+    assert!(!again.bypass_pages && !again.keep_pages, "what the kernel has pages of is not known");
+}
+
 /// Goal: who looks at a file without validator and without an announced length is told how long the body is that came for that,
 /// and not an older one that ends meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

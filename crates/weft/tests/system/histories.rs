@@ -3,9 +3,11 @@
 //!
 //! `WEFT_HISTORIES=FROM-TO` runs the histories of these seeds instead of the few that every run of the tests has.
 
+mod answers;
 mod deed;
 mod locked;
 mod notes;
+mod parts;
 mod seen;
 mod site;
 mod step;
