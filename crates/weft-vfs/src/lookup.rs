@@ -157,6 +157,11 @@ impl Vfs {
                         self.show(&inode, Duration::ZERO, &call.caller)
                     }
                     (stat, Some(_)) => stat?,
+                    // The kernel does not say by which open file it asks, nor whether by one: to whom has it open the file is
+                    // there, and who comes by its name comes from before that was told to lead elsewhere.
+                    (Err(VfsError::Stale), None) if self.is_held_open(&inode)? => {
+                        self.show(&inode, Duration::ZERO, &call.caller)
+                    }
                     (stat, None) => self.followed(&call, &inode, Purpose::Stat, stat, was)?,
                 }
             }
@@ -194,6 +199,11 @@ impl Vfs {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether somebody has a file open that is itself whatever its names are.
+    fn is_held_open(&self, inode: &Inode) -> Result<bool> {
+        Ok(self.has_identities(inode)? && !self.handles.of(inode).is_empty())
     }
 
     fn attributes_serve_after(&self, inode: &Inode, error: &VfsError) -> bool {

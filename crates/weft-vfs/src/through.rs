@@ -100,7 +100,12 @@ impl Through {
         // What has no validator is read from its beginning, once: there is no second body to go back to.
         let start = if expected == Version::None { 0 } else { offset };
         let span = Span { start, length: None };
-        let answer = vfs.ask_of(call, inode, || remote.fetch(call, &record.file, &expected, span)).await?;
+        let answer = match vfs.ask_of(call, inode, || remote.fetch(call, &record.file, &expected, span)).await {
+            Err(VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. })) => {
+                return Err(VfsError::Changed);
+            }
+            answer => answer?,
+        };
         let body = answer.value.body;
         if expected != Version::None && !body.version.still_holds(&expected) {
             return Err(VfsError::Changed);

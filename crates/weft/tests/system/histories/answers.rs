@@ -37,7 +37,7 @@ impl Served {
             validator: *chance.pick(&[Validator::Strong, Validator::Strong, Validator::Weak, Validator::Time]),
             has_ranges: chance.below(3) > 0,
             chunked: chance.below(3) == 0,
-            promise: *chance.pick(&["max-age=3600", "no-cache", "no-store", "max-age=0, must-revalidate", "public"]),
+            promise: PROMISES[chance.below(PROMISES.len() as u64) as usize],
             lengths: Mutex::default(),
             breaks_off: AtomicBool::new(false),
         };
@@ -165,3 +165,5 @@ fn send(stream: &mut TcpStream, head: &str, body: &[u8]) {
 
 /// A version consists of pieces of so many bytes, of which each says of which version it is and which of its pieces.
 const BLOCK: usize = 16;
+/// How long an answer may be used.
+const PROMISES: &[&str] = &["max-age=3600", "no-cache", "no-store", "max-age=0, must-revalidate", "public"];
