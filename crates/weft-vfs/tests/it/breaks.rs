@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
+use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise, Quality};
 use weft_remote::{Call, Caller, Change, Event, FileKind, Mutation, Name, Remote, RemoteError, RenameTarget, Version};
 use weft_vfs::{Looked, NewNode, OpenFor, Removal, VfsError, Write};
 
@@ -59,6 +59,20 @@ async fn an_absent_name_is_looked_for_again_when_its_directory_changed() {
     }
     heard(&bench).await;
     assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+}
+
+/// Goal: a list that tells a file's version vouches for no other content, also where that is as long and of the same time as
+/// the list tells it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_vouches_for_the_version_that_it_tells() {
+    let bench = telling();
+    bench.fake.adjust(|terms| terms.listing = Quality::Rounded);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    bench.settled("fake/a/b/hello.txt").await;
+    change_untold(&bench);
+    let bench = bench.remount();
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"other");
 }
 
 /// Goal: what was learnt while nobody listens is not taken for true by the next daemon, and is confirmed, not fetched.
