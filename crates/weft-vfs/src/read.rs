@@ -154,8 +154,7 @@ impl Vfs {
         arrival.claim();
         arrival.want(offset + wanted);
         match arrival.reach(call, offset + wanted).await? {
-            State::Failed(VfsError::Remote(RemoteError::VersionChanged { .. })) => Err(VfsError::Changed),
-            State::Failed(error) => Err(error),
+            State::Failed(error) => Err(to_reader(error)),
             State::Running | State::Done | State::Stopped => Ok(()),
         }
     }
@@ -163,10 +162,7 @@ impl Vfs {
     /// A body that was not what it announced is not pieced together from further answers.
     pub(crate) fn refuse_spoilt(&self, handle: &Handle, object: &Object) -> Result<()> {
         match &handle.inode.content.lock().spoilt {
-            Some((generation, error)) if *generation == object.generation() => Err(match error {
-                VfsError::Remote(RemoteError::VersionChanged { .. }) => VfsError::Changed,
-                error => error.clone(),
-            }),
+            Some((generation, error)) if *generation == object.generation() => Err(to_reader(error.clone())),
             _ => Ok(()),
         }
     }
@@ -269,6 +265,14 @@ impl Vfs {
             }
         };
         through.read(self, call, &handle.inode, offset, size).await
+    }
+}
+
+/// What whoever reads an open file is told: what it has open is there no more, whether another has its name or none.
+pub(crate) fn to_reader(error: VfsError) -> VfsError {
+    match error {
+        VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. }) => VfsError::Changed,
+        error => error,
     }
 }
 

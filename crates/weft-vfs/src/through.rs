@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use weft_remote::{Body, Call, Fetched, Piece, RemoteError, Span, Version};
+use weft_remote::{Body, Call, Fetched, Piece, Span, Version};
 
 use crate::arrival::{UNANNOUNCED_BYTES_MAX, unending};
 use crate::figures::{add, count};
 use crate::inode::Inode;
 use crate::learn::Told;
+use crate::read::to_reader;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -65,6 +66,7 @@ impl Through {
         if offset < flow.window_start || offset > flow.window_end() + SKIP_BYTES || flow.body.is_none() {
             self.restart(vfs, call, inode, &mut flow, offset).await?;
         }
+        let mut broken_off = 0;
         while flow.window_end() < end && !flow.ended {
             let Some(body) = &mut flow.body else { break };
             let next = tokio::time::timeout_at(call.deadline.into(), body.stream.next());
@@ -78,10 +80,15 @@ impl Through {
                 Some(Ok(Piece::Known(_))) => {}
                 Some(Err(error)) => {
                     flow.body = None;
-                    return Err(match error {
-                        RemoteError::VersionChanged { .. } => VfsError::Changed,
-                        error => error.into(),
-                    });
+                    let error = to_reader(error.into());
+                    broken_off += 1;
+                    // Without a validator it cannot be gone on with.
+                    let is_lost = matches!(error, VfsError::Changed) || self.version() == Version::None;
+                    if is_lost || broken_off > BROKEN_OFF_MAX {
+                        return Err(error);
+                    }
+                    tracing::debug!(%error, offset, "what is read past the store broke off: asked for again");
+                    self.restart(vfs, call, inode, &mut flow, offset).await?;
                 }
             }
         }
@@ -100,12 +107,8 @@ impl Through {
         // What has no validator is read from its beginning, once: there is no second body to go back to.
         let start = if expected == Version::None { 0 } else { offset };
         let span = Span { start, length: None };
-        let answer = match vfs.ask_of(call, inode, || remote.fetch(call, &record.file, &expected, span)).await {
-            Err(VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. })) => {
-                return Err(VfsError::Changed);
-            }
-            answer => answer?,
-        };
+        let asked = vfs.ask_of(call, inode, || remote.fetch(call, &record.file, &expected, span)).await;
+        let answer = asked.map_err(to_reader)?;
         let body = answer.value.body;
         if expected != Version::None && !body.version.still_holds(&expected) {
             return Err(VfsError::Changed);
@@ -179,5 +182,7 @@ const WINDOW_BYTES: u64 = 1 << 20;
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 /// Bytes that all such files keep together.
 const WINDOWS_BYTES_MAX: u64 = 32 << 20;
+/// How often a read asks again for what breaks off.
+const BROKEN_OFF_MAX: u32 = 2;
 /// A stream is read on over this many bytes rather than started anew.
 const SKIP_BYTES: u64 = 4 << 20;

@@ -75,6 +75,25 @@ async fn scratch_goes_oldest_use_first_and_stays_listed() {
     assert_eq!(bench.held("one"), [0, 1, 3]);
 }
 
+/// Goal: what is served without being stored and breaks off is asked for again from there, a few times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_served_through_is_gone_on_with_where_it_broke_off() {
+    let bench = Bench::with_space(Freshness::Http, SpaceOptions { max: Some(FILE_BYTES), ..SpaceOptions::default() });
+    let content = pattern(5 << 20);
+    bench.fake.file("large", content.clone());
+    let cut = |after: u64, times: u32| {
+        bench.fake.order(Order::of(Fault::CutShort { after }).on(Operation::Fetch).times(times));
+    };
+    let handle = bench.open("fake/large").await.expect("an open file").handle;
+    cut(3 << 20, 1);
+    cut(700_000, 1);
+    assert!(bench.drain(handle).await.expect("all of it") == content);
+    cut(0, 100);
+    let again = bench.read_at(handle, 0, 4096).await.map(|bytes| bytes.len());
+    assert!(matches!(again, Err(VfsError::Remote(_))), "{again:?}");
+    bench.vfs.close(handle);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kept_content_is_served_through_when_the_bound_is_met_and_that_is_told_once() {
     let bench = bench(SpaceOptions { tree_max: Some(2 * FILE_BYTES), ..SpaceOptions::default() });
