@@ -323,22 +323,9 @@ impl Vfs {
             // Of several the newest: it was asked for by this look, or after it.
             if let Some(arrival) = inode.newest_arrival(|arrival| arrival.covers(0)) {
                 drop(gate);
-                arrival.claim();
-                arrival.want(u64::MAX);
-                match arrival.end(call).await? {
-                    State::Failed(error) if error.is_full() => {
-                        is_unstored = true;
-                        continue;
-                    }
-                    State::Failed(error) => return Err(error),
-                    State::Running | State::Done | State::Stopped => {}
-                }
-                // Where others ask again and again, the newest has not ended yet.
-                if let Some(length) = arrival.object.length()
-                    && round >= NEWEST_ROUNDS_MAX
-                {
-                    self.learn_missing_length(inode.id, arrival.object.version(), length)?;
-                }
+                // Where others ask again and again, the newest has not ended by then.
+                let takes_any = round >= NEWEST_ROUNDS_MAX;
+                is_unstored |= self.wait_for_length(call, &inode, &arrival, takes_any).await?;
                 continue;
             }
             if inode.kind() == FileKind::File
@@ -377,6 +364,24 @@ impl Vfs {
             true => Ok(inode),
             false => Err(VfsError::TimedOut),
         }
+    }
+
+    /// Waits for a body that is to tell how long a file is, and takes its word where it is the newest, or `takes_any` is said;
+    /// tells whether there was no room for it.
+    async fn wait_for_length(&self, call: &Call, inode: &Inode, arrival: &Arrival, takes_any: bool) -> Result<bool> {
+        arrival.claim();
+        arrival.want(u64::MAX);
+        match arrival.end(call).await? {
+            State::Failed(error) if error.is_full() => return Ok(true),
+            State::Failed(error) => return Err(error),
+            State::Running | State::Done | State::Stopped => {}
+        }
+        if let Some(length) = arrival.object.length()
+            && takes_any
+        {
+            self.learn_missing_length(inode.id, arrival.object.version(), length)?;
+        }
+        Ok(false)
     }
 }
 
