@@ -252,8 +252,9 @@ impl Vfs {
         if self.overtaken.is(id, rows.told.asked) {
             return Ok(None);
         }
-        // Of the same length and time, where that is told in seconds, it may be another all the same.
-        let is_another = self.is_breakable(rows.binding)
+        // Of the same length and time, where that is told in seconds, it may be another all the same: two strong versions say so.
+        let are_strong = matches!((&old.version, &entry.version), (Version::Strong(_), Version::Strong(_)));
+        let is_another = are_strong
             && rows.told.audience == old.audience
             && rows.learnt >= old.learnt
             && old.version.compare(&entry.version) == Sameness::Different;

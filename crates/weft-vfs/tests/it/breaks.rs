@@ -73,6 +73,14 @@ async fn a_list_vouches_for_the_version_that_it_tells() {
     let bench = bench.remount();
     assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
     assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"other");
+    // And where the source tells nobody, and trusts its lists for longer than its files.
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| (terms.promise, terms.listing) = (Promise::Spent, Quality::Rounded));
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    bench.fake.set("a/b/hello.txt", "other");
+    bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::from_secs(3600)));
+    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"other");
 }
 
 /// Goal: what was learnt while nobody listens is not taken for true by the next daemon, and is confirmed, not fetched.
