@@ -20,7 +20,7 @@ use crate::room::Room;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 use pump::Pump;
-pub(crate) use pump::{UNANNOUNCED_BYTES_MAX, unending};
+pub(crate) use pump::refuse_unending;
 
 /// A body on its way.
 pub(crate) struct Arrival {
@@ -164,6 +164,19 @@ impl Arrival {
     /// Waits until the arrival is over.
     pub(crate) async fn end(&self, call: &Call) -> Result<State> {
         self.reach(call, u64::MAX).await
+    }
+
+    /// Has all of it come, and waits for that.
+    ///
+    /// # Errors
+    /// What broke it off.
+    pub(crate) async fn whole(&self, call: &Call) -> Result<()> {
+        self.claim();
+        self.want(u64::MAX);
+        match self.end(call).await? {
+            State::Failed(error) => Err(error),
+            State::Running | State::Done | State::Stopped => Ok(()),
+        }
     }
 
     fn advance(&self, bytes: u64) {

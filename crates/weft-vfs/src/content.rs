@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use weft_remote::{Along, Answer, Call, Checked, Fetched, FileKind, Found, Lease, Sameness, Span, Version};
 use weft_store::{NodeId, Object};
 
-use crate::arrival::{Arrival, Delivery, State};
+use crate::arrival::{Arrival, Delivery};
 use crate::figures::count;
 use crate::inode::{Current, Inode};
 use crate::learn::Told;
@@ -369,12 +369,9 @@ impl Vfs {
     /// Waits for a body that is to tell how long a file is, and takes its word where it is the newest, or `takes_any` is said;
     /// tells whether there was no room for it.
     async fn wait_for_length(&self, call: &Call, inode: &Inode, arrival: &Arrival, takes_any: bool) -> Result<bool> {
-        arrival.claim();
-        arrival.want(u64::MAX);
-        match arrival.end(call).await? {
-            State::Failed(error) if error.is_full() => return Ok(true),
-            State::Failed(error) => return Err(error),
-            State::Running | State::Done | State::Stopped => {}
+        match arrival.whole(call).await {
+            Err(error) if error.is_full() => return Ok(true),
+            outcome => outcome?,
         }
         if let Some(length) = arrival.object.length()
             && takes_any

@@ -69,7 +69,8 @@ impl Handle {
         }
     }
 
-    /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file without a name that is empty.
+    /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file without a name that is empty,
+    /// and where it reads past the store, which is not counted.
     pub(crate) fn counted(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -108,9 +109,10 @@ impl Handle {
     }
 
     /// Has it read past the store from now on, which nobody counts.
-    pub(crate) fn turn_past_store(&self, content: &mut Content, through: Held) {
+    pub(crate) fn turn_past_store(&self, content: &mut Content, through: Arc<Through>) {
         self.count_out(content);
-        *self.content.lock() = through;
+        self.generation.store(0, Ordering::Release);
+        *self.content.lock() = Held::Through(through);
     }
 
     /// Counts it no more, if it was counted. The caller has the lock of the inode's content.

@@ -1,7 +1,8 @@
 //! How a directory's listing comes into the store.
 //!
 //! A row is often coarser than what a file's own answer told: it fills what was unknown and confirms what agrees with
-//! it. Where it contradicts, it is the newer word: it wins, and the content is checked before its next use.
+//! it. Where it contradicts, or tells another version, it is the newer word: it wins, and the content is checked before its
+//! next use.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use weft_remote::{Call, Figure, FileKind, Version};
 use weft_store::{NodeId, Object, StoreError};
 
-use crate::arrival::State;
 use crate::ask::OpenFor;
 use crate::content::Check;
 use crate::draft::Draft;
@@ -167,11 +166,7 @@ impl Vfs {
     /// and fills up what is shorter.
     async fn whole_content(&self, call: &Call, inode: &Inode, object: Arc<Object>) -> Result<Arc<Object>> {
         if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, &object)) {
-            arrival.claim();
-            arrival.want(u64::MAX);
-            if let State::Failed(error) = arrival.end(call).await? {
-                return Err(error);
-            }
+            arrival.whole(call).await?;
         }
         Ok(object)
     }

@@ -1,7 +1,6 @@
 //! Reading open files.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -248,9 +247,9 @@ impl Vfs {
         let shows_newest = handle.inode.shows_newest();
         let through = {
             let mut of_inode = handle.inode.content.lock();
-            let mut content = handle.content.lock();
-            match &*content {
-                Held::Through(through) => through.clone(),
+            let held = handle.content.lock().clone();
+            match held {
+                Held::Through(through) => through,
                 Held::Lost(_) | Held::Empty(_) => return Err(error),
                 // Without a validator nothing tells that what comes now goes on where the object ended.
                 Held::Object(object) if *object.version() == Version::None && offset > 0 && !shows_newest => {
@@ -258,8 +257,7 @@ impl Vfs {
                 }
                 Held::Object(object) => {
                     let through = Arc::new(Through::of_version(object.version().clone(), self));
-                    of_inode.closed(handle.counted(), handle.by_former.load(Ordering::Acquire));
-                    *content = Held::Through(through.clone());
+                    handle.turn_past_store(&mut of_inode, through.clone());
                     through
                 }
             }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use weft_remote::{Body, Call, Fetched, Piece, Span, Version};
 
-use crate::arrival::{UNANNOUNCED_BYTES_MAX, unending};
+use crate::arrival::refuse_unending;
 use crate::figures::{add, count};
 use crate::inode::Inode;
 use crate::learn::Told;
@@ -142,9 +142,7 @@ impl Vfs {
                 add(&self.figures.bytes_received, bytes.len() as u64);
                 length += bytes.len() as u64;
             }
-            if length > UNANNOUNCED_BYTES_MAX {
-                return Err(unending(&self.path_text(inode.id)));
-            }
+            refuse_unending(length, || self.path_text(inode.id))?;
         }
         self.learn_missing_length(inode.id, &body.version, body.file_length.unwrap_or(length))
     }

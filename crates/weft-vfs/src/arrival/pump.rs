@@ -146,10 +146,10 @@ impl Pump {
     /// A body that does not say how long it is might never end.
     fn check_bound(&self, more: usize) -> Result<()> {
         let position = self.arrival.position.load(Ordering::SeqCst);
-        if self.delivery.body.file_length.is_some() || position + more as u64 <= UNANNOUNCED_BYTES_MAX {
-            return Ok(());
+        match self.delivery.body.file_length {
+            Some(_) => Ok(()),
+            None => refuse_unending(position + more as u64, || self.vfs.path_text(self.delivery.node)),
         }
-        Err(unending(&self.vfs.path_text(self.delivery.node)))
     }
 
     /// Holds the source back while the readers are far enough behind; says whether to go on.
@@ -322,18 +322,24 @@ impl Pump {
     }
 }
 
+/// Refuses a body that announces no length and has brought too many bytes.
+///
+/// # Errors
+/// `Damaged`, of the file at this path.
+pub(crate) fn refuse_unending(bytes: u64, path: impl FnOnce() -> String) -> Result<()> {
+    if bytes <= UNANNOUNCED_BYTES_MAX {
+        return Ok(());
+    }
+    let detail = format!("{}: a body of unannounced length passed {UNANNOUNCED_BYTES_MAX} bytes", path());
+    Err(RemoteError::Damaged { detail }.into())
+}
+
 /// How far a body is let run ahead of the reader that wants it.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Shorter appends are not worth another thread.
 const LONG_APPEND_BYTES: usize = 256 << 10;
-/// What is said of a body that announces no length and is longer than [`UNANNOUNCED_BYTES_MAX`].
-pub(crate) fn unending(path: &str) -> VfsError {
-    let detail = format!("{path}: a body of unannounced length passed {UNANNOUNCED_BYTES_MAX} bytes");
-    RemoteError::Damaged { detail }.into()
-}
-
 /// Most bytes of a body that does not announce its length.
-pub(crate) const UNANNOUNCED_BYTES_MAX: u64 = 4 << 30;
+const UNANNOUNCED_BYTES_MAX: u64 = 4 << 30;
 /// Files that a page refers to of which is remembered that they belong with it.
 const LINKS_MAX: usize = 64;
 /// How long a body that nobody reads on is held before it is dropped.
