@@ -32,7 +32,8 @@ use weft_control::{ControlError, Hello, Located, Mounts, daemons, find_for_path}
 use crate::config::Environment;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// The daemon whose mount `path` lies in. One that has just ended is followed by another, which is waited for.
+/// The daemon whose mount `path` lies in. One that has just ended is followed by another, which is waited for: it is there when
+/// its socket is, and of that nobody tells who may not ask the mount itself.
 pub(crate) fn find(path: &Path) -> Outcome<Located> {
     let socket_dir = Environment::of_this_process().socket_dir();
     let end = Instant::now() + FOLLOWED_WITHIN;
