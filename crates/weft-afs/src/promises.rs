@@ -268,9 +268,11 @@ impl Promises {
             let there = Spot { way: *way, ..spot.clone() };
             match spot.fid.is_directory().then(|| directory_id(&there, door.as_ref())) {
                 Some(id) if *way != spot.way => events.push(Event::NamesBroken(id)),
-                Some(id) => {
-                    events.extend(names.iter().map(|name| Event::NameBroken { dir: id.clone(), name: name.clone() }))
-                }
+                Some(id) => events.extend(names.iter().map(|name| Event::NameBroken {
+                    dir: id.clone(),
+                    name: name.clone(),
+                    file: None,
+                })),
                 None if *way != spot.way => events.push(Event::Broken(Identity::File(there).file_id())),
                 None => {}
             }

@@ -43,7 +43,7 @@ fn what_is_changed_here_is_told_on_the_other_ways() {
     let name = Name::new("lib@sys").expect("a name");
     assert!(promises.changed_here(&spot(2), &[]).is_none(), "there is one way");
     assert!(promises.changed_here(&spot(1), std::slice::from_ref(&name)).is_some());
-    assert_eq!(told(), [Event::NameBroken { dir: door().file_id(), name: name.clone() }]);
+    assert_eq!(told(), [Event::NameBroken { dir: door().file_id(), name: name.clone(), file: None }]);
     let other = Spot { way: Identity::Mount(spot(8)).way_in(), ..spot(3) };
     promises.enter(promises.ticket(), SERVER, &other, PROMISE);
     assert!(promises.changed_here(&spot(2), &[]).is_some());
@@ -51,7 +51,7 @@ fn what_is_changed_here_is_told_on_the_other_ways() {
     assert!(promises.changed_here(&other, std::slice::from_ref(&name)).is_some());
     let here = Identity::File(other.clone()).file_id();
     let there = Identity::File(Spot { way: spot(3).way, ..other }).file_id();
-    assert_eq!(told(), [Event::NamesBroken(there), Event::NameBroken { dir: here, name }]);
+    assert_eq!(told(), [Event::NamesBroken(there), Event::NameBroken { dir: here, name, file: None }]);
 }
 
 #[test]

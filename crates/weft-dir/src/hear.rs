@@ -210,7 +210,7 @@ mod tests {
         };
         let shown = |event| match event {
             Event::Broken(dir) => path(&dir),
-            Event::NameBroken { dir, name } => format!("{}{name}", path(&dir)),
+            Event::NameBroken { dir, name, .. } => format!("{}{name}", path(&dir)),
             Event::AllBroken => "(all)".to_owned(),
             other => panic!("{other:?}"),
         };

@@ -121,6 +121,9 @@ impl Shared {
             }
             // What is promised is of the name: it must lead there still.
             if let Some(at) = self.is_at(at.id, &Seen { path: at.path, dir: at.dir })? {
+                if let Some((above, name)) = parted(&at.path) {
+                    self.watches.note_told_of(above, name, at.id);
+                }
                 return Ok((at, promise));
             }
         }

@@ -83,9 +83,17 @@ struct Watch {
     /// The promise about the directory itself: its listing and its attributes.
     itself: Option<u64>,
     /// Promises about names in it, absent ones too.
-    names: HashMap<Box<[u8]>, u64>,
+    names: HashMap<Box<[u8]>, Promised>,
     /// What names stand for by our own doing, and under which promise that was told.
     echoes: HashMap<Box<[u8]>, (u64, Facts)>,
+}
+
+/// What is promised of a name.
+#[derive(Clone, Copy, Debug)]
+struct Promised {
+    stamp: u64,
+    /// The file that was told of by itself under it, and not by the name.
+    of: Option<Identity>,
 }
 
 /// Why a directory was not watched.
@@ -205,6 +213,17 @@ impl Watches {
         entered
     }
 
+    /// Notes that a file is told of by itself under the promise of a name, if that stands: whoever knows it is told of it, also
+    /// when the name is not known to lead to it.
+    pub(crate) fn note_told_of(&self, dir: &[u8], name: &[u8], file: Identity) {
+        let mut table = self.table.lock();
+        let promised = table.watches.get_mut(dir).and_then(|watch| watch.names.get_mut(name));
+        let former = promised.and_then(|promised| promised.of.replace(file));
+        // Of which nothing will be told any more.
+        let former = former.filter(|former| *former != file);
+        self.news.tell(former.map(|former| Event::Broken(former.file_id())).into_iter().collect());
+    }
+
     /// Whether a promise stands.
     pub(crate) fn stands(&self, dir: &[u8], name: Option<&[u8]>, stamp: u64) -> bool {
         self.table.lock().standing(dir, name) == Some(stamp)
@@ -243,7 +262,9 @@ impl Watches {
     pub fn changed_file(&self, path: &[u8]) {
         let mut table = self.table.lock();
         match parted(path) {
-            Some((dir, name)) => drop(table.break_promise(dir, name)),
+            Some((dir, name)) => {
+                table.break_promise(dir, name);
+            }
             None => table.break_itself(path, &mut Vec::new()),
         }
     }
@@ -253,8 +274,8 @@ impl Watches {
     pub fn changed_by_another_name(&self, path: &[u8]) {
         let Some((dir, name)) = parted(path) else { return };
         let mut table = self.table.lock();
-        table.break_promise(dir, name);
-        let broken = table.watches.get(dir).and_then(|watch| watch.name_broken(name));
+        let promised = table.break_promise(dir, name);
+        let broken = table.watches.get(dir).and_then(|watch| watch.name_broken(name, promised));
         self.news.tell(broken.into_iter().collect());
     }
 
@@ -321,9 +342,10 @@ impl Watches {
 }
 
 impl Watch {
-    /// What is told of a name in the directory.
-    fn name_broken(&self, name: &[u8]) -> Option<Event> {
-        Some(Event::NameBroken { dir: self.id.file_id(), name: Name::new(name).ok()? })
+    /// What is told of a name in the directory, of which that was promised.
+    fn name_broken(&self, name: &[u8], promised: Option<Promised>) -> Option<Event> {
+        let file = promised.and_then(|promised| promised.of).map(Identity::file_id);
+        Some(Event::NameBroken { dir: self.id.file_id(), name: Name::new(name).ok()?, file })
     }
 }
 
@@ -398,9 +420,9 @@ impl Table {
         let watch = self.watches.get_mut(dir)?;
         let Some(name) = name else { return Some(*watch.itself.get_or_insert(stamp)) };
         if let Some(known) = watch.names.get(name) {
-            return Some(*known);
+            return Some(known.stamp);
         }
-        watch.names.insert(Box::from(name), stamp);
+        watch.names.insert(Box::from(name), Promised { stamp, of: None });
         self.promises += 1;
         Some(stamp)
     }
@@ -408,7 +430,7 @@ impl Table {
     fn standing(&self, dir: &[u8], name: Option<&[u8]>) -> Option<u64> {
         let watch = self.watches.get(dir)?;
         match name {
-            Some(name) => watch.names.get(name).copied(),
+            Some(name) => watch.names.get(name).map(|promised| promised.stamp),
             None => watch.itself,
         }
     }
@@ -417,7 +439,7 @@ impl Table {
     pub(crate) fn echo(&self, dir: &[u8], name: &[u8]) -> Option<Facts> {
         let watch = self.watches.get(dir)?;
         let (stamp, facts) = watch.echoes.get(name)?;
-        (watch.names.get(name) == Some(stamp)).then_some(*facts)
+        watch.names.get(name).is_some_and(|promised| promised.stamp == *stamp).then_some(*facts)
     }
 
     /// It is not, any more.
@@ -442,18 +464,18 @@ impl Table {
     pub(crate) fn break_name(&mut self, dir: &[u8], name: &[u8], leads_elsewhere: bool, broken: &mut Vec<Event>) {
         let promised = self.break_promise(dir, name);
         let Some(watch) = self.watches.get_mut(dir) else { return };
-        if promised || (leads_elsewhere && watch.itself.is_some()) {
-            broken.extend(watch.name_broken(name));
+        if promised.is_some() || (leads_elsewhere && watch.itself.is_some()) {
+            broken.extend(watch.name_broken(name, promised));
         }
         self.break_itself(dir, broken);
     }
 
-    /// Breaks what is promised of `name` in `dir`, and says whether anything was.
-    fn break_promise(&mut self, dir: &[u8], name: &[u8]) -> bool {
-        let Some(watch) = self.watches.get_mut(dir) else { return false };
+    /// Breaks what is promised of `name` in `dir`, and says what that was.
+    fn break_promise(&mut self, dir: &[u8], name: &[u8]) -> Option<Promised> {
+        let watch = self.watches.get_mut(dir)?;
         watch.echoes.remove(name);
-        let promised = watch.names.remove(name).is_some();
-        self.promises -= usize::from(promised);
+        let promised = watch.names.remove(name);
+        self.promises -= usize::from(promised.is_some());
         promised
     }
 
@@ -490,7 +512,7 @@ impl Table {
             if watch.itself.is_some() {
                 broken.push(Event::Broken(watch.id.file_id()));
             }
-            broken.extend(watch.names.keys().filter_map(|name| watch.name_broken(name)));
+            broken.extend(watch.names.iter().filter_map(|(name, promised)| watch.name_broken(name, Some(*promised))));
             if keep != Some(watch.number)
                 && inotify.is_some_and(|inotify| inotify::remove_watch(inotify, watch.number).is_ok())
             {

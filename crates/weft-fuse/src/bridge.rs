@@ -296,6 +296,10 @@ impl Handler for Bridge {
         self.vfs.is_writable(node)
     }
 
+    fn generation(&self, node: NodeId) -> u64 {
+        self.vfs.generation(node)
+    }
+
     fn is_running(&self, node: NodeId) -> bool {
         self.vfs.is_running(node)
     }

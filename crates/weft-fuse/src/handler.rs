@@ -259,6 +259,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether the tree of a file takes changes.
     fn is_writable(&self, node: NodeId) -> bool;
 
+    /// Which use of its number a file is in now (`generation` of `fuse_entry_out`).
+    fn generation(&self, node: NodeId) -> u64;
+
     /// Whether a program is run from a file.
     fn is_running(&self, node: NodeId) -> bool;
 

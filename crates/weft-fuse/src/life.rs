@@ -14,6 +14,7 @@ use weft_remote::Caller;
 use weft_vfs::{HandleId, NodeId, ReadBy};
 
 use crate::backed::Backed;
+use crate::backing::KernelInode;
 use crate::door::Door;
 use crate::handler::Handler;
 use crate::roll::{Entry, Roll, RollError};
@@ -80,11 +81,18 @@ pub(crate) fn ask_anew(notifier: &Notifier, open: &[NodeId]) {
 /// Opens again what the kernel holds.
 pub(crate) fn restore<H: Handler>(door: &Door<H>, session: &Session, roll: &Arc<Roll>, entries: &[Entry]) {
     // What the kernel reads by itself comes last, so that of two backing files of an inode the one in use stays.
+    let used_by = |of: u64, made: u64| {
+        entries.iter().find_map(|other| match other {
+            Entry::File { node, read_by: ReadBy::Kernel, record, .. }
+                if *node == of && record.generation == Some(made) =>
+            {
+                Some(record.node_generation)
+            }
+            _ => None,
+        })
+    };
     let in_use = |entry: &Entry| match entry {
-        Entry::Backing { node: of, generation: made, .. } => entries.iter().any(|other| match other {
-            Entry::File { node, read_by: ReadBy::Kernel, record, .. } => node == of && record.generation == Some(*made),
-            _ => false,
-        }),
+        Entry::Backing { node, generation, .. } => used_by(*node, *generation).is_some(),
         _ => true,
     };
     let (locks, others): (Vec<&Entry>, Vec<&Entry>) =
@@ -95,12 +103,14 @@ pub(crate) fn restore<H: Handler>(door: &Door<H>, session: &Session, roll: &Arc<
         match entry {
             Entry::Backing { id, node, generation } => {
                 let backing = Backed::new(session.backings().adopt(*id), roll.clone());
-                door.modes().restore(NodeId(*node), *generation, backing);
+                let inode = KernelInode { node: NodeId(*node), generation: used_by(*node, *generation).unwrap_or(0) };
+                door.modes().restore(inode, *generation, backing);
             }
             Entry::File { handle, node, read_by, record, .. } => {
                 let (node, handle) = (NodeId(*node), HandleId(*handle));
                 if *read_by == ReadBy::Kernel || !record.bypass_pages {
-                    door.modes().restore_open(node, handle, *read_by);
+                    let inode = KernelInode { node, generation: record.node_generation };
+                    door.modes().restore_open(inode, handle, *read_by);
                 }
                 if let Err(errno) = door.handler().reopen(node, handle, record, *read_by) {
                     tracing::warn!(?errno, ?node, "an open file is lost: the store does not know it");

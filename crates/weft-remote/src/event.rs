@@ -14,6 +14,9 @@ pub enum Event {
         dir: FileId,
         /// The name in it.
         name: Name,
+        /// A file that was told of by itself, by way of this name: its lease has ended too, whether or not the name is known
+        /// to lead to it.
+        file: Option<FileId>,
     },
     /// The leases on a directory and on all names in it have ended: they may lead elsewhere or nowhere now, and others
     /// may be there. What they led to has not changed by that.

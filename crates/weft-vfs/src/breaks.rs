@@ -136,7 +136,7 @@ impl Vfs {
     fn hear(&self, binding: BindingId, event: Event) {
         let heard = match event {
             Event::Broken(file) => self.break_lease(binding, &file),
-            Event::NameBroken { dir, name } => self.break_name(binding, &dir, &name),
+            Event::NameBroken { dir, name, file } => self.break_name(binding, &dir, &name, file.as_ref()),
             Event::NamesBroken(dir) => self.break_names(binding, &dir),
             Event::AllBroken => self.break_all(binding),
             // Whether a source is asked, its kind decides at each call.
@@ -150,6 +150,10 @@ impl Vfs {
     /// Ends the lease on a file: the next use asks again.
     pub(crate) fn break_lease(&self, binding: BindingId, file: &FileId) -> Result<()> {
         let id = self.identify(binding, file)?;
+        self.break_lease_of(binding, id)
+    }
+
+    fn break_lease_of(&self, binding: BindingId, id: NodeId) -> Result<()> {
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end(id);
         }
@@ -159,8 +163,14 @@ impl Vfs {
         Ok(())
     }
 
-    /// Ends the leases on a name and on what it led to: the next use asks again.
-    pub(crate) fn break_name(&self, binding: BindingId, dir: &FileId, name: &Name) -> Result<()> {
+    /// Ends the leases on a name, on what it led to, and on a file that was told of by way of it: the next use asks again.
+    pub(crate) fn break_name(
+        &self,
+        binding: BindingId,
+        dir: &FileId,
+        name: &Name,
+        file: Option<&FileId>,
+    ) -> Result<()> {
         let dir = self.identify(binding, dir)?;
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end_name(dir, name);
@@ -177,15 +187,9 @@ impl Vfs {
         self.take_back_absence(dir, name);
         let target = known.and_then(|dentry| dentry.node());
         self.expire(dir, vec![(name.clone(), target)]);
-        if let Some(id) = target {
-            if let Some(breaks) = self.namespace.breaks(binding) {
-                breaks.end(id);
-            }
-            if self.store.node(id)?.is_some() {
-                self.distrust(&*self.inode(id)?)?;
-            }
-        }
-        Ok(())
+        let told_of = file.map(|file| self.identify(binding, file)).transpose()?;
+        let ended = target.into_iter().chain(told_of.filter(|id| target != Some(*id)));
+        ended.into_iter().try_for_each(|id| self.break_lease_of(binding, id))
     }
 
     /// Ends the leases on a directory and on all names in it: the next use of each asks again.

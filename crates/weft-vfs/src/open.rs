@@ -178,6 +178,11 @@ impl Vfs {
         self.remote(binding).map_or(true, |remote| remote.capabilities().writable)
     }
 
+    /// Which use of this number of the kernel's it is now: [`Stat::generation`].
+    pub fn generation(&self, node: NodeId) -> u64 {
+        self.namespace.generation(node)
+    }
+
     /// Whether a program is run from a file.
     pub fn is_running(&self, node: NodeId) -> bool {
         let node = self.namespace.real(node);

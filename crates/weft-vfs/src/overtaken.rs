@@ -77,7 +77,7 @@ impl Making {
         // Noted first, so that no answer from before it is learnt once what it was about is asked about again.
         drop(self);
         let of_name = |dir: &FileId, name: &Name| {
-            vfs.break_name(binding, dir, name)?;
+            vfs.break_name(binding, dir, name, None)?;
             vfs.break_lease(binding, dir)
         };
         let asked_again = match &change {

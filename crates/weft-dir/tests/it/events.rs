@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -10,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::StreamExt;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use tokio::sync::Notify;
-use weft_remote::{Answer, Event, Lease, Remote, RemoteError, Version};
+use weft_remote::{Answer, Event, FileId, Lease, Remote, RemoteError, Version};
 
 use crate::support::{ALL, Bed, PATIENCE, call, name};
 
@@ -64,6 +65,28 @@ async fn what_has_changed_is_not_all_told_before_it_is_heard() {
         let told = heard().await;
         assert!(told.iter().any(|event| matches!(event, Event::NameBroken { .. })), "round {round}: {told:?}");
     }
+}
+
+/// Goal: whoever was told of a file by itself is told of its end, whatever name it has by then: nobody may know that name.
+#[tokio::test]
+async fn what_was_told_of_a_file_by_itself_is_told_to_have_ended() {
+    let mut bed = bed().await;
+    let (file, dir) = (bed.id("d/file").await, bed.id("d").await);
+    let write = |path| fs::write(path, "other bytes");
+    let shut = |path| fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    let mut change = async |of: &FileId, path, change: &dyn Fn(PathBuf) -> std::io::Result<()>| {
+        bed.attributes_of(of).await.unwrap();
+        let sentinel = bed.sentinel().await;
+        change(bed.path(path)).unwrap();
+        fs::write(bed.path(&sentinel), "").unwrap();
+        let told = bed.told(&[&sentinel]).await;
+        let of_it = |event: &Event| matches!(event, Event::NameBroken { file: Some(file), .. } if file == of);
+        assert!(told.iter().any(of_it), "{path}: {told:?}");
+        fs::rename(bed.path("d"), bed.path("moved")).or_else(|_| fs::rename(bed.path("moved"), bed.path("d"))).unwrap();
+    };
+    change(&file, "d/file", &write).await;
+    change(&dir, "moved", &shut).await;
+    change(&file, "d/file", &write).await;
 }
 
 #[tokio::test]

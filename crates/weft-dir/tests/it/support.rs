@@ -164,17 +164,25 @@ impl Bed {
 
     /// Waits until each of these leases is broken; what was broken until then.
     pub async fn broken(&mut self, wanted: &[&str]) -> BTreeSet<String> {
-        let mut seen = BTreeSet::new();
+        let paths = self.paths();
+        self.told(wanted).await.iter().map(|event| paths.of(event)).collect()
+    }
+
+    /// The same; the events as they came.
+    pub async fn told(&mut self, wanted: &[&str]) -> Vec<Event> {
+        let (mut seen, mut told) = (BTreeSet::new(), Vec::new());
         let paths = self.paths();
         let events = self.events.get_mut().unwrap();
         let wait = async {
             while !wanted.iter().all(|path| seen.contains(*path)) {
-                seen.insert(paths.of(&events.next().await.expect("the directory is open")));
+                let event = events.next().await.expect("the directory is open");
+                seen.insert(paths.of(&event));
+                told.push(event);
             }
         };
         let outcome = tokio::time::timeout(PATIENCE, wait).await;
         outcome.unwrap_or_else(|_| panic!("waited for {wanted:?}, came: {seen:?}"));
-        seen
+        told
     }
 
     /// What tells the paths of events.
@@ -200,7 +208,7 @@ impl Paths {
         };
         match event {
             Event::Broken(dir) => path(dir),
-            Event::NameBroken { dir, name } => format!("{}/{name}", path(dir)).trim_start_matches('/').to_owned(),
+            Event::NameBroken { dir, name, .. } => format!("{}/{name}", path(dir)).trim_start_matches('/').to_owned(),
             Event::AllBroken => ALL.to_owned(),
             other => panic!("{other:?}"),
         }

@@ -12,7 +12,7 @@ use super::{Door, caller, stat};
 use crate::Errno;
 use crate::attributes::entry_of;
 use crate::backed::Backed;
-use crate::backing::{Backings, Mode};
+use crate::backing::{Backings, KernelInode, Mode};
 use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
 use crate::meter::{Asked, Operation};
 use crate::pages::Pages;
@@ -47,7 +47,7 @@ impl<H: Handler> Door<H> {
             return self.refuse(Operation::Open, header, E::TXTBSY, reply);
         }
         // Asked before the file is cut: an open that cannot be had must leave it alone.
-        let reserved = by.changing.then(|| self.files.modes.reserve(by.node));
+        let reserved = by.changing.then(|| self.files.modes.reserve(self.inode(by.node)));
         if matches!(reserved, Some(None)) {
             return self.refuse(Operation::Open, header, E::TXTBSY, reply);
         }
@@ -124,8 +124,9 @@ impl<H: Handler> Door<H> {
     ) {
         let (files, handler, unique) = (self.files.clone(), self.handler.clone(), header.unique);
         self.driver.drive(asked, header, made, move |answer| {
-            let entered = answer.and_then(|(entry, opened)| {
+            let entered = answer.and_then(|(entry, mut opened)| {
                 let by = By { node: entry.attributes.node, unique, changing: true };
+                opened.record.node_generation = entry.attributes.generation;
                 Ok((entry, files.enter(&*handler, by, opened)?))
             });
             match entered {
@@ -140,6 +141,11 @@ impl<H: Handler> Door<H> {
             }
             drop(change);
         });
+    }
+
+    /// The inode that a number stands for now.
+    pub(super) fn inode(&self, node: NodeId) -> KernelInode {
+        KernelInode { node, generation: self.handler.generation(node) }
     }
 
     pub(super) fn release(&self, header: &Header, handle: u64, reply: Reply) {
@@ -176,9 +182,10 @@ impl Files {
             Ok(backing)
         };
         let OpenReply { handle, bypass_pages: bypass, .. } = opened;
+        let inode = KernelInode { node, generation: opened.record.node_generation };
         let mode = match changing {
-            true => self.modes.open_to_write(node, handle, bypass),
-            false => self.modes.open(node, handle, opened.backing.as_ref(), bypass, make),
+            true => self.modes.open_to_write(inode, handle, bypass),
+            false => self.modes.open(inode, handle, opened.backing.as_ref(), bypass, make),
         };
         let (flags, backing) = match mode {
             Mode::Cached if opened.keep_pages || changing => {

@@ -18,7 +18,7 @@ impl<H: Handler> Door<H> {
         };
         let node = NodeId(header.node);
         // What the kernel reads by itself would not end where the file does.
-        let reserved = new.size.map(|_| self.files.modes.reserve(node));
+        let reserved = new.size.map(|_| self.files.modes.reserve(self.inode(node)));
         if matches!(reserved, Some(None)) {
             return self.refuse(Operation::Setattr, header, E::TXTBSY, reply);
         }

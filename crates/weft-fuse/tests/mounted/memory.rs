@@ -467,6 +467,10 @@ impl Handler for Memory {
         self.files().writable
     }
 
+    fn generation(&self, _: NodeId) -> u64 {
+        0
+    }
+
     fn is_running(&self, _: NodeId) -> bool {
         false
     }

@@ -118,7 +118,7 @@ async fn a_listing_that_is_confirmed_vouches_for_its_names() {
     }
     assert_eq!(bench.fake.counts().lookup, 0, "the listing was asked for after the start");
     let name = weft_remote::Name::new("hello.txt").expect("a name");
-    bench.fake.send(Event::NameBroken { dir: bench.fake.id("a/b"), name });
+    bench.fake.send(Event::NameBroken { dir: bench.fake.id("a/b"), name, file: None });
     heard(&bench).await;
     bench.fake.reset_counts();
     assert!(matches!(bench.lookup(dir, "hello.txt").await, Ok(Looked::Entry { .. })));
@@ -157,6 +157,24 @@ async fn a_look_at_a_file_vouches_for_its_content() {
     bench.fake.reset_counts();
     bench.vfs.clone().open(bench.call(), node, weft_vfs::OpenFor::default()).await.expect("an open file");
     assert_eq!(bench.fake.counts().attributes, 1, "what the source has ended is asked about");
+}
+
+/// Goal: what was told of a file ends with a name by which it was told, also where that name is not known to lead to it: the
+/// look for it was overtaken, or the file was moved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_told_of_by_way_of_a_name_ends_with_that() {
+    let bench = telling();
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("content"), b"hello");
+    let node = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+    let (id, name) = (bench.fake.id("a/b/hello.txt"), weft_remote::Name::new("nobody-knows").expect("a name"));
+    let asked = async |file| {
+        bench.fake.send(Event::NameBroken { dir: bench.fake.id("a"), name: name.clone(), file });
+        heard(&bench).await;
+        bench.fake.reset_counts();
+        bench.vfs.clone().open(bench.call(), node, weft_vfs::OpenFor::default()).await.expect("an open file");
+        bench.fake.counts().attributes
+    };
+    assert_eq!((asked(None).await, asked(Some(id)).await), (0, 1));
 }
 
 /// Goal: when the source has lost count of its changes, everything is asked about once.
@@ -217,7 +235,7 @@ async fn a_name_that_came_or_went_while_it_was_looked_for_is_not_kept() {
             false => bench.fake.remove(path),
         }
         bench.fake.adjust(|terms| terms.promise = TELLING);
-        bench.fake.send(Event::NameBroken { dir: id.clone(), name });
+        bench.fake.send(Event::NameBroken { dir: id.clone(), name, file: None });
         heard(&bench).await;
         gate.open();
         let told = asking.await.expect("no panic").expect("an answer");

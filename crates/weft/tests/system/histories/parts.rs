@@ -187,17 +187,9 @@ fn trouble(chance: &mut Chance, mount: &Mount, files: &[Served], site: &str, bes
             let look = || std::fs::read(mount.at(site).join(nth.to_string()));
             // The one body that breaks off may be the first.
             let newest = files[nth].newest();
-            match look().or_else(|_| look()) {
-                Ok(bytes) => {
-                    let right = bytes == files[nth].bytes(newest, 0, usize::MAX);
-                    assert!(right, "{} bytes, not {newest} of {:?}", bytes.len(), files[nth]);
-                }
-                // The kernel itself reads a version that has ended, by somebody who has it open still.
-                Err(error) => {
-                    let is_busy = error.raw_os_error() == Some(Errno::TXTBSY.raw_os_error());
-                    assert!(is_busy, "{error}: {:?}", files[nth]);
-                }
-            }
+            let bytes = look().or_else(|_| look()).unwrap_or_else(|error| panic!("{error}: {:?}", files[nth]));
+            let right = bytes == files[nth].bytes(newest, 0, usize::MAX);
+            assert!(right, "{} bytes, not {newest} of {:?}", bytes.len(), files[nth]);
         }
     }
 }
