@@ -64,6 +64,7 @@ impl Watches {
                 }
             }
             self.hearing.store(false, Ordering::SeqCst);
+            self.taken_in.send_modify(|count| *count += 1);
         }
     }
 

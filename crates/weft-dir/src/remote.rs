@@ -140,6 +140,10 @@ impl Remote for Directory {
         self.now().watches.have_told_all()
     }
 
+    async fn told_all(&self) {
+        self.now().watches.all_told().await;
+    }
+
     fn about(&self, file: &FileId) -> Vec<(String, String)> {
         let now = self.now();
         let Shared { top, watches, places, .. } = &*now;

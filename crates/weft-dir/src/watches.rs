@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, WatchFlags};
+use tokio::sync::watch;
 use weft_remote::{Event, Name, News};
 
 use crate::facts::{Facts, facts, facts_of};
@@ -51,6 +52,8 @@ pub(crate) struct Watches {
     warned: AtomicBool,
     /// Whether something that the kernel has told is being taken in: from before it is read until it is told.
     pub(crate) hearing: AtomicBool,
+    /// Counts how often that ended.
+    pub(crate) taken_in: watch::Sender<u64>,
 }
 
 /// What is watched and promised.
@@ -121,17 +124,31 @@ impl Watches {
             hands: Hands::default(),
             warned: AtomicBool::new(false),
             hearing: AtomicBool::new(false),
+            taken_in: watch::Sender::new(0),
         }
     }
 
     /// Whether all that the kernel had to tell up to now is told and heard. (It has it to be read before a change returns:
     /// fsnotify() of Linux fs/notify/fsnotify.c.)
     pub fn have_told_all(&self) -> bool {
+        self.have_taken_in_all() && self.news.is_heard()
+    }
+
+    /// Whether all that the kernel had to tell up to now is told.
+    fn have_taken_in_all(&self) -> bool {
         let Some(inotify) = &self.inotify else { return true };
         // In this order: what is no longer there to be read is being taken in since before that, or is told.
-        rustix::io::ioctl_fionread(inotify).is_ok_and(|bytes| bytes == 0)
-            && !self.hearing.load(Ordering::SeqCst)
-            && self.news.is_heard()
+        rustix::io::ioctl_fionread(inotify).is_ok_and(|bytes| bytes == 0) && !self.hearing.load(Ordering::SeqCst)
+    }
+
+    /// Returns when [`Watches::have_told_all`] was so.
+    pub async fn all_told(&self) {
+        let mut taken_in = self.taken_in.subscribe();
+        while !self.have_taken_in_all() {
+            // The sender is ours: it is there.
+            let _ = taken_in.changed().await;
+        }
+        self.news.all_heard().await;
     }
 
     /// Whether this directory is watched now.

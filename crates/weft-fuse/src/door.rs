@@ -11,6 +11,7 @@ mod stat;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustix::fs::OFlags;
 use rustix::io::Errno as E;
 use weft_fusedev::{
     Backings as BackingFiles, Delivery, Header, Interrupted, Operation as Asks, Read, Reply, Request, Serve, Space,
@@ -167,10 +168,11 @@ impl<H: Handler> Door<H> {
             Asks::Link { node, name } => self.link(header, NodeId(node), name, reply),
             Asks::Tmpfile { mode, .. } => self.create_nameless(header, mode, reply),
             Asks::Create { name, flags, mode, .. } => self.create(header, name, flags, mode, reply),
-            Asks::Write { handle, offset, data, kill_suidgid, cached: unseen, .. } => {
+            Asks::Write { handle, offset, data, flags, kill_suidgid, cached: unseen, .. } => {
                 // The room that they came in is the next request's.
                 let bytes = Bytes::copy_from_slice(data);
-                self.write(header, HandleId(handle), Write { offset, bytes, kill_suidgid, unseen }, reply);
+                let appends = !unseen && OFlags::from_bits_retain(flags).contains(OFlags::APPEND);
+                self.write(header, HandleId(handle), Write { offset, bytes, kill_suidgid, unseen, appends }, reply);
             }
             Asks::Flush { handle, lock_owner } => self.flush(header, HandleId(handle), lock_owner, reply),
             Asks::Getlk(lock) if self.manner.locks => self.getlk(header, &lock, reply),

@@ -243,6 +243,9 @@ pub trait Remote: Send + Sync {
         true
     }
 
+    /// Returns when [`Remote::has_told_all`] was so. It asks nobody; it may not return while there are changes all the time.
+    async fn told_all(&self) {}
+
     /// Facts about a file for people (`weft why`), from what the kind remembers: never asks anybody.
     fn about(&self, _file: &FileId) -> Vec<(String, String)> {
         Vec::new()

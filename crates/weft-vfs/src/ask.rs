@@ -67,6 +67,8 @@ pub struct Write {
     /// The kernel does not know that the file has other times and maybe another length now: it comes from pages that
     /// somebody has mapped, or from no program.
     pub unseen: bool,
+    /// It is for the end of the file (`O_APPEND`), which the kernel takes to be at `offset`.
+    pub appends: bool,
 }
 
 /// Which names a removal is for.

@@ -336,6 +336,17 @@ impl Vfs {
         !self.is_breakable(binding) || self.namespace.remote(binding).is_none_or(|remote| remote.has_told_all())
     }
 
+    /// Waits a little until that is so.
+    pub(crate) async fn hear_all(&self, inode: &Inode) {
+        let binding = inode.record.read().binding;
+        if self.is_breakable(binding)
+            && let Some(remote) = self.namespace.remote(binding)
+            && tokio::time::timeout(HEARD_PATIENCE, remote.told_all()).await.is_err()
+        {
+            tracing::debug!(?binding, "its source tells of changes all the time");
+        }
+    }
+
     /// Whether its source has ended since what was asked for then about a name.
     pub(crate) fn name_has_ended(&self, dir: &Inode, name: &Name, asked: SystemTime) -> bool {
         let breaks = self.namespace.breaks(dir.record.read().binding);
@@ -350,6 +361,8 @@ impl Vfs {
 
 /// Files of which it is remembered when their leases were ended.
 const REMEMBERED_MAX: usize = 16_384;
+/// How long somebody waits for all that a source has to tell to be heard.
+const HEARD_PATIENCE: Duration = Duration::from_millis(100);
 /// How long the next word of a source waits for the kernel to be told of the last.
 const TOLD_PATIENCE: Duration = Duration::from_millis(50);
 /// Names of a directory that the kernel is told of one by one; of more it is told that any name may be another.

@@ -62,16 +62,17 @@ impl Vfs {
                 return Err(VfsError::Stale);
             }
             inode.told_length.settle();
-            if !how.writing {
-                self.open_past_pages(&mut opened, &handle);
+            if how.writing {
+                inode.told_length.go_amiss();
             }
+            self.open_past_pages(&mut opened, &handle);
         }
         guard.keep();
         Ok(opened)
     }
 
     /// The kernel takes a file to be of another length, and does not follow the path once more: by that it would cut off what it
-    /// reads into its pages, or fill it up. Past them it gets what there is.
+    /// reads into its pages, or fill it up. Past them it gets what there is, and what is appended goes to the end of that.
     fn open_past_pages(&self, opened: &mut Opened, handle: &Handle) {
         handle.bypass_pages.store(true, Ordering::Relaxed);
         (opened.keep_pages, opened.bypass_pages, opened.record.bypass_pages) = (false, true, true);

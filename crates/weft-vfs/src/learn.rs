@@ -194,8 +194,12 @@ impl Vfs {
         };
         self.tell_difference(&old.version, &old.attributes, &record);
         if sizes_or_times_differ(&old.attributes, &record.attributes) {
-            if inode.draft().is_none_or(|draft| draft.may_be_shown_as_before()) {
-                self.notices.send(Notice::Attributes { node: self.namespace.shown(inode.id) });
+            let node = self.namespace.shown(inode.id);
+            match inode.draft().is_none_or(|draft| draft.may_be_shown_as_before()) {
+                // It would leave aside the answer by which it is told what they are now.
+                true if self.is_followed_to(&old) => self.notices.send_soon(node, &self.runtime),
+                true => self.notices.send(Notice::Attributes { node }),
+                false => {}
             }
         } else if old.attributes != record.attributes {
             // A time became exact: nobody reads wrongly by the coarser one, so the kernel is not bothered before the

@@ -66,7 +66,7 @@ struct Senders {
     sent: AtomicU64,
     /// Attribute notices that the kernel has been told so far.
     told: watch::Receiver<u64>,
-    /// The last ones of them and when they were sent, newest last. Held for a look or one change.
+    /// The last ones of them, and of content, and when they were sent, newest last. Held for a look or one change.
     last: Mutex<VecDeque<(Instant, NodeId)>>,
     /// Files whose attributes changed in a way that can wait for others. Held for one change.
     soon: Mutex<Vec<NodeId>>,
@@ -175,7 +175,7 @@ impl Notices {
         let _ = passed.await;
     }
 
-    /// Whether the kernel was told since then that the attributes of this inode changed, or is about to be; also where so much
+    /// Whether the kernel was told since then that this inode changed, which ends its attributes, or is about to be; also where so much
     /// was told that this is not known.
     pub(crate) fn has_told(&self, node: NodeId, since: Instant) -> bool {
         let Some(senders) = &self.0 else { return false };
@@ -208,9 +208,9 @@ impl Senders {
 
     /// Passes a notice on, or gives it back when more wait than its channel holds.
     fn try_send(&self, notice: Notice) -> Result<(), Notice> {
-        let of_attributes = attributes_of(&notice);
+        let of = inode_of(&notice);
         match self.channel_of(&notice).try_send(notice) {
-            Ok(()) => self.count(of_attributes),
+            Ok(()) => self.count(of),
             Err(mpsc::TrySendError::Full(notice)) => return Err(notice),
             // The kernel side is gone: nobody has cached anything.
             Err(mpsc::TrySendError::Disconnected(_)) => {}
@@ -220,10 +220,10 @@ impl Senders {
 
     /// See [`Notices::send_surely`].
     fn send_surely(&self, notice: Notice) {
-        let of_attributes = attributes_of(&notice);
+        let of = inode_of(&notice);
         // An error means that the kernel side is gone.
         if self.channel_of(&notice).send(notice).is_ok() {
-            self.count(of_attributes);
+            self.count(of);
         }
     }
 
@@ -238,20 +238,33 @@ impl Senders {
         }
     }
 
-    fn count(&self, of_attributes: Option<NodeId>) {
-        let Some(node) = of_attributes else { return };
+    fn count(&self, of: Option<(NodeId, What)>) {
+        let Some((node, what)) = of else { return };
         let mut last = self.last.lock();
         if last.len() >= LAST_MAX {
             last.pop_front();
         }
         last.push_back((Instant::now(), node));
-        self.sent.fetch_add(1, Ordering::SeqCst);
+        if what == What::Attributes {
+            self.sent.fetch_add(1, Ordering::SeqCst);
+        }
     }
 }
 
-/// Of which inode a notice says that its attributes changed.
-fn attributes_of(notice: &Notice) -> Option<NodeId> {
-    if let Notice::Attributes { node } = notice { Some(*node) } else { None }
+/// What of an inode changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Attributes,
+    Content,
+}
+
+/// Of which inode a notice says that it changed.
+fn inode_of(notice: &Notice) -> Option<(NodeId, What)> {
+    match notice {
+        Notice::Attributes { node } => Some((*node, What::Attributes)),
+        Notice::Content { node } => Some((*node, What::Content)),
+        Notice::Entry { .. } | Notice::Expired { .. } | Notice::Everything | Notice::Fence(_) => None,
+    }
 }
 
 impl Vfs {
@@ -262,7 +275,7 @@ impl Vfs {
     }
 }
 
-/// Changes of attributes of which it is remembered what they were of.
+/// Changes of inodes of which it is remembered what they were of.
 const LAST_MAX: usize = 256;
 /// How long notices that nobody waits for wait for others.
 const SOON: Duration = Duration::from_millis(20);

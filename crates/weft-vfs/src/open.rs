@@ -178,7 +178,7 @@ impl Vfs {
         self.remote(binding).map_or(true, |remote| remote.capabilities().writable)
     }
 
-    /// Which use of this number of the kernel's it is now: [`Stat::generation`].
+    /// Which use of this number of the kernel's it is now: [`crate::Stat::generation`].
     pub fn generation(&self, node: NodeId) -> u64 {
         self.namespace.generation(node)
     }

@@ -188,7 +188,7 @@ impl Vfs {
     pub(crate) fn drop_draft(&self, node: NodeId, slot: &mut Option<Arc<Draft>>) {
         if let Some(draft) = slot.take() {
             // All of it went through the kernel.
-            self.inodes.peek(node).inspect(|inode| inode.told_length.note(draft.dirty.length()));
+            self.inodes.peek(node).inspect(|inode| inode.told_length.note_written(draft.dirty.length()));
             draft.dirty.discard();
         }
         self.drafts.lock().remove(&node);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft_remote::{Call, FileKind, Name};
-use weft_store::{NodeId, Object};
+use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::inode::Inode;
 use crate::lookup::Looked;
@@ -106,6 +106,12 @@ impl Retries {
         }
     }
 
+    /// Whether somebody follows a path again that ends with this name.
+    fn lead_to(&self, dir: NodeId, name: &Name) -> bool {
+        let is_it = |retry: &Retry| !retry.has_come && retry.dir == dir && retry.name == *name;
+        self.count.load(Ordering::Relaxed) > 0 && self.with(|by_thread| by_thread.values().any(is_it))
+    }
+
     /// For what this thread follows a path again of which this name is the last; `None` where it does not.
     fn purpose(&self, call: &Call, dir: NodeId, name: &[u8]) -> Option<Purpose> {
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -172,6 +178,11 @@ impl Vfs {
         self.retries.is_at(call, dir, &name)
     }
 
+    /// Whether somebody follows the path to an inode again, and is about to be told what it is.
+    pub(crate) fn is_followed_to(&self, record: &NodeRecord) -> bool {
+        self.retries.lead_to(record.parent, &record.name)
+    }
+
     /// Whether the kernel may follow a path again for this thread: it does so once in a call.
     pub(crate) fn may_follow_again(&self, call: &Call) -> bool {
         !self.retries.was_there(call)
@@ -201,6 +212,11 @@ impl Vfs {
         name: &Name,
         purpose: Purpose,
     ) -> Result<Looked> {
+        if purpose == Purpose::Change {
+            // What the kernel is told in the middle of that has it leave aside what it learns by it, such as a length.
+            self.hear_all(dir).await;
+            self.notices.settled().await;
+        }
         for _ in 0..LOOKUPS_MAX {
             let looked = self.lookup_in(call, dir, name).await?;
             let Looked::Entry { stat, .. } = looked else {
@@ -214,6 +230,8 @@ impl Vfs {
                 // The operation itself meets what is in the way.
                 Ok(None) | Err(_) => {}
             }
+            // What was learnt by that is told before the kernel goes on, and asks for what it left aside.
+            self.notices.settled().await;
             return Ok(looked);
         }
         self.lookup_in(call, dir, name).await

@@ -8,6 +8,7 @@
 //! What it was told it may have left aside: an answer to a question that it asked before it was told to forget what it knew
 //! (fuse_change_attributes_i() and fuse_reverse_inval_inode() of fs/fuse/inode.c, by `attr_version`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -18,9 +19,14 @@ use crate::inode::Inode;
 use crate::stat::Stat;
 use crate::vfs::Vfs;
 
-/// The length of a file that the kernel was told, if any. Held for one look or one change.
+/// The length of a file that the kernel was told.
 #[derive(Debug, Default)]
-pub(crate) struct ToldLength(Mutex<Option<Word>>);
+pub(crate) struct ToldLength {
+    /// If any was. Held for one look or one change.
+    word: Mutex<Option<Word>>,
+    /// Somebody may write the file whom the kernel could not be told it.
+    amiss: AtomicBool,
+}
 
 /// A length in bytes that was told.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +39,12 @@ struct Word {
 impl ToldLength {
     /// The kernel has made the file this long itself.
     pub(crate) fn note(&self, length: u64) {
-        *self.0.lock() = Some(Word { length, told: None });
+        *self.word.lock() = Some(Word { length, told: None });
     }
 
     /// The kernel is told this length, which is no news where it has that, and is not left aside where it has none.
     fn note_word(&self, length: u64) {
-        let mut word = self.0.lock();
+        let mut word = self.word.lock();
         match &*word {
             None => *word = Some(Word { length, told: None }),
             Some(known) if known.length == length && known.told.is_none() => {}
@@ -48,14 +54,33 @@ impl ToldLength {
 
     /// It has followed the path again, and learnt what it was told by that.
     pub(crate) fn settle(&self) {
-        if let Some(word) = &mut *self.0.lock() {
+        if let Some(word) = &mut *self.word.lock() {
             word.told = None;
+        }
+    }
+
+    /// It goes by a length of its own from now on, by somebody who writes: what is appended goes to the end of the file, wherever
+    /// the kernel takes that to be.
+    pub(crate) fn go_amiss(&self) {
+        self.amiss.store(true, Ordering::Release);
+    }
+
+    /// Whether the kernel may go by a length of its own.
+    pub(crate) fn is_amiss(&self) -> bool {
+        self.amiss.load(Ordering::Acquire)
+    }
+
+    /// What was written is all there is, of this length; whatever the kernel took it for.
+    pub(crate) fn note_written(&self, length: u64) {
+        match self.amiss.swap(false, Ordering::AcqRel) {
+            true => self.note_word(length),
+            false => self.note(length),
         }
     }
 
     /// The kernel has another inode for the file, and was told nothing of it.
     pub(crate) fn forget(&self) {
-        *self.0.lock() = None;
+        *self.word.lock() = None;
     }
 }
 
@@ -85,7 +110,7 @@ impl Vfs {
     /// What the kernel, which is about to open it, takes a file's length to be; where that is not remembered, what was known
     /// last.
     pub(crate) fn told_length(&self, inode: &Inode) -> Told {
-        let word = *inode.told_length.0.lock();
+        let word = *inode.told_length.word.lock();
         let Some(Word { length, told }) = word else {
             return inode.record.read().attributes.size.exact().map_or(Told::Nothing, Told::Length);
         };

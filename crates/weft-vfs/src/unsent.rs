@@ -311,7 +311,7 @@ impl Vfs {
             while at < length {
                 let size = SENT_AT_ONCE.min(length - at) as usize;
                 let bytes = draft.dirty.read(at, size)?;
-                let write = Write { offset: at, bytes, kill_suidgid: false, unseen: true };
+                let write = Write { offset: at, bytes, kill_suidgid: false, unseen: true, appends: false };
                 at += self.clone().write(*call, handle, write).await? as u64;
             }
             self.clone().flush(*call, handle).await

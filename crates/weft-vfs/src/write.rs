@@ -9,6 +9,7 @@ use crate::ask::{Allocate, Write};
 use crate::figures::add;
 use crate::handle::{Handle, HandleId};
 use crate::inode::Inode;
+use crate::notice::Notice;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -19,7 +20,7 @@ impl Vfs {
     /// `BadHandle` when it is not open for writing, `Changed` when the file changed at its source since it was opened,
     /// and `Store` with `Full` when there is no room.
     pub async fn write(self: Arc<Self>, call: Call, handle: HandleId, write: Write) -> Result<usize> {
-        let Write { offset, bytes, kill_suidgid, unseen } = write;
+        let Write { offset, bytes, kill_suidgid, unseen, appends } = write;
         let handle = self.handle_to_write(handle)?;
         self.catch_up(&call, &handle).await?;
         if kill_suidgid {
@@ -31,7 +32,12 @@ impl Vfs {
         if unseen {
             draft.note_unseen();
         }
-        draft.dirty.write(offset, &bytes)?;
+        if appends && handle.inode.told_length.is_amiss() {
+            draft.dirty.write(draft.dirty.length(), &bytes)?;
+            self.notices.send(Notice::Attributes { node: self.namespace.shown(handle.inode.id) });
+        } else {
+            draft.dirty.write(offset, &bytes)?;
+        }
         draft.touch();
         add(&self.figures.bytes_written, bytes.len() as u64);
         Ok(bytes.len())

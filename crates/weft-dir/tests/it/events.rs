@@ -67,6 +67,27 @@ async fn what_has_changed_is_not_all_told_before_it_is_heard() {
     }
 }
 
+/// Goal: who waits until all is told waits for what has changed before.
+#[tokio::test]
+async fn who_waits_for_all_to_be_told_does_so_until_it_is_heard() {
+    let bed = Bed::new(&["file"]).await;
+    let mut events = bed.take_events();
+    for round in 0..100 {
+        bed.lease("file").await;
+        fs::write(bed.path("file"), round.to_string()).unwrap();
+        let mut told = Vec::new();
+        let all = async {
+            tokio::select! {
+                biased;
+                () = bed.dir.told_all() => {}
+                () = async { while let Some(event) = events.next().await { told.push(event) } } => {}
+            }
+        };
+        tokio::time::timeout(PATIENCE, all).await.expect("all is told in the end");
+        assert!(told.iter().any(|event| matches!(event, Event::NameBroken { .. })), "round {round}: {told:?}");
+    }
+}
+
 /// Goal: whoever was told of a file by itself is told of its end, whatever name it has by then: nobody may know that name.
 #[tokio::test]
 async fn what_was_told_of_a_file_by_itself_is_told_to_have_ended() {

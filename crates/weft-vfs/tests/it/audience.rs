@@ -217,7 +217,8 @@ async fn what_is_being_written_is_shown_to_whom_the_file_is() {
     let node = house.walk(ALICE, "x/a/secret.txt").await.expect("hers").0.node;
     let writing = OpenFor { writing: true, ..OpenFor::default() };
     let handle = house.vfs.clone().open(House::call(ALICE), node, writing).await.expect("opened").handle;
-    let write = Write { offset: 0, bytes: b"HELLO".as_slice().into(), kill_suidgid: false, unseen: false };
+    let write =
+        Write { offset: 0, bytes: b"HELLO".as_slice().into(), kill_suidgid: false, unseen: false, appends: false };
     house.vfs.clone().write(House::call(ALICE), handle, write).await.expect("written");
     house.give(BOB, Right::Refused);
     for how in [OpenFor::default(), writing, OpenFor { truncating: true, ..writing }] {

@@ -385,7 +385,7 @@ async fn what_was_written_here_is_not_opened_when_another_has_its_place() {
         let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
         let writing = OpenFor { writing: true, ..OpenFor::default() };
         let opened = vfs().open(bench.call(), file, writing).await.expect("opened").handle;
-        let write = Write { offset: 5, bytes: " and more".into(), kill_suidgid: false, unseen: false };
+        let write = Write { offset: 5, bytes: " and more".into(), kill_suidgid: false, unseen: false, appends: false };
         vfs().write(bench.call(), opened, write).await.expect("written");
         vfs().flush(bench.call(), opened).await.expect("sent");
         assert_eq!(bench.drain(opened).await.expect("all is here"), written);

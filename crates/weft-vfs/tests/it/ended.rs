@@ -44,7 +44,7 @@ async fn an_older_version_ends_where_a_newer_one_is_of_another_length() {
         }
         let stat = vfs().stat(bench.call(), node, None).await.expect("a file");
         assert_eq!(stat.size, newer.len() as u64);
-        let write = Write { offset: 0, bytes: "H".into(), kill_suidgid: false, unseen: false };
+        let write = Write { offset: 0, bytes: "H".into(), kill_suidgid: false, unseen: false, appends: false };
         assert!(matches!(vfs().write(bench.call(), writer, write).await, Err(VfsError::Changed)));
         assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("read"), newer.as_bytes());
         for handle in [reader, writer] {

@@ -33,7 +33,7 @@ impl Bench {
         bytes: &'static [u8],
         unseen: bool,
     ) -> Result<usize, VfsError> {
-        let write = Write { offset, bytes: Bytes::from_static(bytes), kill_suidgid: false, unseen };
+        let write = Write { offset, bytes: Bytes::from_static(bytes), kill_suidgid: false, unseen, appends: false };
         self.vfs.clone().write(self.call(), handle, write).await
     }
 
@@ -68,6 +68,37 @@ pub const WRITING: OpenFor = OpenFor { writing: true, truncating: false, running
 const EMPTYING: OpenFor = OpenFor { writing: true, truncating: true, running: false };
 pub const HELLO: &str = "fake/a/b/hello.txt";
 
+/// Goal: what is appended goes to the end of a file, also where the kernel, which follows a path once more in a call and not
+/// twice, takes that to be elsewhere: the file has become longer, or shorter, at both tries.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_appended_goes_to_the_end_wherever_the_kernel_takes_that_to_be() {
+    for lengths in [["0123456789", "more than that", "and more than that again"], ["0123456789", "less", "-"]] {
+        let bench = Bench::writable();
+        bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
+        bench.fake.file("f", lengths[0]);
+        let mut node = bench.walk("fake/f").await.unwrap().node;
+        let open = async |node| bench.vfs.clone().open(bench.call(), node, WRITING).await;
+        bench.fake.set("f", lengths[1]);
+        assert!(matches!(open(node).await.map(|opened| opened.handle), Err(VfsError::Stale)));
+        node = bench.walk("fake/f").await.unwrap().node;
+        bench.fake.set("f", lengths[2]);
+        let opened = open(node).await.unwrap();
+        assert!(opened.bypass_pages && !opened.keep_pages);
+        let mut at = lengths[1].len() as u64;
+        for bytes in ["+1", "+2"] {
+            let bytes = Bytes::from_static(bytes.as_bytes());
+            let write = Write { offset: at, bytes, kill_suidgid: false, unseen: false, appends: true };
+            at += bench.vfs.clone().write(bench.call(), opened.handle, write).await.unwrap() as u64;
+        }
+        bench.write(opened.handle, 0, b"!").await.unwrap();
+        bench.flush(opened.handle).await.unwrap();
+        let wanted = format!("!{}+1+2", &lengths[2][1..]);
+        assert_eq!(bench.at_source("f"), wanted.as_bytes());
+        bench.vfs.released(opened.handle);
+        bench.retired().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_is_seen_at_once_here_and_at_close_at_the_source() {
     let bench = Bench::writable();
@@ -100,7 +131,7 @@ async fn a_long_file_is_held_as_it_was_written() {
         if round == 0 {
             for at in (0..content.len()).step_by(1 << 20) {
                 let bytes = content[at..at + (1 << 20)].to_vec().into();
-                let write = Write { offset: at as u64, bytes, kill_suidgid: false, unseen: false };
+                let write = Write { offset: at as u64, bytes, kill_suidgid: false, unseen: false, appends: false };
                 bench.vfs.clone().write(bench.call(), handle, write).await.unwrap();
             }
         }
@@ -599,7 +630,7 @@ async fn agrees(length: usize, steps: Vec<Step>) {
                 let end = offset as usize + length;
                 model.resize(model.len().max(end), 0);
                 model[offset as usize..end].copy_from_slice(&bytes);
-                let write = Write { offset, bytes, kill_suidgid: false, unseen: false };
+                let write = Write { offset, bytes, kill_suidgid: false, unseen: false, appends: false };
                 bench.vfs.clone().write(bench.call(), handle, write).await.unwrap();
             }
             Step::Resize(length) | Step::ResizePath(length) => {
