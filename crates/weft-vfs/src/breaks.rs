@@ -362,7 +362,7 @@ impl Vfs {
 /// Files of which it is remembered when their leases were ended.
 const REMEMBERED_MAX: usize = 16_384;
 /// How long somebody waits for all that a source has to tell to be heard.
-const HEARD_PATIENCE: Duration = Duration::from_millis(100);
+const HEARD_PATIENCE: Duration = Duration::from_millis(50);
 /// How long the next word of a source waits for the kernel to be told of the last.
 const TOLD_PATIENCE: Duration = Duration::from_millis(50);
 /// Names of a directory that the kernel is told of one by one; of more it is told that any name may be another.

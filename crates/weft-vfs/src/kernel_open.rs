@@ -41,15 +41,16 @@ impl Vfs {
         node: NodeId,
         how: OpenFor,
     ) -> Result<Opened> {
-        let is_again = self.is_followed_again(call, inode);
-        if !is_again && self.may_be_left_by_a_name(inode) && self.begins_again(call, inode) {
+        let again = self.followed_again(call, inode);
+        let begins_again = || Box::pin(self.begins_again_quietly(call, inode));
+        if again.is_none() && self.may_be_left_by_a_name(inode) && begins_again().await {
             return Err(VfsError::Stale);
         }
-        let told = self.told_length(inode);
+        let (mut told, drafts_ended) = (self.told_length(inode, again), inode.drafts_ended.load(Ordering::Acquire));
         let mut opened = match self.clone().open_here(*call, node, how).await {
             Err(VfsError::Stale) => {
                 // Also where it is by another face by now.
-                self.begins_again(call, inode);
+                begins_again().await;
                 return Err(VfsError::Stale);
             }
             opened => opened?,
@@ -57,11 +58,14 @@ impl Vfs {
         let guard = Guard::new(self, opened.handle);
         self.let_ended_go(inode).await;
         let handle = self.handle(opened.handle)?;
+        if inode.drafts_ended.load(Ordering::Acquire) != drafts_ended {
+            // As long as it was written here.
+            told = self.told_length(inode, again);
+        }
         if !how.truncating && self.is_length_untold(&handle, told) {
-            if !is_again && self.begins_again(call, inode) {
+            if again.is_none() && begins_again().await {
                 return Err(VfsError::Stale);
             }
-            inode.told_length.settle();
             if how.writing {
                 inode.told_length.go_amiss();
             }

@@ -13,6 +13,7 @@ use crate::agree::contradicts;
 use crate::breaks::Breaks;
 use crate::inode::Inode;
 use crate::notice::Notice;
+use crate::retry::RETRY_TIME;
 use crate::vfs::Vfs;
 
 /// What an answer says about its own worth.
@@ -194,12 +195,8 @@ impl Vfs {
         };
         self.tell_difference(&old.version, &old.attributes, &record);
         if sizes_or_times_differ(&old.attributes, &record.attributes) {
-            let node = self.namespace.shown(inode.id);
-            match inode.draft().is_none_or(|draft| draft.may_be_shown_as_before()) {
-                // It would leave aside the answer by which it is told what they are now.
-                true if self.is_followed_to(&old) => self.notices.send_soon(node, &self.runtime),
-                true => self.notices.send(Notice::Attributes { node }),
-                false => {}
+            if inode.draft().is_none_or(|draft| draft.may_be_shown_as_before()) {
+                self.tell_attributes(inode.id, &record);
             }
         } else if old.attributes != record.attributes {
             // A time became exact: nobody reads wrongly by the coarser one, so the kernel is not bothered before the
@@ -215,6 +212,16 @@ impl Vfs {
         changes.extend(self.name_as_told(inode, &record, told)?);
         changes.push(Record::Node(inode.id, Some(record)));
         self.put(changes, is_confirmed)
+    }
+
+    /// Tells the kernel that the attributes of an inode are no longer what it knows. Where somebody follows the path to it again, and
+    /// is about to be told what they are, that is done afterwards: it would have the kernel leave that aside.
+    fn tell_attributes(&self, id: NodeId, record: &NodeRecord) {
+        let notice = Notice::Attributes { node: self.namespace.shown(id) };
+        match self.is_followed_to(record) {
+            true => self.notices.send_after(RETRY_TIME, vec![notice], &self.runtime),
+            false => self.notices.send(notice),
+        }
     }
 
     /// What is known of the name of an inode after it was told what that is, where this is another than before. The caller holds
@@ -367,7 +374,7 @@ impl Vfs {
             self.replace_record(inode, &record, changed_here)?;
         }
         if old.is_some_and(|old| old.attributes != record.attributes) {
-            self.notices.send(Notice::Attributes { node: self.namespace.shown(id) });
+            self.tell_attributes(id, &record);
         }
         let is_other = old.is_some_and(|old| !old.version.still_holds(&record.version));
         if is_other {

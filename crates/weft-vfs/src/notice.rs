@@ -141,14 +141,13 @@ impl Notices {
         }
     }
 
-    /// Passes notices about names or content on when some time has passed.
+    /// Passes notices on when some time has passed.
     pub(crate) fn send_after(&self, pause: Duration, notices: Vec<Notice>, runtime: &tokio::runtime::Handle) {
         let Some(senders) = &self.0 else { return };
-        let others = senders.others.clone();
+        let senders = senders.clone();
         runtime.spawn(async move {
             tokio::time::sleep(pause).await;
-            // An error means that the kernel side is gone.
-            let send = move || notices.into_iter().try_for_each(|notice| others.send(notice));
+            let send = move || notices.into_iter().for_each(|notice| senders.send_surely(notice));
             drop(tokio::task::spawn_blocking(send));
         });
     }
@@ -175,8 +174,8 @@ impl Notices {
         let _ = passed.await;
     }
 
-    /// Whether the kernel was told since then that this inode changed, which ends its attributes, or is about to be; also where so much
-    /// was told that this is not known.
+    /// Whether the kernel was told since then that this inode changed, which ends its attributes, or is about to be; also where so
+    /// much was told that this is not known.
     pub(crate) fn has_told(&self, node: NodeId, since: Instant) -> bool {
         let Some(senders) = &self.0 else { return false };
         let last = senders.last.lock();
@@ -188,7 +187,7 @@ impl Notices {
     /// Returns when the kernel has been told of every change of attributes so far.
     pub(crate) async fn settled(&self) {
         let Some(senders) = &self.0 else { return };
-        let sent = senders.sent.load(Ordering::SeqCst);
+        let sent = senders.sent_so_far();
         if *senders.told.borrow() >= sent {
             return;
         }
@@ -209,8 +208,10 @@ impl Senders {
     /// Passes a notice on, or gives it back when more wait than its channel holds.
     fn try_send(&self, notice: Notice) -> Result<(), Notice> {
         let of = inode_of(&notice);
+        // Held until it is counted: the kernel may be told of it at once.
+        let mut last = self.last.lock();
         match self.channel_of(&notice).try_send(notice) {
-            Ok(()) => self.count(of),
+            Ok(()) => self.count(&mut last, of),
             Err(mpsc::TrySendError::Full(notice)) => return Err(notice),
             // The kernel side is gone: nobody has cached anything.
             Err(mpsc::TrySendError::Disconnected(_)) => {}
@@ -220,11 +221,16 @@ impl Senders {
 
     /// See [`Notices::send_surely`].
     fn send_surely(&self, notice: Notice) {
-        let of = inode_of(&notice);
+        let Err(notice) = self.try_send(notice) else { return };
+        self.count(&mut self.last.lock(), inode_of(&notice));
         // An error means that the kernel side is gone.
-        if self.channel_of(&notice).send(notice).is_ok() {
-            self.count(of);
-        }
+        let _ = self.channel_of(&notice).send(notice);
+    }
+
+    /// How many notices of attributes there were up to now: all whose moment in `last` is before.
+    fn sent_so_far(&self) -> u64 {
+        let _last = self.last.lock();
+        self.sent.load(Ordering::SeqCst)
     }
 
     fn channel_of(&self, notice: &Notice) -> &mpsc::SyncSender<Notice> {
@@ -238,9 +244,8 @@ impl Senders {
         }
     }
 
-    fn count(&self, of: Option<(NodeId, What)>) {
+    fn count(&self, last: &mut VecDeque<(Instant, NodeId)>, of: Option<(NodeId, What)>) {
         let Some((node, what)) = of else { return };
-        let mut last = self.last.lock();
         if last.len() >= LAST_MAX {
             last.pop_front();
         }
@@ -276,7 +281,7 @@ impl Vfs {
 }
 
 /// Changes of inodes of which it is remembered what they were of.
-const LAST_MAX: usize = 256;
+const LAST_MAX: usize = 4096;
 /// How long notices that nobody waits for wait for others.
 const SOON: Duration = Duration::from_millis(20);
 /// How many notices may wait for the kernel side.

@@ -36,6 +36,8 @@ struct Retry {
     name: Name,
     purpose: Purpose,
     since: Instant,
+    /// When the kernel had been told, before that, of all that had changed.
+    quiet_since: Option<Instant>,
     /// What the name led to, and what was held of it.
     held: Option<(NodeId, Kept)>,
     /// That has come; the path may go on with something else.
@@ -53,6 +55,14 @@ pub(crate) enum Purpose {
     Link,
     /// For what would have been done to another file, or as to one of another length, than the name leads to.
     Change,
+}
+
+/// That a path is followed again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Again {
+    pub(crate) since: Instant,
+    /// When the kernel had been told, before that, of all that had changed.
+    pub(crate) quiet_since: Option<Instant>,
 }
 
 /// What is held of what a name led to.
@@ -80,7 +90,8 @@ impl Retries {
 
     /// Notes that the kernel is about to be told to follow a thread's path again; false where that cannot be remembered.
     fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose) -> bool {
-        let retry = Retry { dir, name, purpose, since: Instant::now(), held: None, has_come: false };
+        let since = Instant::now();
+        let retry = Retry { dir, name, purpose, since, quiet_since: None, held: None, has_come: false };
         let former = self.with(|by_thread| {
             let has_room = call.caller.pid != 0 && by_thread.len() < RETRIES_MAX;
             has_room.then(|| by_thread.insert(call.caller.pid, retry))
@@ -146,6 +157,18 @@ impl Retries {
         Some(held.1)
     }
 
+    /// Notes that the kernel had been told of all that had changed up to then.
+    fn note_quiet(&self, call: &Call, since: Instant) {
+        let note = |retry: &mut Retry| retry.quiet_since = Some(since);
+        self.with(|by_thread| by_thread.get_mut(&call.caller.pid).map(note));
+    }
+
+    /// How a thread's path is followed again, where it is.
+    fn again(&self, call: &Call) -> Option<Again> {
+        let again = |retry: &Retry| Again { since: retry.since, quiet_since: retry.quiet_since };
+        self.with(|by_thread| by_thread.get(&call.caller.pid).map(again))
+    }
+
     /// Whether a path was followed again for this thread just now.
     fn was_there(&self, call: &Call) -> bool {
         self.count.load(Ordering::Relaxed) > 0 && self.with(|by_thread| by_thread.contains_key(&call.caller.pid))
@@ -172,10 +195,10 @@ impl Vfs {
         outcome
     }
 
-    /// Whether the path that has led a thread to an inode is followed again already.
-    pub(crate) fn is_followed_again(&self, call: &Call, inode: &Inode) -> bool {
+    /// That the path that has led a thread to an inode is followed again already.
+    pub(crate) fn followed_again(&self, call: &Call, inode: &Inode) -> Option<Again> {
         let (dir, name) = place_of(inode);
-        self.retries.is_at(call, dir, &name)
+        self.retries.is_at(call, dir, &name).then(|| self.retries.again(call))?
     }
 
     /// Whether somebody follows the path to an inode again, and is about to be told what it is.
@@ -192,6 +215,21 @@ impl Vfs {
     pub(crate) fn begins_again(&self, call: &Call, inode: &Inode) -> bool {
         let (dir, name) = place_of(inode);
         self.begins_again_at(call, dir, &name)
+    }
+
+    /// The same, and the kernel is told before of all that has changed at the source up to now, if that does not take long: what
+    /// it is told in the middle of that has it leave aside what it learns by it, such as a length.
+    pub(crate) async fn begins_again_quietly(&self, call: &Call, inode: &Inode) -> bool {
+        self.hear_all(inode).await;
+        // What it is told from then on, it may be told at any time.
+        let since = Instant::now();
+        let is_quiet = self.kernel_is_told(TOLD_PATIENCE).await;
+        self.notices.settled().await;
+        let begins = self.begins_again(call, inode);
+        if begins && is_quiet {
+            self.retries.note_quiet(call, since);
+        }
+        begins
     }
 
     /// The same of a path that ends with this name.
@@ -212,11 +250,6 @@ impl Vfs {
         name: &Name,
         purpose: Purpose,
     ) -> Result<Looked> {
-        if purpose == Purpose::Change {
-            // What the kernel is told in the middle of that has it leave aside what it learns by it, such as a length.
-            self.hear_all(dir).await;
-            self.notices.settled().await;
-        }
         for _ in 0..LOOKUPS_MAX {
             let looked = self.lookup_in(call, dir, name).await?;
             let Looked::Entry { stat, .. } = looked else {
@@ -230,8 +263,6 @@ impl Vfs {
                 // The operation itself meets what is in the way.
                 Ok(None) | Err(_) => {}
             }
-            // What was learnt by that is told before the kernel goes on, and asks for what it left aside.
-            self.notices.settled().await;
             return Ok(looked);
         }
         self.lookup_in(call, dir, name).await
@@ -266,7 +297,9 @@ fn place_of(inode: &Inode) -> (NodeId, Name) {
 }
 
 /// Longest time from the first try to the end of the second.
-const RETRY_TIME: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_TIME: Duration = Duration::from_secs(1);
+/// How long a path waits to be followed again until the kernel has been told of what changed.
+const TOLD_PATIENCE: Duration = Duration::from_millis(100);
 /// Most paths that are followed again at a time.
 const RETRIES_MAX: usize = 256;
 /// How often a name is looked up whose file is gone each time before it is there.

@@ -16,6 +16,7 @@ use weft_remote::FileKind;
 
 use crate::handle::Handle;
 use crate::inode::Inode;
+use crate::retry::Again;
 use crate::stat::Stat;
 use crate::vfs::Vfs;
 
@@ -52,8 +53,8 @@ impl ToldLength {
         }
     }
 
-    /// It has followed the path again, and learnt what it was told by that.
-    pub(crate) fn settle(&self) {
+    /// It has learnt what it was told.
+    fn settle(&self) {
         if let Some(word) = &mut *self.word.lock() {
             word.told = None;
         }
@@ -107,14 +108,16 @@ impl Vfs {
         }
     }
 
-    /// What the kernel, which is about to open it, takes a file's length to be; where that is not remembered, what was known
-    /// last.
-    pub(crate) fn told_length(&self, inode: &Inode) -> Told {
+    /// What the kernel, which is about to open it and has maybe followed the path `again`, takes a file's length to be; where
+    /// that is not remembered, what was known last.
+    pub(crate) fn told_length(&self, inode: &Inode, again: Option<Again>) -> Told {
         let word = *inode.told_length.word.lock();
         let Some(Word { length, told }) = word else {
             return inode.record.read().attributes.size.exact().map_or(Told::Nothing, Told::Length);
         };
-        let asked = told.map(|told| told.checked_sub(ASKED_BEFORE_MAX).unwrap_or(told));
+        let quiet_since =
+            again.filter(|again| told.is_some_and(|told| again.since <= told)).and_then(|again| again.quiet_since);
+        let asked = told.map(|told| quiet_since.unwrap_or(told.checked_sub(ASKED_BEFORE_MAX).unwrap_or(told)));
         match asked.is_some_and(|asked| self.notices.has_told(self.namespace.shown(inode.id), asked)) {
             true => Told::Unsurely,
             false => {

@@ -66,10 +66,15 @@ impl Bench {
 
     /// A file system over a remote that stands before a fake.
     pub fn over(fake: Fake, remote: Arc<dyn Remote>) -> Bench {
+        Bench::telling(fake, remote, Notices::nowhere())
+    }
+
+    /// The same, and where it tells the kernel.
+    pub fn telling(fake: Fake, remote: Arc<dyn Remote>, notices: Notices) -> Bench {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let space = SpaceOptions::default();
         let policies = usual();
-        let vfs = build(remote, &dir, &policies, &space);
+        let vfs = build_with(remote, &dir, &policies, &space, notices);
         Bench { fake, vfs, dir, policies, space }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise, Quality};
 use weft_remote::{Call, Caller, Change, Event, FileKind, Mutation, Name, Remote, RemoteError, RenameTarget, Version};
-use weft_vfs::{Looked, NewNode, OpenFor, Removal, VfsError, Write};
+use weft_vfs::{Looked, NewNode, Notice, NoticeReceivers, Notices, OpenFor, Removal, VfsError, Write};
 
 use crate::bench::{Bench, USER};
 
@@ -19,10 +19,15 @@ fn telling() -> Bench {
 
 /// The same of this one.
 fn told_by(fake: Fake) -> Bench {
+    told_to(fake, Notices::nowhere())
+}
+
+/// The same, and where the kernel is told.
+fn told_to(fake: Fake, notices: Notices) -> Bench {
     fake.dir("a/b");
     fake.file("a/b/hello.txt", "hello");
     fake.adjust(|terms| terms.promise = TELLING);
-    Bench::over(fake.clone(), Arc::new(fake))
+    Bench::telling(fake.clone(), Arc::new(fake), notices)
 }
 
 /// A change that the source does not tell.
@@ -157,6 +162,48 @@ async fn a_look_at_a_file_vouches_for_its_content() {
     bench.fake.reset_counts();
     bench.vfs.clone().open(bench.call(), node, weft_vfs::OpenFor::default()).await.expect("an open file");
     assert_eq!(bench.fake.counts().attributes, 1, "what the source has ended is asked about");
+}
+
+/// Goal: who opens a file that has just changed, and follows its path again by that, opens it as any other: the kernel was told
+/// before that of all that changed, and takes the length that it learns. Not where it is told of a change once more meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_has_just_changed_is_opened_as_any_other() {
+    let (notices, NoticeReceivers { attributes, others, told }) = Notices::channel();
+    let bench = told_to(Fake::new(), notices);
+    std::thread::spawn(move || attributes.iter().for_each(|_| told.send_modify(|count| *count += 1)));
+    std::thread::spawn(move || {
+        let fences =
+            others.iter().filter_map(|notice| if let Notice::Fence(passed) = notice { Some(passed) } else { None });
+        fences.for_each(|passed| passed.send(()).unwrap_or_default());
+    });
+    let (path, id) = ("fake/a/b/hello.txt", bench.fake.id("a/b/hello.txt"));
+    let look = async || {
+        let stat = bench.walk(path).await.expect("a file");
+        bench.vfs.note_told(&stat);
+        stat.node
+    };
+    // The other looks are another thread's.
+    let call = Call { caller: Caller { pid: 77, ..USER }, ..bench.call() };
+    let open = async |node| bench.vfs.clone().open(call, node, OpenFor::default()).await;
+    for (content, changes_again) in
+        [("longer than before", false), ("short", false), ("longer again", true), ("-", false)]
+    {
+        let node = look().await;
+        bench.fake.set("a/b/hello.txt", content);
+        bench.fake.send(Event::Broken(id.clone()));
+        heard(&bench).await;
+        let first = open(node).await.map(|opened| opened.handle);
+        assert!(matches!(first, Err(VfsError::Stale)), "{content}: {first:?}");
+        let node = look().await;
+        if changes_again {
+            bench.fake.send(Event::Broken(id.clone()));
+            heard(&bench).await;
+        }
+        let opened = open(node).await.expect("opened");
+        assert_eq!(opened.bypass_pages, changes_again, "{content}");
+        assert_eq!(bench.drain(opened.handle).await.expect("content"), content.as_bytes());
+        bench.vfs.released(opened.handle);
+    }
 }
 
 /// Goal: what was told of a file ends with a name by which it was told, also where that name is not known to lead to it: the
