@@ -12,6 +12,7 @@ mod seen;
 mod site;
 mod step;
 mod troubled;
+mod turns;
 mod versions;
 
 use std::collections::VecDeque;
