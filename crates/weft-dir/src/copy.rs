@@ -1,7 +1,7 @@
 //! Bodies: copies of files that are never a mix of two versions.
 //!
 //! 1. The last change must be older than the grain of the kernel's clock, so that any later one has another time. Until
-//!    then the copy waits.
+//!    then the copy waits, unless whatever comes after a look at the times has another in any case ([`crate::top::Top::fine_times`]).
 //! 2. A write moves the file's times first and its bytes then, under the inode's lock. Seeking for data takes the same
 //!    lock (ext4, btrfs, tmpfs, f2fs; XFS takes its lock to read), so when the seek returns, no write that moved the
 //!    times before is still moving bytes. When the times are the same after it as before, the copy begins.
@@ -53,11 +53,20 @@ struct Copy {
     start: u64,
     at: u64,
     end: u64,
+    /// The piece that was read before it was asked for: all of a short file.
+    ahead: Option<Bytes>,
     /// Of the bytes that were handed on.
     told: Xxh3,
     /// How often what was handed on may be compared again.
     comparisons: usize,
     failed: bool,
+}
+
+/// A copy that has begun, and of what.
+struct Begun {
+    copy: Copy,
+    facts: Facts,
+    promise: Promise,
 }
 
 /// What reading a piece gave.
@@ -91,7 +100,15 @@ impl Shared {
             }
             if opened.unsettled_for.is_zero() {
                 let version = if is_ours { expected.clone() } else { opened.facts.version() };
-                return Ok(self.begin(file, opened, version, span));
+                match self.begin(opened, span).read_ahead().await {
+                    Ok(begun) => return Ok(begun.answer(file, version)),
+                    // It changes faster than a wait would have seen.
+                    Err(RemoteError::VersionChanged { .. }) if Instant::now() + MOMENT < call.deadline => {
+                        tokio::time::sleep(MOMENT).await;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             let until = Instant::now() + opened.unsettled_for;
             if until >= call.deadline {
@@ -151,7 +168,7 @@ impl Shared {
 
     /// Finds out how long a copy has to wait.
     fn settled(&self, opened: Opened) -> Result<Opened> {
-        let unsettled_for = opened.facts.settles_in(SystemTime::now());
+        let unsettled_for = opened.facts.settles_in(SystemTime::now(), self.top.fine_times);
         if !unsettled_for.is_zero() {
             return Ok(Opened { unsettled_for, ..opened });
         }
@@ -161,15 +178,14 @@ impl Shared {
         let unsettled_for = if facts.is_same_version(&opened.facts) {
             Duration::ZERO
         } else {
-            facts.settles_in(SystemTime::now()).max(MOMENT)
+            facts.settles_in(SystemTime::now(), self.top.fine_times).max(MOMENT)
         };
         Ok(Opened { facts, unsettled_for, ..opened })
     }
 
-    fn begin(self: &Arc<Shared>, file: &FileId, opened: Opened, version: Version, span: Span) -> Answer<Fetched> {
+    fn begin(self: &Arc<Shared>, opened: Opened, span: Span) -> Begun {
         let Opened { fd, id, path, facts, promise, .. } = opened;
         let shown = self.top.shown(&path);
-        let lease = self.limited(&facts, self.watches.lease(&[&promise]));
         let start = span.start.min(facts.length);
         let end = start.saturating_add(span.length.unwrap_or(u64::MAX)).min(facts.length);
         let copy = Copy {
@@ -181,14 +197,31 @@ impl Shared {
             start,
             at: start,
             end,
+            ahead: None,
             told: Xxh3::new(),
             comparisons: TOUCHED_MAX,
             failed: false,
         };
+        Begun { copy, facts, promise }
+    }
+}
+
+impl Begun {
+    /// Reads a short file at once: where it changes meanwhile, nobody has been told of it.
+    async fn read_ahead(mut self) -> Result<Begun> {
+        if (1..=PIECE_BYTES).contains(&(self.copy.end - self.copy.start)) {
+            self.copy.ahead = Some(self.copy.piece().await?);
+        }
+        Ok(self)
+    }
+
+    fn answer(self, file: &FileId, version: Version) -> Answer<Fetched> {
+        let Begun { copy, facts, promise } = self;
+        let lease = copy.shared.limited(&facts, copy.shared.watches.lease(&[&promise]));
         let body = Body {
             file: file.clone(),
             version: version.clone(),
-            start,
+            start: copy.start,
             file_length: Some(facts.length),
             resumable: true,
             stream: Box::pin(futures_util::stream::unfold(copy, async |mut copy| {
@@ -214,7 +247,10 @@ impl Copy {
         if self.failed || self.at >= self.end {
             return None;
         }
-        let piece = self.piece().await;
+        let piece = match self.ahead.take() {
+            Some(bytes) => Ok(bytes),
+            None => self.piece().await,
+        };
         match &piece {
             Ok(bytes) => {
                 self.told.update(bytes);
@@ -239,7 +275,7 @@ impl Copy {
     async fn go_on_with(&mut self, mut now: Facts) -> Result<()> {
         while self.comparisons > 0 && self.at - self.start <= COMPARED_BYTES_MAX {
             self.comparisons -= 1;
-            tokio::time::sleep(now.settles_in(SystemTime::now())).await;
+            tokio::time::sleep(now.settles_in(SystemTime::now(), self.shared.top.fine_times)).await;
             self.facts = now;
             match self.is_as_told().await? {
                 Read::Piece(_) => return Ok(()),

@@ -206,9 +206,13 @@ impl Facts {
         is_near.then(|| left(age) + Duration::from_nanos(age.min(0).unsigned_abs()))
     }
 
-    /// How long after `now` another change can be told from the last one by its time.
-    pub fn settles_in(&self, now: SystemTime) -> Duration {
-        let grain = if self.changed.nanoseconds == 0 { WHOLE_SECONDS_GRAIN } else { GRAIN };
+    /// How long after `now` another change can be told from the last one by its time: at once where times are `fine`.
+    pub fn settles_in(&self, now: SystemTime, fine: bool) -> Duration {
+        let grain = match self.changed.nanoseconds {
+            0 => WHOLE_SECONDS_GRAIN,
+            _ if fine => return Duration::ZERO,
+            _ => GRAIN,
+        };
         let Some(changed) = self.changed.time() else { return Duration::ZERO };
         match now.duration_since(changed) {
             Ok(age) => grain.saturating_sub(age),
@@ -332,14 +336,19 @@ mod tests {
     fn a_change_settles_when_another_would_have_another_time() {
         let facts = changed_at(1000, 5_000_000);
         let after = |ms: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1000) + Duration::from_millis(5 + ms);
-        assert_eq!(facts.settles_in(after(0)), Duration::from_millis(20));
-        assert_eq!(facts.settles_in(after(15)), Duration::from_millis(5));
-        assert_eq!(facts.settles_in(after(20)), Duration::ZERO);
+        assert_eq!(facts.settles_in(after(0), false), Duration::from_millis(20));
+        assert_eq!(facts.settles_in(after(15), false), Duration::from_millis(5));
+        assert_eq!(facts.settles_in(after(20), false), Duration::ZERO);
         let before = after(0) - Duration::from_millis(3);
-        assert_eq!(facts.settles_in(before), Duration::from_millis(23), "two clocks that differ a little");
-        assert_eq!(facts.settles_in(after(0) - Duration::from_secs(9)), Duration::ZERO, "a clock that was set back");
+        assert_eq!(facts.settles_in(before, false), Duration::from_millis(23), "two clocks that differ a little");
+        assert_eq!(
+            facts.settles_in(after(0) - Duration::from_secs(9), false),
+            Duration::ZERO,
+            "a clock that was set back"
+        );
+        assert_eq!(facts.settles_in(after(0), true), Duration::ZERO);
         let whole = changed_at(1000, 0);
-        assert_eq!(whole.settles_in(after(15)), Duration::from_millis(2000));
+        assert_eq!(whole.settles_in(after(15), true), Duration::from_millis(2000));
     }
 
     #[test]
@@ -352,7 +361,7 @@ mod tests {
         for (seconds, nanoseconds) in [(i64::MIN, 0), (i64::MIN, u32::MAX), (i64::MAX, u32::MAX)] {
             let far = changed_at(seconds, nanoseconds);
             // A disk may hold any time: it is told or not, and never a panic.
-            let _ = (far.attributes(), far.settles_in(SystemTime::now()));
+            let _ = (far.attributes(), far.settles_in(SystemTime::now(), false));
         }
     }
 }

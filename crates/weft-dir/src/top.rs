@@ -24,6 +24,8 @@ pub(crate) struct Top {
     pub facts: Facts,
     /// Why changes below are not all told by inotify, if so.
     pub blind: Option<&'static str>,
+    /// Whether a change that comes after somebody has looked at a file always has another time than the last.
+    pub fine_times: bool,
 }
 
 impl Top {
@@ -40,7 +42,8 @@ impl Top {
         let fd = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(open)?;
         let (facts, mount) = facts(fd.as_fd()).map_err(open)?;
         let magic = rustix::fs::fstatfs(&fd).map_err(open)?.f_type;
-        let top = Top { path: path.to_owned(), fd, mount, facts, blind: blind(i128::from(magic)) };
+        let (blind, fine_times) = (blind(i128::from(magic)), has_fine_times(mount));
+        let top = Top { path: path.to_owned(), fd, mount, facts, blind, fine_times };
         match top.step(top.fd.as_fd(), b".", OFlags::PATH) {
             Ok(_) => Ok(top),
             Err(errno) => Err(DirectoryError::Unsafe { path: path.to_owned(), source: errno.into() }),
@@ -125,10 +128,36 @@ fn blind(magic: i128) -> Option<&'static str> {
     Some(name)
 }
 
+/// Whether the file system that is mounted there keeps multigrain timestamps: whatever changes a file whose times somebody has
+/// asked for has a time of its own, and not that of the kernel's clock for files (Linux
+/// Documentation/filesystems/multigrain-ts.rst; `FS_MGTIME` in the sources of these file systems).
+fn has_fine_times(mount: u64) -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let keeps = |kind: String| FINE_TIMES.contains(&kind.as_str());
+    is_since(&release, FINE_TIMES_SINCE)
+        && std::fs::read_to_string("/proc/self/mountinfo").is_ok_and(|told| kind_of(mount, &told).is_some_and(keeps))
+}
+
+/// Whether a kernel's release is this or later.
+fn is_since(release: &str, since: (u32, u32)) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().ok());
+    matches!((numbers.next().flatten(), numbers.next().flatten()), (Some(major), Some(minor)) if (major, minor) >= since)
+}
+
+/// What kind of file system a mount is, by /proc/self/mountinfo (proc_pid_mountinfo(5)).
+fn kind_of(mount: u64, told: &str) -> Option<String> {
+    let of_it = |line: &&str| line.split(' ').next().is_some_and(|id| id.parse() == Ok(mount));
+    let (_, rest) = told.lines().find(of_it)?.split_once(" - ")?;
+    rest.split(' ').next().map(str::to_owned)
+}
+
 /// Longest path that is given to the kernel at once, in bytes.
 const STEP_BYTES_MAX: usize = 4000;
 /// How often a step is tried again when somebody renames around it.
 const RACES_MAX: usize = 32;
+/// Since when the kernel keeps multigrain timestamps, and in which file systems. (That of ext2 alone does not.)
+const FINE_TIMES_SINCE: (u32, u32) = (6, 13);
+const FINE_TIMES: &[&str] = &["ext4", "ext3", "xfs", "btrfs", "tmpfs"];
 /// File systems by their magic number (statfs(2), linux/magic.h).
 const BLIND: &[(u32, &str)] = &[
     (0x6969, "a network file system (NFS) does not tell of others' changes"),
@@ -152,3 +181,48 @@ const BLIND: &[(u32, &str)] = &[
     (0x6367_7270, "the kernel makes the files of cgroups when they are read"),
     (0x0027_e0eb, "the kernel makes the files of cgroups when they are read"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernels_release_is_a_number_and_more() {
+        for release in ["6.13", "6.13.0-rc1", "6.18.44-generic", "7.0", "10.2-x"] {
+            assert!(is_since(release, (6, 13)), "{release}");
+        }
+        for release in ["6.12.99", "5.15.0-13-generic", "6", "", "x.y", "99999999999.1"] {
+            assert!(!is_since(release, (6, 13)), "{release}");
+        }
+    }
+
+    #[test]
+    fn the_kind_of_a_mount_is_told_with_it() {
+        let told = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+                    230 22 0:40 /a - /mnt rw - tmpfs none rw\nno line\n23 22 0:41 / /x rw master:1 - fuse.weft weft ro\n";
+        assert_eq!(
+            [22, 23, 30].map(|mount| kind_of(mount, told)),
+            [Some("ext4".into()), Some("fuse.weft".into()), None]
+        );
+        let here = tempfile::tempdir().unwrap();
+        let top = Top::open(here.path()).unwrap();
+        let all = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(kind_of(top.mount, &all).is_some(), "{}", top.mount);
+    }
+
+    /// What the kernel promises is so.
+    #[test]
+    fn where_times_are_fine_a_change_after_a_look_has_another() {
+        let here = tempfile::NamedTempFile::new().unwrap();
+        let top = Top::open(here.path().parent().unwrap()).unwrap();
+        if !top.fine_times {
+            return eprintln!("skipped: times are not fine here");
+        }
+        let mut last = None;
+        for round in 0..10_000 {
+            std::os::unix::fs::FileExt::write_all_at(here.as_file(), b"x", 0).unwrap();
+            let now = facts(here.as_file().as_fd()).unwrap().0.version();
+            assert_ne!(last.replace(now.clone()), Some(now), "round {round}");
+        }
+    }
+}
