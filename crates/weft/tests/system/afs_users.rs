@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -337,9 +337,10 @@ fn a_bad_cache_makes_its_user_anybody_until_it_is_renewed() {
     let refused = || {
         alice.login(cell, "alice", &[]);
         // Its last ticket's last byte, before the length of a second one, which is 0.
-        let mut file = File::options().write(true).open(&alice.cache).expect("there");
-        file.seek(SeekFrom::End(-5)).expect("longer");
-        file.write_all(&[0x5a]).expect("written");
+        let file = File::options().read(true).write(true).open(&alice.cache).expect("there");
+        let (at, mut last) = (file.metadata().expect("there").len() - 5, [0]);
+        file.read_exact_at(&mut last, at).expect("longer");
+        file.write_all_at(&[!last[0]], at).expect("written");
     };
     let cut = || {
         alice.login(cell, "alice", &[]);
