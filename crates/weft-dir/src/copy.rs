@@ -1,7 +1,8 @@
 //! Bodies: copies of files that are never a mix of two versions.
 //!
 //! 1. The last change must be older than the grain of the kernel's clock, so that any later one has another time. Until
-//!    then the copy waits, unless whatever comes after a look at the times has another in any case ([`crate::top::Top::fine_times`]).
+//!    then the copy waits, unless whatever comes after a look at the times has another in any case
+//!    ([`crate::top::Top::fine_times`]).
 //! 2. A write moves the file's times first and its bytes then, under the inode's lock. Seeking for data takes the same
 //!    lock (ext4, btrfs, tmpfs, f2fs; XFS takes its lock to read), so when the seek returns, no write that moved the
 //!    times before is still moving bytes. When the times are the same after it as before, the copy begins.

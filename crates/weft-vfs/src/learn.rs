@@ -214,8 +214,8 @@ impl Vfs {
         self.put(changes, is_confirmed)
     }
 
-    /// Tells the kernel that the attributes of an inode are no longer what it knows. Where somebody follows the path to it again, and
-    /// is about to be told what they are, that is done afterwards: it would have the kernel leave that aside.
+    /// Tells the kernel that the attributes of an inode are no longer what it knows. Where somebody follows the path to it
+    /// again, and is about to be told what they are, that is done afterwards: it would have the kernel leave that aside.
     fn tell_attributes(&self, id: NodeId, record: &NodeRecord) {
         let notice = Notice::Attributes { node: self.namespace.shown(id) };
         match self.is_followed_to(record) {

@@ -35,9 +35,7 @@ struct Retry {
     dir: NodeId,
     name: Name,
     purpose: Purpose,
-    since: Instant,
-    /// When the kernel had been told, before that, of all that had changed.
-    quiet_since: Option<Instant>,
+    again: Again,
     /// What the name led to, and what was held of it.
     held: Option<(NodeId, Kept)>,
     /// That has come; the path may go on with something else.
@@ -80,7 +78,7 @@ impl Retries {
     /// A look at the table, or a change. What is over goes with it, and not under the lock: with its content a file may go.
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<u32, Retry>) -> T) -> T {
         let mut by_thread = self.by_thread.lock();
-        let over: Vec<_> = by_thread.extract_if(|_, retry| retry.since.elapsed() >= RETRY_TIME).collect();
+        let over: Vec<_> = by_thread.extract_if(|_, retry| retry.again.since.elapsed() >= RETRY_TIME).collect();
         let outcome = act(&mut by_thread);
         self.count.store(by_thread.len(), Ordering::Relaxed);
         drop(by_thread);
@@ -89,9 +87,9 @@ impl Retries {
     }
 
     /// Notes that the kernel is about to be told to follow a thread's path again; false where that cannot be remembered.
-    fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose) -> bool {
-        let since = Instant::now();
-        let retry = Retry { dir, name, purpose, since, quiet_since: None, held: None, has_come: false };
+    fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose, quiet_since: Option<Instant>) -> bool {
+        let again = Again { since: Instant::now(), quiet_since };
+        let retry = Retry { dir, name, purpose, again, held: None, has_come: false };
         let former = self.with(|by_thread| {
             let has_room = call.caller.pid != 0 && by_thread.len() < RETRIES_MAX;
             has_room.then(|| by_thread.insert(call.caller.pid, retry))
@@ -157,16 +155,9 @@ impl Retries {
         Some(held.1)
     }
 
-    /// Notes that the kernel had been told of all that had changed up to then.
-    fn note_quiet(&self, call: &Call, since: Instant) {
-        let note = |retry: &mut Retry| retry.quiet_since = Some(since);
-        self.with(|by_thread| by_thread.get_mut(&call.caller.pid).map(note));
-    }
-
     /// How a thread's path is followed again, where it is.
     fn again(&self, call: &Call) -> Option<Again> {
-        let again = |retry: &Retry| Again { since: retry.since, quiet_since: retry.quiet_since };
-        self.with(|by_thread| by_thread.get(&call.caller.pid).map(again))
+        self.with(|by_thread| by_thread.get(&call.caller.pid).map(|retry| retry.again))
     }
 
     /// Whether a path was followed again for this thread just now.
@@ -191,7 +182,7 @@ impl Vfs {
         if let Some(served) = kept.and_then(serve) {
             return Ok(served);
         }
-        self.retries.begin(call, place_of(inode), purpose);
+        self.retries.begin(call, place_of(inode), purpose, None);
         outcome
     }
 
@@ -220,21 +211,20 @@ impl Vfs {
     /// The same, and the kernel is told before of all that has changed at the source up to now, if that does not take long: what
     /// it is told in the middle of that has it leave aside what it learns by it, such as a length.
     pub(crate) async fn begins_again_quietly(&self, call: &Call, inode: &Inode) -> bool {
+        if self.followed_again(call, inode).is_some() {
+            return false;
+        }
         self.hear_all(inode).await;
         // What it is told from then on, it may be told at any time.
         let since = Instant::now();
-        let is_quiet = self.kernel_is_told(TOLD_PATIENCE).await;
+        let quiet_since = self.kernel_is_told(QUIET_PATIENCE).await.then_some(since);
         self.notices.settled().await;
-        let begins = self.begins_again(call, inode);
-        if begins && is_quiet {
-            self.retries.note_quiet(call, since);
-        }
-        begins
+        self.retries.begin(call, place_of(inode), Purpose::Change, quiet_since)
     }
 
     /// The same of a path that ends with this name.
     pub(crate) fn begins_again_at(&self, call: &Call, dir: NodeId, name: &Name) -> bool {
-        !self.retries.is_at(call, dir, name) && self.retries.begin(call, (dir, name.clone()), Purpose::Change)
+        !self.retries.is_at(call, dir, name) && self.retries.begin(call, (dir, name.clone()), Purpose::Change, None)
     }
 
     /// For what a thread looks a name up again; `None` where it does not.
@@ -299,7 +289,7 @@ fn place_of(inode: &Inode) -> (NodeId, Name) {
 /// Longest time from the first try to the end of the second.
 pub(crate) const RETRY_TIME: Duration = Duration::from_secs(1);
 /// How long a path waits to be followed again until the kernel has been told of what changed.
-const TOLD_PATIENCE: Duration = Duration::from_millis(100);
+const QUIET_PATIENCE: Duration = Duration::from_millis(100);
 /// Most paths that are followed again at a time.
 const RETRIES_MAX: usize = 256;
 /// How often a name is looked up whose file is gone each time before it is there.

@@ -82,6 +82,7 @@ impl ToldLength {
     /// The kernel has another inode for the file, and was told nothing of it.
     pub(crate) fn forget(&self) {
         *self.word.lock() = None;
+        self.amiss.store(false, Ordering::Release);
     }
 }
 
