@@ -325,6 +325,15 @@ impl Object {
         self.shelf.discard(self);
     }
 
+    /// Removes an object, committed or not, that turned out not to be what it had announced. One that has replaced it stays,
+    /// and whoever holds it can read what came of it.
+    ///
+    /// # Errors
+    /// What the index says when it takes no more changes.
+    pub fn revoke(&self) -> Result<()> {
+        self.shelf.revoke(self)
+    }
+
     /// What the index is to remember.
     ///
     /// # Errors

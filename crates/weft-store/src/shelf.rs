@@ -249,6 +249,16 @@ impl Shelf {
         }
     }
 
+    /// See [`Object::revoke`].
+    pub(crate) fn revoke(&self, object: &Object) -> Result<()> {
+        self.discard(object);
+        let mut totals = self.changes.lock();
+        match self.record(object.node)?.filter(|record| record.generation == object.generation) {
+            Some(record) => self.take_away(&mut totals, object.node, &record),
+            None => Ok(()),
+        }
+    }
+
     /// The source confirmed the content.
     pub(crate) fn renew(&self, node: NodeId, lease: Lease, checked: SystemTime) -> Result<()> {
         let mut totals = self.changes.lock();

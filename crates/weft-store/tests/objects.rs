@@ -220,6 +220,39 @@ fn what_is_not_committed_is_not_seen_and_leaves_nothing() {
     assert_eq!(object_files(&place).len(), 0);
 }
 
+/// Goal: what was revoked is held no more, was it committed or not, and cannot be committed again; whoever has it reads what
+/// came of it, and what has replaced it stays.
+#[test]
+fn what_is_revoked_is_gone_although_it_was_committed() {
+    let place = Place::new();
+    let store = place.open();
+    let part = || {
+        let object = store.create(NODE, new_object(Some(3 * PIECE_BYTES))).unwrap();
+        let mut writer = object.writer(0).unwrap();
+        writer.append(&bytes_of(2 * PIECE)).unwrap();
+        drop(writer);
+        object
+    };
+    let object = part();
+    object.commit().unwrap();
+    assert!(store.object(NODE).unwrap().is_some());
+    object.revoke().unwrap();
+    assert!(store.object(NODE).unwrap().is_none());
+    assert_eq!(object.read(0, 1000).unwrap(), bytes_of(2 * PIECE)[..1000]);
+    object.commit().unwrap();
+    assert!(store.object(NODE).unwrap().is_none(), "revoked for good");
+    let draft = part();
+    draft.revoke().unwrap();
+    draft.commit().unwrap();
+    assert!(store.object(NODE).unwrap().is_none());
+    let next = part();
+    next.commit().unwrap();
+    object.revoke().unwrap();
+    assert!(store.object(NODE).unwrap().is_some_and(|held| held.generation() == next.generation()));
+    drop((object, draft, next));
+    assert_eq!(object_files(&place).len(), 1);
+}
+
 #[test]
 fn an_unknown_length_is_known_at_the_end_of_the_stream() {
     let place = Place::new();

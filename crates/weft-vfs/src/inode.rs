@@ -242,6 +242,11 @@ impl Content {
         self.open.iter().any(|(open, _)| *open != generation)
     }
 
+    /// Opens do not get this object any more.
+    pub(crate) fn forget(&mut self, object: &Arc<Object>) {
+        self.current.take_if(|current| Arc::ptr_eq(&current.object, object));
+    }
+
     /// Counts one more handle on an object and tells whether handles on other versions are open.
     pub(crate) fn opened(&mut self, generation: u64) -> bool {
         count_in(&mut self.open, generation, 1);

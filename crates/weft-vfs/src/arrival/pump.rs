@@ -267,7 +267,10 @@ impl Pump {
 
     fn fail(&self, error: &VfsError) {
         // First: who reads it learns by what follows that it is spoilt, and the next open is to get another.
-        self.withdraw_whole();
+        match self.spoils(error) {
+            true => self.spoil(error),
+            false => self.withdraw_whole(),
+        }
         let ahead = self.inode.as_ref().and_then(|inode| inode.content.lock().ahead.take());
         if ahead.is_some() {
             tracing::debug!(%error, "what was fetched ahead did not come");
@@ -282,16 +285,6 @@ impl Pump {
             if !self.whole && matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
                 let _ = self.vfs.changed_under(&inode);
             }
-            // A range that broke off is asked for again: nothing of it is kept, and the rest has nothing to do with it.
-            let broken = match error {
-                VfsError::Remote(RemoteError::VersionChanged { .. }) => true,
-                VfsError::Remote(RemoteError::Damaged { .. }) => self.whole,
-                _ => false,
-            };
-            // Without a validator the rest can never be joined to what came.
-            if broken || *self.arrival.object.version() == Version::None {
-                inode.content.lock().spoilt = Some((self.arrival.object.generation(), error.clone()));
-            }
         }
         if !self.whole {
             if matches!(error, VfsError::Remote(RemoteError::Damaged { .. })) {
@@ -300,6 +293,34 @@ impl Pump {
             if let Err(error) = self.record_range() {
                 tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }
+        }
+    }
+
+    /// Whether what is missing of the object is missing for good. A range that broke off is asked for again: nothing of it
+    /// is kept, and the rest has nothing to do with it.
+    fn spoils(&self, error: &VfsError) -> bool {
+        let broken = match error {
+            VfsError::Remote(RemoteError::VersionChanged { .. }) => true,
+            VfsError::Remote(RemoteError::Damaged { .. }) => self.whole,
+            _ => false,
+        };
+        // Without a validator the rest can never be joined to what came.
+        broken || *self.arrival.object.version() == Version::None
+    }
+
+    /// What is missing of the object will not come. Had anybody made it last meanwhile, every open would get it again: a
+    /// range that was begun because this body brings no more, or a fetch that notes from time to time how far it is.
+    fn spoil(&self, error: &VfsError) {
+        if self.whole
+            && let Err(error) = self.arrival.object.revoke()
+        {
+            tracing::warn!(%error, "a body that was not what it announced is still recorded");
+        }
+        let Some(inode) = self.vfs.inodes.get(self.delivery.node) else { return };
+        let mut content = inode.content.lock();
+        content.spoilt = Some((self.arrival.object.generation(), error.clone()));
+        if self.whole {
+            content.forget(&self.arrival.object);
         }
     }
 
@@ -314,10 +335,7 @@ impl Pump {
         let object = &self.arrival.object;
         object.discard();
         if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
-            let mut content = inode.content.lock();
-            if content.current.as_ref().is_some_and(|current| Arc::ptr_eq(&current.object, object)) {
-                content.current = None;
-            }
+            inode.content.lock().forget(object);
         }
     }
 }

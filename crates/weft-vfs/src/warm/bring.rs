@@ -62,7 +62,7 @@ impl Vfs {
                     None => continue,
                 },
             };
-            self.drive(caller, inode, &arrival, |more| {
+            self.drive(caller, &arrival, |more| {
                 counted += more;
                 came.fetch_add(more, Ordering::Relaxed);
             })
@@ -149,15 +149,9 @@ impl Vfs {
     }
 
     /// Takes a body to its end, step by step: whoever drops this leaves a body that stops before long.
-    async fn drive(
-        self: &Arc<Self>,
-        caller: Caller,
-        inode: &Arc<Inode>,
-        arrival: &Arrival,
-        mut came: impl FnMut(u64),
-    ) -> Result<()> {
+    async fn drive(self: &Arc<Self>, caller: Caller, arrival: &Arrival, mut came: impl FnMut(u64)) -> Result<()> {
         let mut counted = arrival.reached();
-        let (mut noted_at, mut noted) = (counted, false);
+        let mut noted_at = counted;
         let keeps = arrival.is_resumable() && *arrival.object.version() != Version::None;
         loop {
             let before = arrival.reached();
@@ -172,21 +166,11 @@ impl Vfs {
                 Err(VfsError::TimedOut) if reached > before => {}
                 Err(error) => return Err(error),
                 Ok(State::Done | State::Stopped) => return Ok(()),
-                Ok(State::Failed(error)) => {
-                    let broken = matches!(
-                        error,
-                        VfsError::Remote(RemoteError::Damaged { .. } | RemoteError::VersionChanged { .. })
-                    );
-                    if broken && noted {
-                        // What was noted of it on the way is not to be taken up again.
-                        self.give_up_content(inode.id)?;
-                    }
-                    return Err(error);
-                }
+                Ok(State::Failed(error)) => return Err(error),
             }
             if keeps && reached.saturating_sub(noted_at) >= NOTED_BYTES {
                 // Should the daemon be killed, this much of a long file is not fetched again.
-                (noted_at, noted) = (reached, true);
+                noted_at = reached;
                 arrival.object.commit()?;
             }
         }

@@ -136,3 +136,29 @@ async fn a_body_without_validator_is_waited_for_however_far_the_reader_is() {
     assert_eq!(far.expect("the bytes come with the one body"), content[11 << 20..(11 << 20) + 1000]);
     assert_eq!(bench.fake.counts().fetch, 1);
 }
+
+/// Goal: a body that turns out not to be what it announced is in nobody's way, although ranges of its file came meanwhile and
+/// were made to last: who opens the file next has it fetched again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_breaks_off_beside_its_ranges_is_not_kept() {
+    let bench = Bench::new();
+    let content = pattern(12 << 20);
+    bench.fake.file("f", content.clone());
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Stall { after: 65_536, gate: gate.clone() }).on(Operation::Fetch).times(1));
+    bench.fake.order(Order::of(Fault::CutShort { after: 65_536 }).on(Operation::Fetch).times(1));
+    let node = bench.walk("fake/f").await.expect("the file").node;
+    let first = bench.open("fake/f").await.expect("an open file").handle;
+    gate.arrived(1).await;
+    while bench.vfs.store().object_record(node).expect("the store answers").is_none() {
+        let far = bench.open("fake/f").await.expect("an open file").handle;
+        let bytes = bench.read_at(far, 11 << 20, 1000).await.expect("a range");
+        assert_eq!(bytes, content[11 << 20..(11 << 20) + 1000]);
+        bench.vfs.close(far);
+    }
+    let reads = bench.read_at(first, 65_536, 1000);
+    let (read, ()) = tokio::join!(reads, async { gate.open() });
+    assert!(matches!(read, Err(VfsError::Remote(RemoteError::Damaged { .. }))), "{read:?}");
+    bench.vfs.close(first);
+    assert_eq!(bench.cat("fake/f").await.expect("fetched again"), content);
+}
