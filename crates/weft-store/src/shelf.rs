@@ -122,6 +122,11 @@ impl Shelf {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The one that is given next.
+    pub(crate) fn coming_number(&self) -> u64 {
+        self.numbers.load(Ordering::Relaxed)
+    }
+
     /// What the index knows of a node's object; a record that cannot be understood is as good as none.
     pub(crate) fn record(&self, node: NodeId) -> Result<Option<ObjectRecord>> {
         let key = key::object(node);

@@ -282,6 +282,11 @@ impl Store {
         self.shelf.create(node, NewObject { lease: encodable(new.lease), ..new })
     }
 
+    /// The generation of an object that were begun now: those of earlier generations were begun before.
+    pub fn next_generation(&self) -> u64 {
+        self.shelf.coming_number()
+    }
+
     /// Makes an object that has no bytes yet and writes none: it takes over what was written ([`Object::take_over`]).
     pub fn create_to_come(self: &Arc<Self>, node: NodeId, new: NewObject) -> Arc<Object> {
         self.shelf.create_to_come(node, NewObject { lease: encodable(new.lease), ..new })

@@ -145,6 +145,11 @@ impl Vfs {
     ) -> Result<Check> {
         let record = inode.record();
         let told = Told::by(&answer);
+        let told = match &answer.value {
+            Checked::Is(found) if found.entry.id != record.file => told,
+            Checked::Is(found) => told.beside(&record, &answer.version, Some(&found.entry.attributes)),
+            Checked::Unchanged | Checked::Touched(_) => told.beside(&record, known, None),
+        };
         match answer.value {
             Checked::Unchanged => {
                 count(&self.figures.checks_confirmed);
@@ -189,10 +194,12 @@ impl Vfs {
     /// Gives up what is held of a node's content and returns the bytes freed. Open handles keep theirs. An object that
     /// is still arriving is given up first, so that its end does not bring it back.
     pub(crate) fn give_up_content(&self, node: NodeId) -> Result<u64> {
-        if let Some(inode) = self.inodes.get(node)
-            && let Some(current) = inode.content.lock().current.take()
-        {
-            current.object.discard();
+        if let Some(inode) = self.inodes.get(node) {
+            let mut content = inode.content.lock();
+            content.outdated_before = self.store.next_generation();
+            if let Some(current) = content.current.take() {
+                current.object.discard();
+            }
         }
         self.forget_pages_unopened(node);
         Ok(self.store.remove_object(node)?)
@@ -282,7 +289,7 @@ impl Vfs {
                 return Err(error);
             }
         };
-        let told = Told::by(&answer);
+        let told = Told::by(&answer).beside(&inode.record(), &answer.version, Some(&answer.value.attributes));
         let Answer { value: Fetched { attributes, body }, lease, audience, .. } = answer;
         self.learn_attributes(inode, attributes, &told)?;
         let delivery = Delivery {
@@ -385,7 +392,11 @@ impl Vfs {
 /// Makes an arriving object the one that opens get.
 fn adopt(inode: &Inode, arrival: &Arc<Arrival>, lease: Lease, checked: SystemTime) {
     let mut content = inode.content.lock();
-    content.current = Some(Current { object: arrival.object.clone(), lease, checked });
+    content.outdated_before = content.outdated_before.max(arrival.object.generation());
+    // What is replaced may still be arriving: its end is not to bring it back.
+    if let Some(former) = content.current.replace(Current { object: arrival.object.clone(), lease, checked }) {
+        former.object.discard();
+    }
     content.arrivals.push(arrival.clone());
 }
 

@@ -78,6 +78,8 @@ pub(crate) struct Content {
     /// The generation of an object whose body was not what it announced, and how: what is missing of it stays
     /// missing.
     pub(crate) spoilt: Option<(u64, VfsError)>,
+    /// Objects of earlier generations are of before what opens got, or could get, last.
+    pub(crate) outdated_before: u64,
     /// Whether the attributes became finer than what the kernel was told.
     pub(crate) untold: bool,
     /// Whether ranges came that the object's record does not have yet.

@@ -26,6 +26,8 @@ pub(crate) struct Told {
     pub(crate) asked: SystemTime,
     /// It is what came of a change that was made from here.
     of_change: bool,
+    /// What is known differs, and was learnt after this was asked for: which of the two is the newer, nobody knows.
+    crossed: bool,
 }
 
 impl Told {
@@ -37,6 +39,7 @@ impl Told {
             version: answer.version.clone(),
             asked: answer.asked,
             of_change: false,
+            crossed: false,
         }
     }
 
@@ -48,6 +51,15 @@ impl Told {
     /// The same of what came of a change that was made from here.
     pub(crate) fn of_change<T>(answer: &Answer<T>) -> Told {
         Told { of_change: true, ..Told::by(answer) }
+    }
+
+    /// The same, beside what is known: that a file has this version, and these attributes where they are told. Two answers may
+    /// cross on their way, and the one that comes last is not the newer one for that: it is asked again at the next use.
+    pub(crate) fn beside(self, known: &NodeRecord, version: &Version, attributes: Option<&Attributes>) -> Told {
+        let differs = known.version.compare(version) == Sameness::Different
+            || attributes.is_some_and(|attributes| contradicts(&known.attributes, attributes));
+        let crossed = differs && is_asked_before(&self, known);
+        Told { crossed, ..self }
     }
 
     /// The same, trusted that long.
@@ -74,9 +86,13 @@ impl Told {
 
 impl Vfs {
     /// From when on what an answer tells counts as known: from its end, but from its beginning where the source tells of
-    /// changes, which may come in between.
+    /// changes, which may come in between; at no time where it is not known to be the newest word.
     pub(crate) fn learnt(&self, binding: BindingId, told: &Told) -> SystemTime {
-        if self.is_breakable(binding) { told.asked } else { SystemTime::now() }
+        match told.crossed {
+            true => SystemTime::UNIX_EPOCH,
+            false if self.is_breakable(binding) => told.asked,
+            false => SystemTime::now(),
+        }
     }
 
     /// Learns what a name in a directory leads to; returns the node, and whether that was not overtaken.
@@ -204,7 +220,7 @@ impl Vfs {
             inode.content.lock().untold = true;
         }
         if !old.version.still_holds(&record.version) {
-            inode.content.lock().seen = Some(record.learnt);
+            inode.content.lock().seen = Some(first_seen(record.learnt));
             self.forget_pages_unopened(inode.id);
         }
         self.replace_record(inode, &record, told.of_change)?;
@@ -382,13 +398,24 @@ impl Vfs {
         }
         if let Some(inode) = inode {
             if is_other {
-                inode.content.lock().seen = Some(record.learnt);
+                inode.content.lock().seen = Some(first_seen(record.learnt));
             }
             inode.gone.store(false, Ordering::Release);
         }
         changes.push(Record::Node(id, Some(record)));
         Ok(())
     }
+}
+
+/// Whether something was asked for before that was learnt of a node. A time that is still to come is of before the clock was set
+/// back, and says nothing.
+pub(crate) fn is_asked_before(told: &Told, known: &NodeRecord) -> bool {
+    told.asked < known.learnt && known.learnt <= SystemTime::now()
+}
+
+/// When a version was first seen that was learnt then, or, at no time, is not known to be the newest.
+fn first_seen(learnt: SystemTime) -> SystemTime {
+    if learnt == SystemTime::UNIX_EPOCH { SystemTime::now() } else { learnt }
 }
 
 /// Whether what is known of a name was asked for later than what is learnt. A time that is still to come is of before the

@@ -2,7 +2,8 @@
 //!
 //! A row is often coarser than what a file's own answer told: it fills what was unknown and confirms what agrees with
 //! it. Where it contradicts, or tells another version, it is the newer word: it wins, and the content is checked before its
-//! next use.
+//! next use. Where the file was learnt of only after the listing was asked for, neither is known to be the newer: the file is
+//! asked about at its next use.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +17,7 @@ use crate::Result;
 use crate::agree::{contradicts, finer, newer, tells_attributes};
 use crate::changes::ChangeKind;
 use crate::inode::Inode;
-use crate::learn::{Told, is_newer};
+use crate::learn::{Told, is_asked_before, is_newer};
 use crate::notice::Notice;
 use crate::vfs::Vfs;
 
@@ -261,6 +262,9 @@ impl Vfs {
             && old.version.compare(&entry.version) == Sameness::Different;
         if is_another || contradicts(&old.attributes, &entry.attributes) {
             self.distrust_content(id)?;
+            if is_asked_before(&rows.told, old) {
+                return Ok(Some(NodeRecord { learnt: SystemTime::UNIX_EPOCH, ..old.clone() }));
+            }
             let keep = rows.new_node(entry);
             return Ok(Some(NodeRecord { origin: old.origin.clone(), ..keep }));
         }

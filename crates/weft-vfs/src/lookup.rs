@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use weft_remote::{BadName, Call, Caller, FileKind, Name};
-use weft_store::{DentryTarget, NodeId};
+use weft_remote::{Answer, BadName, Call, Caller, Entry, FileKind, Name};
+use weft_store::{BindingId, DentryTarget, NodeId};
 
 use crate::content::Check;
 use crate::figures::count;
@@ -284,7 +284,10 @@ impl Vfs {
                 return Err(Box::pin(self.gone_directory(call, dir, error)).await);
             }
         };
-        let told = Told::by(&answer);
+        let told = match &answer.value {
+            Some(found) => self.told_of_name(record.binding, &answer, &found.entry)?,
+            None => Told::by(&answer),
+        };
         let learnt = self.learnt(record.binding, &told);
         let Some(found) = answer.value else {
             if self.is_private(told.audience) {
@@ -320,6 +323,16 @@ impl Vfs {
             }
         }
         Ok(found)
+    }
+
+    /// What the answer about a name tells, beside what is known of what that leads to.
+    fn told_of_name<T>(&self, binding: BindingId, answer: &Answer<T>, entry: &Entry) -> Result<Told> {
+        let told = Told::by(answer);
+        let known = self.store.node(self.identify(binding, &entry.id)?)?;
+        Ok(match known {
+            Some(known) => told.beside(&known, &answer.version, Some(&entry.attributes)),
+            None => told,
+        })
     }
 
     /// Waits a little for a listing of this directory that is on its way: it may answer what would otherwise be

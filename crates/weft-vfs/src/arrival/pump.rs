@@ -230,8 +230,28 @@ impl Pump {
         if self.links.len() > 1 {
             self.vfs.store.group(Affinity::Linked, &self.links);
         }
-        object.commit()?;
-        Ok(true)
+        self.record_whole()
+    }
+
+    /// Has an object recorded that began with this body; whether it is, and was not given up for something newer meanwhile.
+    fn record_whole(&self) -> Result<bool> {
+        let object = &self.arrival.object;
+        if !self.is_outdated() {
+            object.commit()?;
+            // What came in between may have found nothing to give up.
+            if !self.is_outdated() {
+                return Ok(true);
+            }
+            object.revoke()?;
+        }
+        self.withdraw();
+        Ok(false)
+    }
+
+    /// Whether opens of the file got something newer than what this body brings, or were about to.
+    fn is_outdated(&self) -> bool {
+        let inode = self.vfs.inodes.get(self.delivery.node);
+        inode.is_some_and(|inode| self.arrival.object.generation() < inode.content.lock().outdated_before)
     }
 
     /// Has pieces of a range recorded: now where nobody has the file open, otherwise at the last close.
@@ -258,7 +278,7 @@ impl Pump {
             return self.record_range();
         }
         if self.delivery.body.resumable && object.length().is_some() {
-            object.commit()?;
+            self.record_whole()?;
         } else {
             self.withdraw();
         }

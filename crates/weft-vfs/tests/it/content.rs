@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Quality, Validator};
-use weft_remote::{Call, Caller};
+use weft_remote::{Call, Caller, Name};
 use weft_vfs::{Freshness, OpenFor, ReadBy, VfsError};
 
 use crate::bench::{Bench, pattern};
@@ -267,4 +267,49 @@ async fn a_broken_lease_is_asked_about_again() {
     while bench.cat("fake/a/b/hello.txt").await.expect("content") != b"other" {
         tokio::task::yield_now().await;
     }
+}
+
+/// Goal: the page of a directory that comes to its end after the file was fetched anew does not take that one's place, neither
+/// at once nor after a remount.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_body_that_ends_later_replaces_nothing() {
+    let bench = Bench::new();
+    bench.fake.file("d/index.html", pattern(300_000));
+    bench.fake.page("d", &Name::new("index.html").expect("a name"));
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Stall { after: 65_536, gate: gate.clone() }).on(Operation::Lookup).times(1));
+    bench.walk("fake/d").await.expect("there");
+    gate.arrived(1).await;
+    bench.fake.set("d/index.html", pattern(400_000));
+    let shows_the_newer = async |bench: &Bench| {
+        assert_eq!(bench.walk("fake/d/index.html").await.expect("there").size, 400_000);
+        assert!(bench.cat("fake/d/index.html").await.expect("content") == pattern(400_000));
+    };
+    shows_the_newer(&bench).await;
+    bench.settled("fake/d/index.html").await;
+    gate.open();
+    bench.list("fake/d").await.expect("a listing");
+    shows_the_newer(&bench).await;
+    shows_the_newer(&bench.remount()).await;
+}
+
+/// Goal: of two answers that cross on their way the one that was asked for first is not what is known from then on, when it comes
+/// last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_comes_late_is_not_believed() {
+    let bench = Bench::new();
+    bench.fake.adjust(|terms| terms.along = true);
+    bench.fake.file("d/f", pattern(300));
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::LookupAnswer).at("d/f").times(1));
+    let dir = bench.walk("fake/d").await.expect("there").node;
+    let looking = tokio::spawn(bench.vfs.clone().lookup(bench.call(), dir, b"f".to_vec()));
+    gate.arrived(1).await;
+    bench.fake.set("d/f", pattern(400));
+    assert!(bench.cat("fake/d/f").await.expect("the newer") == pattern(400));
+    gate.open();
+    looking.await.expect("no panic").expect("there");
+    let node = bench.walk("fake/d/f").await.expect("there").node;
+    assert_eq!(bench.vfs.clone().stat(bench.call(), node, None).await.expect("there").size, 400);
+    assert!(bench.cat("fake/d/f").await.expect("the newer") == pattern(400));
 }
