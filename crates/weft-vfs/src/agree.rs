@@ -63,10 +63,13 @@ fn sizes_differ(known: Figure<u64>, row: Figure<u64>) -> bool {
 }
 
 fn times_differ(known: Figure<SystemTime>, row: Figure<SystemTime>) -> bool {
-    let (Some(known_time), Some(row_time)) = (known.known(), row.known()) else { return false };
-    let apart = known_time.duration_since(row_time).unwrap_or_else(|earlier| earlier.duration());
-    let both_exact = known.exact().is_some() && row.exact().is_some();
-    apart > if both_exact { Duration::ZERO } else { ROUNDING_TIME }
+    match (known, row) {
+        (Figure::Exact(known), Figure::Exact(row)) | (Figure::Rounded(known), Figure::Rounded(row)) => known != row,
+        (Figure::Exact(exact), Figure::Rounded(minute)) | (Figure::Rounded(minute), Figure::Exact(exact)) => {
+            exact < minute || minute.checked_add(ROUNDING_TIME).is_some_and(|next| exact >= next)
+        }
+        (Figure::Unknown, _) | (_, Figure::Unknown) => false,
+    }
 }
 
 fn finer_figure<T: Copy>(known: Figure<T>, row: Figure<T>) -> Figure<T> {
@@ -80,7 +83,7 @@ fn finer_figure<T: Copy>(known: Figure<T>, row: Figure<T>) -> Figure<T> {
 const ROUNDING_PART: u64 = 10;
 /// And small ones within a KiB.
 const ROUNDING_BYTES: u64 = 1024;
-/// Index pages give times to the minute.
+/// Index pages give times to the minute, and leave out the seconds (`%H:%M`, mod_autoindex, ngx_http_autoindex_module).
 const ROUNDING_TIME: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -112,6 +115,8 @@ mod tests {
         assert!(contradicts(&known, &row(Figure::Exact(1235), Figure::Unknown)));
         assert!(contradicts(&known, &row(Figure::Exact(1234), Figure::Rounded(at(1_000_200)))));
         assert!(contradicts(&known, &row(Figure::Exact(1234), Figure::Exact(at(1_000_048)))));
+        assert!(contradicts(&known, &row(Figure::Exact(1234), Figure::Rounded(at(1_000_080)))), "a later minute");
+        assert!(contradicts(&agrees, &row(Figure::Unknown, Figure::Rounded(at(1_000_080)))), "the next minute");
         assert!(!contradicts(&row(Figure::Unknown, Figure::Unknown), &known));
         assert_eq!(finer(&agrees, &known), known);
     }

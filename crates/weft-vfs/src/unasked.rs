@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Audience, Caller, FileKind, Name};
+use weft_remote::{Audience, Caller, FileKind, Name, Version};
 use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord};
 
 use crate::directory::DirectoryName;
@@ -172,7 +172,20 @@ impl Vfs {
         if dentry.source != DentrySource::Described || dentry.target != DentryTarget::Node(id) {
             return Ok(None);
         }
+        if self.may_change_unlisted(record) {
+            return Ok(None);
+        }
         self.vouching(self.store.listing(record.parent)?, || Ok(Some(record.audience)))
+    }
+
+    /// Whether a list may say the same of a file although it has changed since it was learnt of: it was learnt of when it had
+    /// just changed, and lists tell times to the minute, or none. A source that tells of changes needs no list for that.
+    fn may_change_unlisted(&self, record: &NodeRecord) -> bool {
+        if record.version == Version::None || self.is_breakable(record.binding) {
+            return false;
+        }
+        let listed_apart = record.attributes.modified.known().and_then(|modified| modified.checked_add(LISTED_LATE));
+        listed_apart.is_none_or(|from| record.learnt < from)
     }
 
     /// A listing, if it vouches for a node in it with this audience. One that is for one user alone does for what is for that
@@ -190,3 +203,6 @@ impl Vfs {
         Ok((audience()? == Some(listing.audience)).then_some(listing))
     }
 }
+
+/// After so long a further change has another time in a list: a minute, and one more for clocks that differ.
+const LISTED_LATE: Duration = Duration::from_secs(120);

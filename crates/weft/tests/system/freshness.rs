@@ -1,7 +1,9 @@
 //! How long what is cached is used without asking.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -155,6 +157,30 @@ fn a_time_of_ones_own_is_kept_and_ends() {
     reads(&file, 1);
 }
 
+/// Goal: a list, whose times are told to the minute, does not vouch for a file that was fetched in the minute of its change and
+/// has changed again since, to as many bytes: it is asked about when its time is over, however often it is listed.
+#[test]
+fn a_list_does_not_vouch_for_what_has_just_changed() {
+    let Some(server) = Server::nginx("") else { return };
+    let file = server.root().join("a.txt");
+    std::fs::write(&file, "version 0 of it").expect("write");
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1s")) else { return };
+    let shown = mount.at(server.site());
+    let read = || std::fs::read_to_string(shown.join("a.txt")).expect("read");
+    let listed = || assert_eq!(names_in(&shown).len(), 1);
+    listed();
+    assert_eq!(read(), "version 0 of it");
+    let changed = std::fs::metadata(&file).expect("stat").modified().expect("a time");
+    std::fs::write(&file, "version 1 of it").expect("write");
+    File::options().write(true).open(&file).expect("open").set_modified(changed + A_SECOND).expect("set the time");
+    let since = Instant::now();
+    while since.elapsed() <= A_SECOND {
+        std::thread::yield_now();
+    }
+    listed();
+    assert_eq!(read(), "version 1 of it");
+}
+
 #[test]
 fn manual_waits_for_reload() {
     let Some((served, liar, mount)) = scene("no-store", Setup::default().option("freshness=manual")) else { return };
@@ -232,3 +258,6 @@ fn a_silent_source_leaves_what_is_cached() {
     let error = mount.why(&file, "last error");
     assert!(!error.is_empty(), "why tells that the source could not be asked");
 }
+
+/// Apart so far, two changes have other times for HTTP; and what is trusted for a second is not any more.
+const A_SECOND: Duration = Duration::from_secs(1);
