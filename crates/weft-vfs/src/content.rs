@@ -194,12 +194,13 @@ impl Vfs {
     /// Gives up what is held of a node's content and returns the bytes freed. Open handles keep theirs. An object that
     /// is still arriving is given up first, so that its end does not bring it back.
     pub(crate) fn give_up_content(&self, node: NodeId) -> Result<u64> {
-        if let Some(inode) = self.inodes.get(node) {
+        let current = self.inodes.get(node).and_then(|inode| {
             let mut content = inode.content.lock();
             content.outdated_before = self.store.next_generation();
-            if let Some(current) = content.current.take() {
-                current.object.discard();
-            }
+            content.current.take()
+        });
+        if let Some(current) = current {
+            current.object.discard();
         }
         self.forget_pages_unopened(node);
         Ok(self.store.remove_object(node)?)
@@ -391,13 +392,16 @@ impl Vfs {
 
 /// Makes an arriving object the one that opens get.
 fn adopt(inode: &Inode, arrival: &Arc<Arrival>, lease: Lease, checked: SystemTime) {
-    let mut content = inode.content.lock();
-    content.outdated_before = content.outdated_before.max(arrival.object.generation());
-    // What is replaced may still be arriving: its end is not to bring it back.
-    if let Some(former) = content.current.replace(Current { object: arrival.object.clone(), lease, checked }) {
+    let former = {
+        let mut content = inode.content.lock();
+        content.outdated_before = content.outdated_before.max(arrival.object.generation());
+        content.arrivals.push(arrival.clone());
+        content.current.replace(Current { object: arrival.object.clone(), lease, checked })
+    };
+    // It may still be arriving: its end is not to bring it back.
+    if let Some(former) = former {
         former.object.discard();
     }
-    content.arrivals.push(arrival.clone());
 }
 
 /// How often a file may turn out to be something else before one gives up on it.
