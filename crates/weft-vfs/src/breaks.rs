@@ -330,7 +330,7 @@ impl Vfs {
     }
 
     /// Whether everything that has changed at the source of an inode is known to have ended what it ended; else what was
-    /// promised is asked about.
+    /// promised is asked about. Asked before what is known is looked at: what is heard in between has ended that.
     pub(crate) fn is_told_all(&self, inode: &Inode) -> bool {
         let binding = inode.record.read().binding;
         !self.is_breakable(binding) || self.namespace.remote(binding).is_none_or(|remote| remote.has_told_all())

@@ -48,7 +48,7 @@ impl Vfs {
         if self.is_caught_up(handle) {
             return Ok(());
         }
-        if self.is_newest_past_store(handle)? && self.is_told_all(inode) {
+        if self.is_told_all(inode) && self.is_newest_past_store(handle)? {
             return Ok(());
         }
         let object = match self.trusted_content(call, inode)? {

@@ -66,6 +66,7 @@ impl Vfs {
 
     /// What is held and may be used without asking.
     pub(crate) fn trusted_content(&self, call: &Call, inode: &Arc<Inode>) -> Result<Option<Arc<Object>>> {
+        let is_told_all = self.is_told_all(inode);
         let Some(current) = self.held_content(inode)? else { return Ok(None) };
         if !self.admits(inode, call) {
             return Ok(None);
@@ -78,7 +79,7 @@ impl Vfs {
         if current.object.version() == &Version::None && inode.opens_same_use(call) {
             return Ok(Some(current.object));
         }
-        Ok((self.is_told_all(inode) && self.is_current(inode, &current)?).then_some(current.object))
+        Ok((is_told_all && self.is_current(inode, &current)?).then_some(current.object))
     }
 
     /// Whether what is held is taken to be what the source has, without asking it.

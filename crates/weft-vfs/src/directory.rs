@@ -174,11 +174,13 @@ impl Vfs {
     }
 
     pub(crate) fn listing_holds(&self, dir: &Inode, caller: &Caller) -> Result<bool> {
+        if !self.is_told_all(dir) {
+            return Ok(false);
+        }
         let listing = self.store.listing(dir.id)?;
         let now = SystemTime::now();
         let holds = |listing: &ListingRecord| !self.trusted_for(dir, &listing.lease, listing.learnt, now).is_zero();
-        let is_held = listing.is_some_and(|listing| holds(&listing) && self.shows_listing(dir, &listing, caller));
-        Ok(is_held && self.is_told_all(dir))
+        Ok(listing.is_some_and(|listing| holds(&listing) && self.shows_listing(dir, &listing, caller)))
     }
 
     /// Asks for a directory's listing; returns whether what came is the newest word on it.

@@ -183,7 +183,11 @@ impl Vfs {
 
     /// The listing of a directory of which something else has told otherwise, as it is from now on: no source can confirm it,
     /// and so the next one comes whole.
-    fn doubted_listing(&self, dir: NodeId, is_doubted: impl Fn(&ListingRecord) -> bool) -> Result<Option<Record>> {
+    pub(crate) fn doubted_listing(
+        &self,
+        dir: NodeId,
+        is_doubted: impl Fn(&ListingRecord) -> bool,
+    ) -> Result<Option<Record>> {
         let listing = self.store.listing(dir)?.filter(is_doubted);
         Ok(listing.map(|listing| Record::Listing(dir, Some(ListingRecord { version: Version::None, ..listing }))))
     }

@@ -139,6 +139,10 @@ impl Vfs {
             if rows.are_overtaken() {
                 return Ok(());
             }
+            if rows.own_listing {
+                // Until all rows are here, the names are of no list: none may be confirmed that they are not of.
+                changes.extend(self.doubted_listing(rows.dir, |listing| listing.version != Version::None)?);
+            }
             for entry in entries.by_ref().take(ROWS_AT_ONCE) {
                 let was = self.learn_row(&mut changes, rows, &entry)?;
                 left.extend(was.map(|was| (entry.name, was)));

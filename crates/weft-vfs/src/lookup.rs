@@ -180,8 +180,9 @@ impl Vfs {
         self.admit(call, &inode).await?;
         self.outdate_sent(call, &inode).await?;
         self.let_ended_go(&inode).await;
+        let is_told_all = self.is_told_all(&inode);
         let remaining = self.attributes_remaining(&inode)?;
-        if inode.is_settled() && !remaining.is_zero() && self.is_told_all(&inode) {
+        if is_told_all && inode.is_settled() && !remaining.is_zero() {
             return Ok(self.show(&inode, remaining, &call.caller));
         }
         if inode.is_settled() && inode.is_same_use(call) {

@@ -312,7 +312,7 @@ impl Vfs {
     /// Sees to it that the version that is emptied is the one that the source has; returns the content that somebody has open
     /// and that the source has said to be of it. The caller holds the inode's gate.
     async fn confirm_to_truncate(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Option<Arc<Object>>> {
-        let is_trusted = !self.attributes_remaining(inode)?.is_zero() && self.is_told_all(inode);
+        let is_trusted = self.is_told_all(inode) && !self.attributes_remaining(inode)?.is_zero();
         let held = inode.content.lock().current.clone();
         if is_trusted {
             // A look at the file tells its version, and of the content that somebody has open not whether it is of that.

@@ -38,8 +38,8 @@ impl Vfs {
 
     /// Whether what is trusted of a file says that it is what was written here and sent.
     pub(crate) fn is_sent_trusted(&self, inode: &Inode, draft: &Draft) -> Result<bool> {
-        let is_same = draft.dirty.version().still_holds(&inode.record.read().version);
-        Ok(is_same && !self.attributes_remaining(inode)?.is_zero() && self.is_told_all(inode))
+        let is_same = || draft.dirty.version().still_holds(&inode.record.read().version);
+        Ok(self.is_told_all(inode) && is_same() && !self.attributes_remaining(inode)?.is_zero())
     }
 
     async fn outdate_asking(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<bool> {

@@ -75,13 +75,14 @@ pub struct Order {
     pub(super) fault: Fault,
     operation: Option<Operation>,
     path: Option<Vec<u8>>,
+    spared_left: u32,
     times_left: Option<u32>,
 }
 
 impl Order {
     /// This fault on every call.
     pub fn of(fault: Fault) -> Order {
-        Order { fault, operation: None, path: None, times_left: None }
+        Order { fault, operation: None, path: None, spared_left: 0, times_left: None }
     }
 
     /// Only on this operation.
@@ -92,6 +93,11 @@ impl Order {
     /// Only where this path is asked about; for `lookup` that is the path of what is looked up.
     pub fn at(self, path: impl AsRef<[u8]>) -> Order {
         Order { path: Some(path.as_ref().to_vec()), ..self }
+    }
+
+    /// Not the first times.
+    pub fn after(self, times: u32) -> Order {
+        Order { spared_left: times, ..self }
     }
 
     /// Only so many times.
@@ -117,6 +123,10 @@ pub(super) fn take(orders: &mut Vec<Order>, operation: Operation, path: &[u8], s
     let mut faults = Vec::new();
     for order in orders.iter_mut() {
         if order.fault.strikes_body() == strikes_body && order.matches(operation, path) {
+            if order.spared_left > 0 {
+                order.spared_left -= 1;
+                continue;
+            }
             faults.push(order.fault.clone());
             order.times_left = order.times_left.map(|times| times - 1);
         }

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc;
 
 pub use self::fault::{Fault, Gate, Operation, Order};
@@ -125,7 +125,7 @@ impl Counts {
 }
 
 /// Everything behind a [`Fake`]. Each lock is held for a few instructions and never across a wait; `terms` may be
-/// taken under `tree`, and no other two are held at once.
+/// taken under `tree`, and no other two are held at once; who waits for an event to be heard gives its lock back meanwhile.
 struct Shared {
     writable: bool,
     /// Guards the tree.
@@ -140,6 +140,17 @@ struct Shared {
     events: mpsc::Sender<Event>,
     /// Guards the other end, until `events()` takes it.
     receiver: Mutex<Option<mpsc::Receiver<Event>>>,
+    /// Guards the event that is to be told when it is asked whether all is told.
+    late: Mutex<Option<Event>>,
+    hearing: Hearing,
+}
+
+/// Who listens to a [`Fake`], and how far they are.
+#[derive(Debug, Default)]
+struct Hearing {
+    /// Guards how many events were sent, and how often one was asked for: those before that are heard.
+    counted: Mutex<(u64, u64)>,
+    asked: Condvar,
 }
 
 impl Default for Terms {
@@ -182,6 +193,8 @@ impl Fake {
                 counts: Mutex::new(Counts::default()),
                 events,
                 receiver: Mutex::new(Some(receiver)),
+                late: Mutex::new(None),
+                hearing: Hearing::default(),
             }),
         }
     }
@@ -223,6 +236,19 @@ impl Fake {
     pub fn touch(&self, path: impl AsRef<[u8]>) {
         let number = self.number(path.as_ref());
         self.shared.tree.lock().touch(number);
+        self.broken(number);
+    }
+
+    /// The number of a file's or directory's version.
+    pub fn version(&self, path: impl AsRef<[u8]>) -> u64 {
+        let number = self.number(path.as_ref());
+        self.shared.tree.lock().node(number).map_or(0, |node| node.version)
+    }
+
+    /// Gives a file or directory, which is as it was before, the version of then.
+    pub fn go_back(&self, path: impl AsRef<[u8]>, version: u64) {
+        let number = self.number(path.as_ref());
+        self.shared.tree.lock().node_mut(number).version = version;
         self.broken(number);
     }
 
@@ -300,7 +326,13 @@ impl Fake {
 
     /// Sends an event to whoever called `events()`.
     pub fn send(&self, event: Event) {
-        self.shared.events.try_send(event).expect("a test sends fewer events than the queue holds");
+        assert!(self.tell(event), "a test sends fewer events than the queue holds");
+    }
+
+    /// Has an event come, and be heard, when it is next asked whether all is told: in the middle of a question. Whoever listens
+    /// needs another thread than who asks.
+    pub fn send_late(&self, event: Event) {
+        *self.shared.late.lock() = Some(event);
     }
 
     /// The identity of what is at `path`.
@@ -330,15 +362,38 @@ impl Fake {
     fn broken(&self, number: u64) {
         if matches!(self.terms().promise, Promise::Breakable(_)) {
             // Nobody may be listening: then the queue fills up, and what does not fit is of no use to anyone.
-            let _ = self.shared.events.try_send(Event::Broken(tree::file_id(number)));
+            self.tell(Event::Broken(tree::file_id(number)));
         }
+    }
+
+    /// Sends an event, if there is room.
+    fn tell(&self, event: Event) -> bool {
+        let mut counted = self.shared.hearing.counted.lock();
+        let is_sent = self.shared.events.try_send(event).is_ok();
+        counted.0 += u64::from(is_sent);
+        is_sent
+    }
+
+    fn has_told_all(&self) -> bool {
+        let late = self.shared.late.lock().take();
+        if let Some(event) = late {
+            self.send(event);
+            let Hearing { counted, asked } = &self.shared.hearing;
+            asked.wait_while(&mut counted.lock(), |(sent, asked)| *asked <= *sent);
+        }
+        self.terms().told_all
     }
 
     fn event_stream(&self) -> BoxStream<'static, Event> {
         match self.shared.receiver.lock().take() {
-            Some(receiver) => Box::pin(futures_util::stream::unfold(receiver, async |mut receiver| {
-                receiver.recv().await.map(|event| (event, receiver))
-            })),
+            Some(receiver) => {
+                let next = async |(shared, mut receiver): (Arc<Shared>, mpsc::Receiver<Event>)| {
+                    shared.hearing.counted.lock().1 += 1;
+                    shared.hearing.asked.notify_all();
+                    receiver.recv().await.map(|event| (event, (shared, receiver)))
+                };
+                Box::pin(futures_util::stream::unfold((self.shared.clone(), receiver), next))
+            }
             None => Box::pin(futures_util::stream::pending()),
         }
     }

@@ -172,7 +172,7 @@ impl Remote for Fake {
     }
 
     fn has_told_all(&self) -> bool {
-        self.terms().told_all
+        Fake::has_told_all(self)
     }
 
     fn about(&self, file: &FileId) -> Vec<(String, String)> {

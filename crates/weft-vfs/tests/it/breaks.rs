@@ -10,10 +10,10 @@ use weft_vfs::{Looked, NewNode, Notice, NoticeReceivers, Notices, OpenFor, Remov
 
 use crate::bench::{Bench, USER};
 
-const TELLING: Promise = Promise::Breakable(Duration::from_secs(3600));
+pub const TELLING: Promise = Promise::Breakable(Duration::from_secs(3600));
 
 /// A source that tells of changes, and trusts itself to do so for an hour.
-fn telling() -> Bench {
+pub fn telling() -> Bench {
     told_by(Fake::new())
 }
 
@@ -31,7 +31,7 @@ fn told_to(fake: Fake, notices: Notices) -> Bench {
 }
 
 /// A change that the source does not tell.
-fn change_untold(bench: &Bench) {
+pub fn change_untold(bench: &Bench) {
     bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
     bench.fake.set("a/b/hello.txt", "other");
     bench.fake.adjust(|terms| terms.promise = TELLING);
@@ -391,36 +391,6 @@ async fn a_file_that_takes_the_place_of_another_is_found_at_once() {
     // The path is followed again first, for something may be made at its end.
     assert!(matches!(stat(last).await, Err(VfsError::Stale)));
     assert!(matches!(bench.walk("fake/a/b/hello.txt").await, Err(VfsError::NotFound)));
-}
-
-/// Goal: as long as a source has more to tell, what it has promised is asked about: names, attributes, lists and content.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_promised_is_asked_about_while_not_all_is_told() {
-    let bench = telling();
-    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
-    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("read"), b"hello");
-    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
-    let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
-    change_untold(&bench);
-    bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
-    bench.fake.file("a/b/new.txt", "new");
-    bench.fake.adjust(|terms| (terms.promise, terms.told_all) = (TELLING, false));
-    assert_eq!(bench.vfs.clone().stat(bench.call(), file, None).await.expect("a file").size, 5);
-    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("read"), b"other");
-    assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt", "new.txt"]);
-    assert!(matches!(bench.lookup(dir, "new.txt").await, Ok(Looked::Entry { .. })));
-    bench.fake.reset_counts();
-    let looked = async || {
-        bench.vfs.clone().stat(bench.call(), file, None).await.expect("a file");
-        bench.lookup(dir, "hello.txt").await.expect("an answer");
-        bench.list("fake/a/b").await.expect("names");
-        assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("read"), b"other");
-        bench.fake.counts().calls()
-    };
-    assert!(looked().await >= 4);
-    bench.fake.adjust(|terms| terms.told_all = true);
-    bench.fake.reset_counts();
-    assert_eq!(looked().await, 0, "it is relied on");
 }
 
 /// Goal: whoever opens a file that was written here, is still open, and has another in its place by now gets that one.

@@ -14,6 +14,7 @@ mod locks;
 mod names;
 mod orphans;
 mod space;
+mod told_all;
 mod unsent;
 mod verbs;
 mod walks;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Quality};
-use weft_remote::{Completeness, Name};
+use weft_remote::{Completeness, Name, RemoteError};
 use weft_vfs::{Freshness, Looked, NodeId, VfsError};
 
 use crate::bench::Bench;
@@ -96,6 +96,25 @@ async fn a_new_listing_drops_what_is_gone_and_shows_what_is_new() {
     bench.fake.file("d/new", "3");
     assert_eq!(bench.list("fake/d").await.expect("a listing"), ["new", "stays"]);
     assert!(matches!(bench.walk("fake/d/old").await, Err(VfsError::NotFound)));
+}
+
+/// Goal: what a list told that broke off is not taken to be there because the directory is again what it was before that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_breaks_off_is_not_confirmed_as_the_one_before_it() {
+    let bench = Bench::with(Freshness::Always);
+    bench.fake.adjust(|terms| terms.page_entries = 1);
+    bench.fake.file("d/first", "1");
+    bench.fake.file("d/third", "3");
+    assert_eq!(bench.list("fake/d").await.expect("a listing"), ["first", "third"]);
+    let before = bench.fake.version("d");
+    bench.fake.file("d/second", "2");
+    let fault = Fault::Error(RemoteError::Failed { detail: "no more".to_owned() });
+    bench.fake.order(Order::of(fault).on(Operation::Entries).at("d").after(2));
+    bench.list("fake/d").await.expect_err("it breaks off");
+    bench.fake.heal();
+    bench.fake.remove("d/second");
+    bench.fake.go_back("d", before);
+    assert_eq!(bench.list("fake/d").await.expect("a listing"), ["first", "third"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
