@@ -178,14 +178,8 @@ pub fn find_for_path(own: &Path, path: &Path) -> Result<Located, ControlError> {
     let mount = mounts.around(&resolved).ok_or_else(not_a_mount)?;
     // One that was unmounted while it was in use lives on, and another may be at its place.
     let top = of_kernel.at_top(mount).filter(|top| top.connection.is_some());
-    let claims_it = |hello: &Hello| hello.mountpoint.as_path() == mount;
-    // Whose it is the kernel says: a daemon may claim anything.
-    let is_of = |client: &Client, uid: Option<u32>| uid.is_some() && client.daemon_uid().ok() == uid;
-    let is_it = |(client, hello): &(Client, Hello)| {
-        top.is_some_and(|top| top.connection == hello.connection && is_of(client, top.uid))
-    };
-    let may_be_it = |(_, hello): &(Client, Hello)| claims_it(hello) && (top.is_none() || hello.connection.is_none());
-    let Some(at) = daemons.iter().position(is_it).or_else(|| daemons.iter().rposition(may_be_it)) else {
+    let claims = daemons.iter().map(|(client, hello)| (client.daemon_uid().ok(), hello));
+    let Some(at) = which(claims, mount, top) else {
         return Err(ControlError::NoDaemon { mountpoint: mount.to_owned() });
     };
     let (client, hello) = daemons.swap_remove(at);
@@ -194,6 +188,30 @@ pub fn find_for_path(own: &Path, path: &Path) -> Result<Located, ControlError> {
     let path: PathBuf = root.components().chain(below.components()).collect();
     let (is_mount, path) = (below.as_os_str().is_empty(), PathBytes::from(path.as_path()));
     Ok(Located { client, hello, mount: mount.to_owned(), is_mount, path })
+}
+
+/// Which of these daemons, with whose each is and what it says of itself, serves the mount at a place. A connection's number is
+/// given to another as soon as its mount has gone, and its daemon may be there for a while: one that says so is not asked, and
+/// of several with one number the one that has mounted there.
+fn which<'a>(
+    daemons: impl Iterator<Item = (Option<u32>, &'a Hello)>,
+    mount: &Path,
+    shown: Option<&Place>,
+) -> Option<usize> {
+    let rank = |(uid, hello): (Option<u32>, &Hello)| {
+        let claims_it = hello.mountpoint.as_path() == mount;
+        let Some(shown) = shown else { return if claims_it { 1 } else { 0 } };
+        // Whose it is the kernel says: a daemon may claim anything.
+        let is_its_number = hello.connection == shown.connection && shown.uid.is_some() && uid == shown.uid;
+        match (is_its_number, claims_it) {
+            _ if hello.is_ending => 0,
+            (true, true) => 3,
+            (true, false) => 2,
+            (false, true) if hello.connection.is_none() => 1,
+            (false, _) => 0,
+        }
+    };
+    daemons.map(rank).enumerate().filter(|(_, rank)| *rank > 0).max_by_key(|(_, rank)| *rank).map(|(at, _)| at)
 }
 
 /// The absolute path with links above the mounts followed, `.` and `..` gone, and nothing asked of the kernel at or
@@ -363,6 +381,35 @@ mod tests {
         std::os::unix::fs::symlink("a", temp.path().join("b")).expect("made");
         let circle = resolve_without_entering(&temp.path().join("a/x"), &Mounts::default());
         assert!(matches!(circle, Err(ControlError::Io { .. })), "{circle:?}");
+    }
+
+    /// Goal: of daemons with one number the one whose mount it is now is asked, whichever comes first; a claim alone counts
+    /// where nothing else is known.
+    #[test]
+    fn a_number_that_another_mount_has_by_now_leads_to_that() {
+        let hello = |at: &str, connection: Option<u32>, is_ending: bool| Hello {
+            version: String::new(),
+            daemon_pid: 1,
+            mountpoint: PathBytes::from(Path::new(at)),
+            uid: 0,
+            connection,
+            is_ending,
+        };
+        let at = PathBuf::from("/mount");
+        let shown = Place { path: at.clone(), id: 1, uid: Some(0), root: PathBuf::from("/"), connection: Some(7) };
+        let shown = Some(&shown);
+        let (former, ending) = (hello("/former", Some(7), false), hello("/mount", Some(7), true));
+        let (own, other) = (hello("/mount", Some(7), false), hello("/mount", Some(8), false));
+        let untold = hello("/mount", None, false);
+        let asked = |daemons: &[&Hello], shown| which(daemons.iter().map(|hello| (Some(0), *hello)), &at, shown);
+        assert_eq!([&[&former, &own], &[&own, &former]].map(|daemons| asked(daemons, shown)), [Some(1), Some(0)]);
+        assert_eq!([&[&ending, &own], &[&own, &ending]].map(|daemons| asked(daemons, shown)), [Some(1), Some(0)]);
+        assert_eq!(asked(&[&other, &former], shown), Some(1), "a bind mount of it");
+        assert_eq!(asked(&[&ending, &other], shown), None);
+        assert_eq!((asked(&[&untold], shown), asked(&[&former], None)), (Some(0), None));
+        assert_eq!(asked(&[&former, &ending], None), Some(1), "whose end somebody waits for");
+        let anothers = which([(Some(1000), &own)].into_iter(), &at, shown);
+        assert_eq!(anothers, None, "it claims what another user has mounted");
     }
 
     #[test]

@@ -219,6 +219,9 @@ pub struct Hello {
     /// is not known.
     #[serde(default)]
     pub connection: Option<u32>,
+    /// Whether its mount has gone: it sends what is left, and ends. The number may be another mount's by then.
+    #[serde(default)]
+    pub is_ending: bool,
 }
 
 /// What a daemon says of itself.

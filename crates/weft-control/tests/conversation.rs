@@ -30,7 +30,14 @@ struct Answering {
 impl Daemon for Answering {
     fn hello(&self) -> Hello {
         let mountpoint = PathBytes::from(self.mountpoint.as_path());
-        Hello { version: "test".to_owned(), daemon_pid: std::process::id(), mountpoint, uid: 0, connection: None }
+        Hello {
+            version: "test".to_owned(),
+            daemon_pid: std::process::id(),
+            mountpoint,
+            uid: 0,
+            connection: None,
+            is_ending: false,
+        }
     }
 
     async fn status(&self, _uid: u32) -> Result<Status, Refusal> {

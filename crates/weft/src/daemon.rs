@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -25,6 +26,8 @@ pub struct MountDaemon {
     mountpoint: PathBuf,
     /// The kernel's number of the mount's connection, where it is known.
     connection: Option<u32>,
+    /// Whether the mount has gone: by then the number may be another's.
+    is_gone: AtomicBool,
     cache_dir: PathBuf,
     source: String,
     allow_other: bool,
@@ -46,6 +49,7 @@ impl MountDaemon {
             vfs,
             mountpoint: resolved.mountpoint.clone(),
             connection: None,
+            is_gone: AtomicBool::new(false),
             cache_dir: resolved.cache_dir.clone(),
             source: resolved.source.to_string(),
             allow_other: resolved.allow_other,
@@ -68,8 +72,16 @@ impl MountDaemon {
         MountDaemon { connection, ..self }
     }
 
+    /// The mount has gone: what is asked for from now on is not about what has its number, or its place, by then.
+    pub fn mount_is_gone(&self) {
+        self.is_gone.store(true, Ordering::Release);
+    }
+
     /// Where the mount is to be taken away; `None` where it is no more, as this process sees it: what is there now is another.
     fn place(&self) -> Result<Option<PathBuf>, Refusal> {
+        if self.is_gone.load(Ordering::Acquire) {
+            return Ok(None);
+        }
         let Some(own) = self.connection else { return Ok(Some(self.mountpoint.clone())) };
         let mounts = Mounts::of_this_process().map_err(|error| Refusal::new(Code::Failed, error.to_string()))?;
         let is_there = |place: &Path| mounts.connection_at(place) == Some(own);
@@ -163,6 +175,7 @@ impl Daemon for MountDaemon {
             mountpoint: self.mountpoint.as_path().into(),
             uid: rustix::process::geteuid().as_raw(),
             connection: self.connection,
+            is_ending: self.is_gone.load(Ordering::Acquire),
         }
     }
 

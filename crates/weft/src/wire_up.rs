@@ -86,7 +86,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
         let _ = stopped.await;
     };
     let serving = runtime.spawn(server.serve(daemon.clone(), stopped));
-    runtime.spawn(unmount_on_signal(daemon));
+    runtime.spawn(unmount_on_signal(daemon.clone()));
     // A supervisor that is gone leaves the daemon to itself.
     if line.say(Word::Serving, &[]).is_ok() {
         runtime.spawn(make_way(asked, line, store.clone()));
@@ -94,6 +94,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     ready.mounted();
 
     let ended = mounted.wait();
+    daemon.mount_is_gone();
     runtime.block_on(vfs.wind_down());
     if let Some(cells) = cells {
         // Another daemon that takes over comes with the same name, and does not pass here.
