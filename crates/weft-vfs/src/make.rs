@@ -87,9 +87,7 @@ impl Vfs {
         let unheard = self.unheard(&[(&dir, &name)]);
         let version = answer.version.clone();
         let looked = self.made(&call, &dir, &name, answer)?;
-        if let Some(draft) = file.draft() {
-            draft.dirty.rest_on(version)?;
-        }
+        self.rest_on(&call, &file, &version).await?;
         self.outdate_answers(&call, &[&dir]).await;
         unheard.heard();
         Ok(looked)
@@ -154,7 +152,7 @@ impl Vfs {
             new_name: new_name.clone(),
             target,
         };
-        let _listings = gates(&from, &to).await;
+        let listings = gates(&from, &to).await;
         let answer = self.apply_to_both(&call, (&from, &to), change).await?;
         let unheard = self.unheard(&[(&from, &name), (&to, &new_name)]);
         let is_told = answer.value.entry.is_some();
@@ -165,25 +163,34 @@ impl Vfs {
         }
         let other = victim.as_ref().map(|(id, _)| *id).filter(|_| target == RenameTarget::Exchanged);
         let id = moved.map(|(id, _)| id);
-        self.moved((&from, &name), (&to, new_name), (id, other), answer)?;
+        let came = self.moved((&from, &name), (&to, new_name), (id, other), answer)?;
         if target == RenameTarget::Replaced && is_told {
             self.lost_a_name(victim)?;
         }
         self.outdate_answers(&call, &[&from, &to]).await;
         unheard.heard();
+        drop(listings);
+        let moved = came.and_then(|(id, version)| Some((self.inodes.peek(id)?, version)));
+        // Whoever has the gate sends it, or asks about it; the next use asks in any case.
+        if let Some((inode, version)) = moved
+            && let Ok(_gate) = inode.gate.try_lock()
+        {
+            self.rest_on(&call, &inode, &version).await?;
+        }
         Ok(())
     }
 
-    /// Learns what came of the move of what was taken to be this; of an exchange, with this other file.
+    /// Learns what came of the move of what was taken to be this; of an exchange, with this other file. Returns what was moved,
+    /// and its version, as far as that is told.
     fn moved(
         &self,
         (from, name): (&Inode, &Name),
         (to, new_name): (&Inode, Name),
         (moved, other): (Option<NodeId>, Option<NodeId>),
         answer: Answer<Outcome>,
-    ) -> Result<()> {
+    ) -> Result<Option<(NodeId, Version)>> {
         let told = Told::of_change(&answer);
-        let Some(entry) = answer.value.entry else { return self.distrust_names(&[from, to]) };
+        let Some(entry) = answer.value.entry else { return self.distrust_names(&[from, to]).map(|()| None) };
         let left = told.under(self.lease_in(from, &answer.value.dirs, &told));
         match other {
             Some(other) => self.moved_to(other, from, name, &left)?,
@@ -195,10 +202,8 @@ impl Vfs {
             let (parent, name) = (self.namespace.shown(to.id), new_name);
             self.notices.send_after(ON_ITS_WAY_MAX, vec![Notice::Expired { parent, name }], &self.runtime);
         }
-        if let Some(draft) = self.inodes.peek(id).and_then(|inode| inode.draft()) {
-            draft.dirty.rest_on(told.version.clone())?;
-        }
-        self.names_changed(&[from, to], &answer.value.dirs, &told)
+        self.names_changed(&[from, to], &answer.value.dirs, &told)?;
+        Ok(Some((id, told.version)))
     }
 
     /// The directory and the name that a change is about.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_remote::{Call, Checked};
+use weft_remote::{Call, Checked, Version};
 
 use crate::draft::Draft;
 use crate::handle::Held;
@@ -78,6 +78,27 @@ impl Vfs {
             draft.dirty.rest_on(told.version)?;
         }
         Ok(is_same)
+    }
+
+    /// Has what is written here rest on the version that came of a change of attributes or names, where that has the bytes that
+    /// it is written on. Somebody else may have written the file before that change: its source says. Where it does not answer,
+    /// it is asked at the next use.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(crate) async fn rest_on(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, told: &Version) -> Result<()> {
+        let Some(draft) = inode.draft() else { return Ok(()) };
+        if draft.dirty.version().still_holds(told) {
+            return Ok(());
+        }
+        match Box::pin(self.is_at_source(call, inode, &draft)).await {
+            Err(error @ VfsError::Store(_)) => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, node = inode.id.0, "whether others have written it is asked at the next use");
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
     }
 
     /// Ends a draft that is all sent and of which the source has a newer version. The caller holds the inode's gate.

@@ -101,10 +101,7 @@ impl Vfs {
             // The bytes are the same; that is not to be seen from the version, which who writes it must have.
             self.distrust_content(inode.id)?;
         }
-        if let Some(draft) = inode.draft() {
-            draft.dirty.rest_on(told.version)?;
-        }
-        Ok(())
+        self.rest_on(call, inode, &told.version).await
     }
 
     /// Sets attributes of what no source has any more, or not yet.

@@ -37,7 +37,10 @@ impl Fake {
         };
         let validator = self.terms().validator;
         let mut tree = self.shared.tree.lock();
-        if node(&tree, subject)?.version(validator).compare(expected) == Sameness::Different {
+        let there = node(&tree, subject)?;
+        let is_written = matches!(mutation.change, Change::Write { .. });
+        let has_bytes = is_written && there.has_bytes_of(expected, validator);
+        if !has_bytes && there.version(validator).compare(expected) == Sameness::Different {
             return Err(RemoteError::VersionChanged { detail: format!("{:?}", mutation.change) });
         }
         let changed = match &mutation.change {
@@ -77,8 +80,10 @@ impl Fake {
                 Some(subject)
             }
             Change::SetAttributes { new, .. } => {
+                let same_since = node(&tree, subject)?.same_since;
                 tree.touch(subject);
                 let node = tree.node_mut(subject);
+                node.same_since = same_since;
                 node.mode = new.mode.or(node.mode);
                 node.modified = new.modified.unwrap_or(node.modified);
                 Some(subject)

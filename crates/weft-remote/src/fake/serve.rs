@@ -82,14 +82,17 @@ impl Remote for Fake {
         let path = number.as_ref().map(|number| self.path(*number)).unwrap_or_default();
         self.suffer(call, Operation::Attributes, &path).await?;
         let number = number?;
-        let entry = {
+        let (entry, is_touched) = {
             let tree = self.shared.tree.lock();
-            node(&tree, number)?;
-            self.entry(&tree, number, Quality::Exact)
+            let is_touched = node(&tree, number)?.has_bytes_of(known, self.terms().validator);
+            (self.entry(&tree, number, Quality::Exact), is_touched)
         };
         let version = entry.version.clone();
         if known.still_holds(&version) {
             return Ok(self.answer(Checked::Unchanged, version, &path));
+        }
+        if is_touched {
+            return Ok(self.answer(Checked::Touched(Box::new(entry)), version, &path));
         }
         let along = self.along(&entry, Operation::Attributes, &path);
         Ok(self.answer(Checked::Is(Box::new(Found { entry, along })), version, &path))

@@ -21,6 +21,8 @@ pub(super) struct Node {
     pub(super) parent: u64,
     pub(super) name: Option<Name>,
     pub(super) version: u64,
+    /// The oldest version with the same bytes, where attributes alone were set since.
+    pub(super) same_since: u64,
     pub(super) modified: SystemTime,
     pub(super) mode: Option<u16>,
     pub(super) owner: Option<Owner>,
@@ -124,7 +126,7 @@ impl Tree {
     pub(super) fn touch(&mut self, number: u64) {
         let version = self.bump();
         let node = self.node_mut(number);
-        node.version = version;
+        (node.version, node.same_since) = (version, version);
         node.modified = time_of(version);
     }
 
@@ -185,6 +187,7 @@ impl Node {
             parent,
             name,
             version,
+            same_since: version,
             modified: time_of(version),
             mode: None,
             owner: None,
@@ -211,6 +214,14 @@ impl Node {
             Validator::Weak => Version::weak(token),
             Validator::None => Version::None,
         }
+    }
+
+    /// Whether a version was one with the bytes that there are now.
+    pub(super) fn has_bytes_of(&self, known: &Version, validator: Validator) -> bool {
+        let number = known.token().and_then(|token| std::str::from_utf8(token).ok()?.parse().ok());
+        validator != Validator::None
+            && matches!(self.what, What::File(_))
+            && number.is_some_and(|number| (self.same_since..=self.version).contains(&number))
     }
 
     /// Attributes told no better than `quality` and the node's own.

@@ -1,7 +1,7 @@
 //! Changes of contents and names, over a fake.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::TryFutureExt;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
 use weft_remote::{Call, Caller, Event, FileKind, RenameTarget};
 use weft_vfs::{
-    HandleId, Looked, NewNode, NodeId, Notice, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError, Write,
+    HandleId, Looked, NewNode, NodeId, Notice, OpenFor, OpenRecord, ReadBy, Removal, SetStat, SetTime, VfsError, Write,
 };
 
 use crate::bench::Bench;
@@ -685,4 +685,55 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(agrees(length, steps));
     }
+}
+
+/// Goal: what somebody else has written meanwhile is not written over, nor hidden by what was written here before, because
+/// attributes were set, or the file was renamed, in between; where nobody has, that changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attributes_that_are_set_do_not_hide_what_others_wrote() {
+    let changes = ["nothing", "mode", "time", "name"];
+    for (between, is_written) in changes.into_iter().flat_map(|change| [(change, true), (change, false)]) {
+        let bench = Bench::writable();
+        let writing = OpenFor { writing: true, ..OpenFor::default() };
+        let opened = bench.open_for("fake/a/b/hello.txt", writing).await.expect("opened");
+        bench.write(opened, 0, b"H").await.expect("written");
+        bench.vfs.clone().flush(bench.call(), opened).await.expect("sent");
+        if is_written {
+            bench.fake.set("a/b/hello.txt", "other");
+        }
+        let path = change_between(&bench, between).await;
+        if is_written && between != "nothing" {
+            assert_eq!(bench.cat(&format!("fake/{path}")).await.expect("read"), b"other", "{between}");
+        }
+        let written = bench.write(opened, 1, b"E").await;
+        let sent = match written {
+            Ok(_) => bench.vfs.clone().flush(bench.call(), opened).await,
+            Err(error) => Err(error),
+        };
+        assert_eq!(sent.is_err(), is_written, "{between}: {sent:?}");
+        let wanted: &[u8] = if is_written { b"other" } else { b"HEllo" };
+        assert_eq!(bench.fake.content(path).as_deref(), Some(wanted), "{between}");
+        bench.vfs.close(opened);
+    }
+}
+
+/// Sets something of a file that is not its content; where it is then.
+async fn change_between(bench: &Bench, what: &str) -> &'static str {
+    let vfs = || bench.vfs.clone();
+    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+    let node = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+    let set = async |new: SetStat| {
+        vfs().set_stat(bench.call(), node, None, new).await.expect("set");
+    };
+    match what {
+        "mode" => set(SetStat { mode: Some(0o600), ..SetStat::default() }).await,
+        "time" => set(SetStat { modified: Some(SetTime::At(UNIX_EPOCH)), ..SetStat::default() }).await,
+        "name" => {
+            let (from, to) = ((dir, b"hello.txt".to_vec()), (dir, b"moved".to_vec()));
+            vfs().rename(bench.call(), from, to, RenameTarget::Replaced).await.expect("moved");
+            return "a/b/moved";
+        }
+        _ => {}
+    }
+    "a/b/hello.txt"
 }
