@@ -6,6 +6,6 @@ cd "$(dirname "$0")/.."
 . scripts/apt.sh
 
 # shellcheck disable=SC2046  # no package at all where nginx is there
-need_servers fuse3 rsync curl strace git sqlite3 apache2 lighttpd lighttpd-mod-webdav rclone tinyproxy-bin microsocks \
+need_servers acl fuse3 rsync curl strace git sqlite3 apache2 lighttpd lighttpd-mod-webdav rclone tinyproxy-bin microsocks \
     $(nginx_package)
 scripts/install-afs-server.sh || echo "Going on without a real AFS cell." >&2

@@ -80,7 +80,7 @@ impl Shared {
         match &mutation.change {
             Change::Create { dir, name, kind, mode, .. } => {
                 let place = self.place(call, dir, name).await?;
-                self.create(call, &place, *kind, *mode, made).await
+                self.create(call, &place, *kind, mode.masked(), made).await
             }
             Change::Symlink { dir, name, target } => {
                 let place = self.place(call, dir, name).await?;

@@ -32,6 +32,7 @@ impl Remote for Afs {
             symlinks: true,
             special_files: false,
             extended: false,
+            access_lists: false,
             rights: true,
         }
     }

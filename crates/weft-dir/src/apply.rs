@@ -84,7 +84,7 @@ impl Shared {
             }
             Change::SetExtended { file, name, value, must_exist } => {
                 let _held = held(file);
-                self.set_extended(file, expected, name, value.as_deref(), *must_exist)?;
+                self.set_extended(file, expected, (name, value.as_deref()), *must_exist, caller)?;
                 self.outcome_of(file, false)
             }
         }

@@ -4,8 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
-use weft_remote::{Caller, FileKind, Name, RemoteError, Result};
+use weft_remote::{Caller, FileKind, Name, NewMode, RemoteError, Result};
 
+use crate::access::mode_in;
 use crate::apply::Spot;
 use crate::directory::Shared;
 use crate::error::failed;
@@ -18,11 +19,12 @@ impl Shared {
         &self,
         spot: &Spot<'_>,
         (kind, device): (FileKind, u32),
-        mode: u16,
+        mode: NewMode,
         caller: &Caller,
     ) -> Result<()> {
         let Spot { dir, name, path } = spot;
         let said = |doing, errno| failed(&self.top.shown(path), doing, errno);
+        let mode = mode_in(dir.fd.as_fd(), mode).map_err(|errno| said("read the default access list for", errno))?;
         let made = match kind {
             FileKind::File => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -155,4 +157,4 @@ fn tolerated(outcome: rustix::io::Result<()>) -> rustix::io::Result<()> {
 }
 
 /// What is made in a directory with this bit gets its group; a directory gets the bit too.
-const SET_GROUP_ID: u16 = 0o2000;
+pub(crate) const SET_GROUP_ID: u16 = 0o2000;

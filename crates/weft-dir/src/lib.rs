@@ -26,6 +26,7 @@
 //! control lists are not.
 #![forbid(unsafe_code)]
 
+mod access;
 mod apply;
 mod aside;
 mod copy;

@@ -29,6 +29,7 @@ impl Remote for Directory {
             symlinks: true,
             special_files: true,
             extended: true,
+            access_lists: true,
             rights: false,
         }
     }

@@ -1,15 +1,18 @@
 //! Attributes that are set: of the file itself, never of what a link leads to.
 
+use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::Errno;
-use weft_remote::{FileId, FileKind, NewAttributes, RemoteError, Result, Version};
+use weft_remote::{ACCESS_LIST, Caller, FileId, FileKind, NewAttributes, RemoteError, Result, Version, is_access_list};
 
+use crate::create::SET_GROUP_ID;
 use crate::directory::Shared;
 use crate::error::failed;
-use crate::extended::{NOWHERE, is_shown};
-use crate::facts::SHOWN_MODE;
+use crate::extended::{NOWHERE, is_shown, may_have};
+use crate::facts::{SHOWN_MODE, facts};
+use crate::resolve::At;
 use crate::top::held;
 
 impl Shared {
@@ -54,20 +57,20 @@ impl Shared {
     /// Sets an extended attribute, or takes it away.
     ///
     /// # Errors
-    /// `Unsupported` for other attributes than the user's, and on links and special files; `Exists` and `NotFound` by
+    /// `Unsupported` for other attributes than the user's and access lists, and where there can be none; `Exists` and `NotFound` by
     /// `must_exist`.
     pub(crate) fn set_extended(
         &self,
         file: &FileId,
         expected: &Version,
-        name: &[u8],
-        value: Option<&[u8]>,
+        (name, value): (&[u8], Option<&[u8]>),
         must_exist: Option<bool>,
+        caller: &Caller,
     ) -> Result<()> {
         let _noted = self.ours.begin();
         let at = self.find(file)?;
         let shown = || format!("{}: the attribute {}", self.top.shown(&at.path), name.escape_ascii());
-        if !is_shown(name) || !matches!(at.facts.kind, FileKind::File | FileKind::Directory) {
+        if !is_shown(name) || !may_have(&at, name) {
             return Err(RemoteError::Unsupported { detail: format!("{}: {NOWHERE}", shown()) });
         }
         self.expect_bytes(&at, expected)?;
@@ -80,13 +83,29 @@ impl Shared {
             Some(value) => rustix::fs::setxattr(held(&at.fd), name, value, flags),
             None => rustix::fs::removexattr(held(&at.fd), name),
         };
-        set.map_err(|errno| match errno {
-            Errno::NODATA => RemoteError::NotFound { detail: shown() },
-            errno => failed(&shown(), "set", errno),
-        })?;
+        match set {
+            Ok(()) if name == ACCESS_LIST => self.end_group_id(&at, caller)?,
+            Ok(()) => {}
+            Err(Errno::NODATA) if is_access_list(name) => {}
+            Err(Errno::NODATA) => return Err(RemoteError::NotFound { detail: shown() }),
+            Err(errno) => return Err(failed(&shown(), "set", errno)),
+        }
         self.note(&at);
         self.watches.changed_file(&at.path);
         Ok(())
+    }
+
+    /// Takes the set-group-id bit of a file whose access list was set by somebody who may not keep it: who is not in the file's
+    /// group (`posix_acl_update_mode` of Linux fs/posix_acl.c). Of the groups that somebody is in, one is known here.
+    fn end_group_id(&self, at: &At, caller: &Caller) -> Result<()> {
+        let may_keep = caller.uid == 0 || caller.gid == at.facts.owner.gid;
+        if at.facts.kind != FileKind::File || at.facts.mode & SET_GROUP_ID == 0 || may_keep {
+            return Ok(());
+        }
+        let said = |errno| failed(&self.top.shown(&at.path), "chmod", errno);
+        let now = facts(at.fd.as_fd()).map_err(said)?.0.mode & SHOWN_MODE;
+        let mode = Mode::from_raw_mode(u32::from(now & !SET_GROUP_ID));
+        rustix::fs::chmodat(CWD, held(&at.fd), mode, AtFlags::empty()).map_err(said)
     }
 }
 

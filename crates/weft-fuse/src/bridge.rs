@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::{Caller, LockMode, RenameTarget, Seek};
+use weft_remote::{Caller, LockMode, NewMode, RenameTarget, Seek};
 use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, SetStat, Write};
 use weft_vfs::{
     AsOf, Data, DirectoryName, HandleId, Looked, OWN_ATTRIBUTES, OnTurned, OpenRecord, ReadBy, Snapshot, StatFs, Vfs,
@@ -131,7 +131,7 @@ impl Handler for Bridge {
         caller: Caller,
         dir: NodeId,
         name: Vec<u8>,
-        mode: u16,
+        mode: NewMode,
     ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static {
         let (vfs, made) = (self.vfs.clone(), self.vfs.clone().create_open(self.vfs.call(caller), dir, name, mode));
         async move {
@@ -314,6 +314,10 @@ impl Handler for Bridge {
 
     fn has_locks(&self) -> bool {
         self.vfs.has_locks()
+    }
+
+    fn has_access_lists(&self) -> bool {
+        self.vfs.has_access_lists()
     }
 
     fn lock(

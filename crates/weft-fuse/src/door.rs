@@ -16,7 +16,7 @@ use rustix::io::Errno as E;
 use weft_fusedev::{
     Backings as BackingFiles, Delivery, Header, Interrupted, Operation as Asks, Read, Reply, Request, Serve, Space,
 };
-use weft_remote::{Caller, FileKind};
+use weft_remote::{Caller, FileKind, NewMode};
 use weft_vfs::{DirectoryName, HandleId, NewNode, NodeId, Removal, Write};
 
 use crate::Errno;
@@ -57,6 +57,8 @@ pub(crate) struct Manner {
     pub(crate) read_only: bool,
     /// It asks for locks of programs.
     pub(crate) locks: bool,
+    /// It asks for access lists, and leaves the umask to the file system.
+    pub(crate) access_lists: bool,
 }
 
 impl<H: Handler> Door<H> {
@@ -101,6 +103,12 @@ impl<H: Handler> Door<H> {
     fn close_directory(&self, handle: u64) {
         self.directories.close(handle);
         self.roll.strike(Key::Directory(handle));
+    }
+
+    /// What something new is to allow. Where the kernel applies the umask, it has done so.
+    fn new_mode(&self, mode: u32, umask: u32) -> NewMode {
+        let umask = if self.manner.access_lists { stat::permissions(umask) } else { 0 };
+        NewMode { asked: stat::permissions(mode), umask }
     }
 
     /// The locks of programs.
@@ -155,9 +163,11 @@ impl<H: Handler> Door<H> {
         match asked {
             Asks::Setattr(changes) => self.setattr(header, &changes, reply),
             Asks::Symlink { name, target } => self.symlink(header, name, target, reply),
-            Asks::Mknod { name, mode, rdev, .. } => self.mknod(header, name, mode, rdev, reply),
-            Asks::Mkdir { name, mode, .. } => {
-                let new = NewNode { kind: FileKind::Directory, mode: stat::permissions(mode), device: 0 };
+            Asks::Mknod { name, mode, rdev, umask } => {
+                self.mknod(header, name, mode, (self.new_mode(mode, umask), rdev), reply);
+            }
+            Asks::Mkdir { name, mode, umask } => {
+                let new = NewNode { kind: FileKind::Directory, mode: self.new_mode(mode, umask), device: 0 };
                 self.make(Operation::Mkdir, header, name, new, reply);
             }
             Asks::Unlink(name) => self.remove(Operation::Unlink, header, name, Removal::File, reply),
@@ -166,8 +176,10 @@ impl<H: Handler> Door<H> {
                 self.rename(header, name, (NodeId(new_parent), new_name), flags, reply);
             }
             Asks::Link { node, name } => self.link(header, NodeId(node), name, reply),
-            Asks::Tmpfile { mode, .. } => self.create_nameless(header, mode, reply),
-            Asks::Create { name, flags, mode, .. } => self.create(header, name, flags, mode, reply),
+            Asks::Tmpfile { mode, umask, .. } => self.create_nameless(header, self.new_mode(mode, umask), reply),
+            Asks::Create { name, flags, mode, umask } => {
+                self.create(header, name, flags, self.new_mode(mode, umask), reply);
+            }
             Asks::Write { handle, offset, data, flags, kill_suidgid, cached: unseen, .. } => {
                 // The room that they came in is the next request's.
                 let bytes = Bytes::copy_from_slice(data);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::{Caller, LockMode, RenameTarget, Seek};
+use weft_remote::{Caller, LockMode, NewMode, RenameTarget, Seek};
 use weft_vfs::{Allocate, NewNode, OpenFor, Removal, SetStat, Write};
 use weft_vfs::{AsOf, Data, HandleId, OnTurned, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
 use weft_vfs::{DirectoryName, NodeId, Object};
@@ -138,7 +138,7 @@ pub trait Handler: Send + Sync + 'static {
         caller: Caller,
         dir: NodeId,
         name: Vec<u8>,
-        mode: u16,
+        mode: NewMode,
     ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static;
 
     /// Makes a file without a name and opens it for reading and writing.
@@ -273,6 +273,9 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Whether any source has locks: then those of programs are asked for here, otherwise the kernel keeps them by itself.
     fn has_locks(&self) -> bool;
+
+    /// Whether any source has access lists: then the kernel asks for them, and says what the umask is of who makes something.
+    fn has_access_lists(&self) -> bool;
 
     /// Changes the lock that the mount has on a file at its source. Twice the same: a former daemon has taken it. `EAGAIN`
     /// when somebody else's is in the way, `ESTALE` when there is none any more. Tells which open files are in another

@@ -154,7 +154,7 @@ pub fn mount<H: Handler>(
                 (Transport::Auto, Some(_)) => Transport::Classic,
                 (transport, _) => transport,
             };
-            let wanted = wanted(privileged, locks, options.maps_unkept);
+            let wanted = wanted(privileged, locks, handler.has_access_lists(), options.maps_unkept);
             let session = Session::begin_over(device, &wanted, transport, RingLimits::default());
             let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
             let (roll, notices) = match life {
@@ -182,6 +182,7 @@ pub fn mount<H: Handler>(
         unopened: options.unopened && read_only,
         read_only,
         locks: agreed.has(InitFlags::POSIX_LOCKS),
+        access_lists: agreed.has(ACCESS_LISTS),
     };
     let renewed = roll.clone();
     handler.on_turned(OnTurned::new(move |handle, record| renewed.renew_file(handle.0, record)));
@@ -261,13 +262,16 @@ fn options_of(options: &MountOptions) -> weft_fusedev::MountOptions {
 }
 
 /// What is asked of the kernel.
-fn wanted(privileged: bool, locks: bool, maps_unkept: bool) -> Wanted {
+fn wanted(privileged: bool, locks: bool, access_lists: bool, maps_unkept: bool) -> Wanted {
     let mut flags = WANTED_FLAGS.into_iter().fold(InitFlags::default(), |all, flag| all | flag);
     if privileged {
         flags = flags | InitFlags::PASSTHROUGH;
     }
     if maps_unkept {
         flags = flags | InitFlags::DIRECT_IO_ALLOW_MMAP;
+    }
+    if access_lists {
+        flags = flags | ACCESS_LISTS;
     }
     if locks {
         flags = flags | InitFlags::POSIX_LOCKS | InitFlags::FLOCK_LOCKS;
@@ -310,6 +314,8 @@ const WANTED_FLAGS: [InitFlags; 12] = [
     InitFlags::HAS_EXPIRE_ONLY,
     InitFlags::HAS_RESEND,
 ];
+/// The kernel asks for access lists; they say whether the umask counts, which so is left to the file system.
+const ACCESS_LISTS: InitFlags = InitFlags(InitFlags::POSIX_ACL.0 | InitFlags::DONT_MASK.0);
 /// Largest request and reply body in bytes.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Requests that the kernel may send without anybody waiting for them, which are all reads into its pages. Those from a

@@ -8,6 +8,7 @@
 //! conformance suite that every kind runs and an in-memory remote with faults to order.
 #![forbid(unsafe_code)]
 
+mod access;
 mod answer;
 mod attributes;
 mod body;
@@ -32,6 +33,7 @@ pub mod conformance;
 #[cfg(feature = "testing")]
 pub mod fake;
 
+pub use access::{ACCESS_LIST, DEFAULT_ACCESS_LIST, is_access_list};
 pub use answer::{Answer, Audience, Origin};
 pub use attributes::{Attributes, Figure, FileKind, Owner};
 pub use body::{Along, Body, Known, Piece, Span};
@@ -42,7 +44,9 @@ pub use error::RemoteError;
 pub use event::Event;
 pub use file_id::{FileId, Neighbourhood};
 pub use lease::{Lease, Stale};
-pub use mutation::{Change, Changed, Content, Extent, Mutation, NamesNow, NewAttributes, Outcome, RenameTarget};
+pub use mutation::{
+    Change, Changed, Content, Extent, Mutation, NamesNow, NewAttributes, NewMode, Outcome, RenameTarget,
+};
 pub use name::{BadName, Name};
 pub use news::{News, ToldUpTo};
 pub use notes::{MemoryNotes, Note, Notes, NotesError};

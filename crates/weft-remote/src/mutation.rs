@@ -46,8 +46,8 @@ pub enum Change {
         name: Name,
         /// What it is to be: not a link.
         kind: FileKind,
-        /// Permission bits with the set-id and sticky bits.
-        mode: u16,
+        /// What it allows to whom.
+        mode: NewMode,
         /// Of a device: which, as in [`Attributes::device`](crate::Attributes::device). 0 otherwise.
         device: u32,
     },
@@ -164,6 +164,30 @@ impl fmt::Debug for Change {
             Change::SetAttributes { file, .. } => write!(f, "SetAttributes({file:?})"),
             Change::SetExtended { file, name, .. } => write!(f, "SetExtended({} of {file:?})", name.escape_ascii()),
         }
+    }
+}
+
+/// The permission bits that a program asks for when it makes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewMode {
+    /// As it asks for them, with the set-id and sticky bits.
+    pub asked: u16,
+    /// What its umask takes off, where the directory has no default access list, which says what new files allow instead
+    /// (umask(2)).
+    pub umask: u16,
+}
+
+impl NewMode {
+    /// The bits where the umask counts.
+    pub fn masked(self) -> u16 {
+        self.asked & !(self.umask & 0o777)
+    }
+}
+
+impl From<u16> for NewMode {
+    /// These bits, whatever the umask is.
+    fn from(asked: u16) -> NewMode {
+        NewMode { asked, umask: 0 }
     }
 }
 

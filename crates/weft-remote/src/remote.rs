@@ -31,6 +31,8 @@ pub struct Capabilities {
     pub special_files: bool,
     /// Has extended attributes.
     pub extended: bool,
+    /// Has POSIX access lists, as extended attributes ([`is_access_list`](crate::is_access_list)).
+    pub access_lists: bool,
     /// Tells who may write a file before it is tried ([`Remote::may_write`]).
     pub rights: bool,
 }

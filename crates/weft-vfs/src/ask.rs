@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use weft_remote::FileKind;
+use weft_remote::{FileKind, NewMode};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct OpenFor {
 pub struct NewNode {
     /// File, directory or special file.
     pub kind: FileKind,
-    /// Permission bits with the set-id and sticky bits; the umask is taken off already.
-    pub mode: u16,
+    /// What it allows to whom.
+    pub mode: NewMode,
     /// Of a device: which.
     pub device: u32,
 }

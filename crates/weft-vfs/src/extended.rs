@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tz::UtcDateTime;
-use weft_remote::{Audience, Call, Change, FileKind, Lease, RemoteError, Sameness, SourceState, Version};
+use weft_remote::{
+    Audience, Call, Change, FileKind, Lease, RemoteError, Sameness, SourceState, Version, is_access_list,
+};
 use weft_store::{DentrySource, NodeId};
 
 use crate::inode::Inode;
+use crate::learn::Told;
 use crate::offline::Mode;
 use crate::vfs::{Vfs, is_gone};
 use crate::why::version_words;
@@ -139,6 +142,9 @@ impl Vfs {
     pub async fn extended_of(self: Arc<Self>, call: Call, node: NodeId, name: Vec<u8>) -> Result<Option<Vec<u8>>> {
         let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(None) };
         let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
+        if is_access_list(&name) && !remote.capabilities().access_lists {
+            return Ok(None);
+        }
         match self.ask_for(&call, remote.extended(&call, &file, &name)).await {
             Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
                 self.place_again(&call, &inode).await?;
@@ -193,11 +199,15 @@ impl Vfs {
         }
         self.admit(&call, &inode).await?;
         let file = inode.record().file;
+        let _gate = inode.gate.lock().await;
         let change = Change::SetExtended { file, name, value, must_exist };
         match self.apply(&call, &inode, change, SystemTime::now(), &Version::None).await {
-            Ok(_) => {
+            Ok(answer) => {
                 self.retries.forget(&call);
-                Ok(())
+                // The mode is another by an access list.
+                let entry = answer.value.entry.as_ref();
+                let told = Told::of_change(&answer);
+                entry.map_or(Ok(()), |entry| self.learn_attributes(&inode, entry.attributes, &told))
             }
             // The file is there: it was found.
             Err(VfsError::Remote(RemoteError::NotFound { .. })) if must_exist == Some(true) => {

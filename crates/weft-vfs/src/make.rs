@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_remote::{
-    Answer, BadName, Call, Change, Changed, Entry, FileKind, Lease, Name, NamesNow, Outcome, RemoteError, RenameTarget,
-    Version,
+    Answer, BadName, Call, Change, Changed, Entry, FileKind, Lease, Name, NamesNow, NewMode, Outcome, RemoteError,
+    RenameTarget, Version,
 };
 use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
@@ -44,7 +44,7 @@ impl Vfs {
         call: Call,
         dir: NodeId,
         name: Vec<u8>,
-        mode: u16,
+        mode: NewMode,
     ) -> Result<(Looked, Opened)> {
         let new = NewNode { kind: FileKind::File, mode, device: 0 };
         let made = self.clone().create(call, dir, name, new).await?;

@@ -70,8 +70,13 @@ impl Vfs {
             return Err(VfsError::NotFound);
         }
         let mode = here.attributes.mode.unwrap_or(0);
-        let change =
-            Change::Create { dir: dir.record().file, name: name.clone(), kind: FileKind::File, mode, device: 0 };
+        let change = Change::Create {
+            dir: dir.record().file,
+            name: name.clone(),
+            kind: FileKind::File,
+            mode: mode.into(),
+            device: 0,
+        };
         let _listing = dir.gate.lock().await;
         let answer = self.apply(call, dir, change, SystemTime::now(), &Version::None).await?;
         let unheard = self.unheard(&[(dir, name)]);
@@ -85,7 +90,10 @@ impl Vfs {
         let made = file.record().attributes;
         let owner = here.attributes.owner.filter(|owner| made.owner != Some(*owner));
         let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
-        let wanted = NewAttributes { mode: (made.mode != Some(mode)).then_some(mode), uid, gid, ..Default::default() };
+        // Writing takes set-id bits away. What a default access list does not allow stays so.
+        let is_without = |made: &u16| (made ^ mode) & 0o7000 != 0;
+        let restored = made.mode.filter(is_without).map(|made| made & 0o777 | mode & 0o7000);
+        let wanted = NewAttributes { mode: restored, uid, gid, ..Default::default() };
         if wanted != NewAttributes::default() {
             self.set_attributes(call, file, wanted).await?;
         }

@@ -287,7 +287,7 @@ impl Vfs {
         let handle = match self.clone().lookup(*call, dir, name.as_bytes().to_vec()).await? {
             Looked::Absent { .. } => {
                 let mode = record.attributes.mode.unwrap_or(0o600) & 0o777;
-                self.clone().create_open(*call, dir, name.as_bytes().to_vec(), mode).await?.1.handle
+                self.clone().create_open(*call, dir, name.as_bytes().to_vec(), mode.into()).await?.1.handle
             }
             Looked::Entry { stat, .. } => {
                 let taken =

@@ -318,6 +318,7 @@ impl Remote for Web {
             symlinks: false,
             special_files: false,
             extended: false,
+            access_lists: false,
             rights: false,
         }
     }

@@ -173,7 +173,7 @@ async fn answers_that_a_change_of_ours_overtakes_are_not_kept() {
         .collect();
     let make = |dir: &FileId, text| {
         let (kind, mode) = (FileKind::File, 0o644);
-        Change::Create { dir: dir.clone(), name: name(text), kind, mode, device: 0 }
+        Change::Create { dir: dir.clone(), name: name(text), kind, mode: mode.into(), device: 0 }
     };
     for round in 0..ROUNDS {
         other.apply(make(&there, format!("theirs-{round}"))).await.expect("made there");
@@ -209,7 +209,7 @@ async fn a_change_that_nobody_waited_for_is_seen() {
     for round in 0..ROUNDS {
         watcher.names(&here).await;
         let (dir, kind) = (here.clone(), FileKind::Directory);
-        let change = Change::Create { dir, name: name(format!("{round}")), kind, mode: 0o755, device: 0 };
+        let change = Change::Create { dir, name: name(format!("{round}")), kind, mode: 0o755.into(), device: 0 };
         let patience = Duration::from_micros(100 * (round as u64 % 20));
         left += usize::from(tokio::time::timeout(patience, watcher.apply(change)).await.is_err());
         // Whatever its server was told before it was told that the caller is gone has been done by then.

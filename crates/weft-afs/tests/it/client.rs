@@ -136,7 +136,7 @@ impl Client {
     pub async fn create(&self, path: &[u8], kind: FileKind) -> FileId {
         let (dir, name) = self.place(path).await;
         let mode = if kind == FileKind::Directory { 0o755 } else { 0o644 };
-        let made = self.apply(Change::Create { dir, name, kind, mode, device: 0 }).await;
+        let made = self.apply(Change::Create { dir, name, kind, mode: mode.into(), device: 0 }).await;
         made.unwrap_or_else(|error| panic!("{}: {error}", path.escape_ascii())).entry.expect("it is new").id
     }
 

@@ -18,7 +18,7 @@ async fn what_afs_does_not_have_is_unsupported() {
     let capabilities = client.afs.capabilities();
     assert!(!capabilities.special_files && !capabilities.extended);
     for kind in [FileKind::Fifo, FileKind::Socket, FileKind::CharDevice, FileKind::BlockDevice] {
-        let special = Change::Create { dir: dir.clone(), name: name("special"), kind, mode: 0o644, device: 0 };
+        let special = Change::Create { dir: dir.clone(), name: name("special"), kind, mode: 0o644.into(), device: 0 };
         assert!(is_unsupported(&client.apply(special).await), "{kind:?}");
     }
     let (attribute, value) = (b"user.note".to_vec(), Some(b"text".to_vec()));
@@ -62,7 +62,7 @@ async fn a_second_name_is_of_the_same_directory() {
 async fn where_nobody_may_write_that_is_said() {
     let Some(cell) = AfsCell::up() else { return };
     let client = Client::on(cell, "c1", Tree::Cell).await;
-    let create = |dir| Change::Create { dir, name: name("new"), kind: FileKind::File, mode: 0o644, device: 0 };
+    let create = |dir| Change::Create { dir, name: name("new"), kind: FileKind::File, mode: 0o644.into(), device: 0 };
     let denied = client.apply(create(client.id("pub").await)).await;
     assert!(matches!(denied, Err(RemoteError::Denied { .. })), "{denied:?}");
     for dir in [client.afs.root(), client.id("replicated").await] {
@@ -87,7 +87,7 @@ async fn many_refusals_take_no_longer_than_others() {
     let (open, private) = (client.id("pub").await, client.id("user/alice/private").await);
     let readable = client.id("pub/large.bin").await;
     let create =
-        || Change::Create { dir: open.clone(), name: name("new"), kind: FileKind::File, mode: 0o644, device: 0 };
+        || Change::Create { dir: open.clone(), name: name("new"), kind: FileKind::File, mode: 0o644.into(), device: 0 };
     let new = NewAttributes { mode: Some(0o600), ..NewAttributes::default() };
     let set = || Change::SetAttributes { file: readable.clone(), new };
     let afs = &client.afs;

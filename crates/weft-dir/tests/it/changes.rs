@@ -44,7 +44,8 @@ async fn special_files_are_created_shown_and_removed() {
         let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
         // 0x12345 of 0x678.
         let device = if is_device { 0x12367845 } else { 0 };
-        let change = Change::Create { dir: d.clone(), name: crate::support::name("x"), kind, mode: 0o6642, device };
+        let change =
+            Change::Create { dir: d.clone(), name: crate::support::name("x"), kind, mode: 0o6642.into(), device };
         let made = match apply(&bed, change).await {
             Ok(made) => made.unwrap(),
             Err(RemoteError::Denied { .. }) if is_device => {

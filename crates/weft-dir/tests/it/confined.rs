@@ -42,7 +42,7 @@ async fn a_link_is_shown_as_a_link_and_never_followed() {
         assert!(matches!(within, Err(RemoteError::NotADirectory { .. })), "{within:?}");
     }
     let dir = bed.id("out").await;
-    let create = Change::Create { dir, name: name("x"), kind: FileKind::File, mode: 0o644, device: 0 };
+    let create = Change::Create { dir, name: name("x"), kind: FileKind::File, mode: 0o644.into(), device: 0 };
     let mutation = Mutation { change: create, made: std::time::SystemTime::now() };
     let refused = bed.dir.apply(&call(), &mutation, &Version::None).await;
     assert!(matches!(refused, Err(RemoteError::NotADirectory { .. })), "{refused:?}");

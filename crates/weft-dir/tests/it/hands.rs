@@ -34,7 +34,7 @@ pub async fn apply(bed: &Bed, change: Change) -> Result<Option<Entry>> {
 }
 
 pub fn create(dir: FileId, new: &str, kind: FileKind, mode: u16) -> Change {
-    Change::Create { dir, name: name(new), kind, mode, device: 0 }
+    Change::Create { dir, name: name(new), kind, mode: mode.into(), device: 0 }
 }
 
 pub fn symlink(dir: FileId, new: &str, target: &[u8]) -> Change {

@@ -3,6 +3,7 @@
 use rustix::fs::XattrFlags;
 use rustix::io::Errno as E;
 use weft_fusedev::{Header, Reply};
+use weft_remote::is_access_list;
 use weft_vfs::NodeId;
 
 use super::{Door, caller};
@@ -12,9 +13,9 @@ use crate::meter::Operation;
 
 impl<H: Handler> Door<H> {
     pub(super) fn getxattr(&self, header: &Header, name: &[u8], size: u32, reply: Reply) {
-        // Labels and access lists are nothing that this file system has, which is another answer than that there are
-        // none here: `ls -l` then asks for them once, not twice for each name.
-        if !is_users(name) {
+        // Labels, and where no source has them access lists, are nothing that this file system has, which is another answer
+        // than that there are none here: `ls -l` then asks for them once, not twice for each name.
+        if !self.is_known(name) {
             return self.refuse(Operation::Getxattr, header, E::OPNOTSUPP, reply);
         }
         let found = self.handler.extended(caller(header), NodeId(header.node), name.to_vec());
@@ -25,9 +26,10 @@ impl<H: Handler> Door<H> {
     pub(super) fn listxattr(&self, header: &Header, size: u32, reply: Reply) {
         // Weft's own are there for who asks by name; listed, `cp -a` would copy them to other file systems.
         let names = self.handler.extended_names(caller(header), NodeId(header.node));
+        let has_access_lists = self.manner.access_lists;
         let list = async move {
             let mut list = Vec::new();
-            for name in names.await?.iter().filter(|name| is_users(name)) {
+            for name in names.await?.iter().filter(|name| is_known(name, has_access_lists)) {
                 list.extend_from_slice(name);
                 list.push(0);
             }
@@ -47,7 +49,9 @@ impl<H: Handler> Door<H> {
     }
 
     pub(super) fn removexattr(&self, header: &Header, name: &[u8], reply: Reply) {
-        self.set(Operation::Removexattr, header, name, None, Some(true), reply);
+        // An access list that is not there is one that says what the mode says.
+        let must_exist = (!is_access_list(name)).then_some(true);
+        self.set(Operation::Removexattr, header, name, None, must_exist, reply);
     }
 
     fn set(
@@ -59,12 +63,16 @@ impl<H: Handler> Door<H> {
         must_exist: Option<bool>,
         reply: Reply,
     ) {
-        if !is_users(name) {
+        if !self.is_known(name) {
             return self.refuse(operation, header, E::OPNOTSUPP, reply);
         }
         let (node, value) = (NodeId(header.node), value.map(<[u8]>::to_vec));
         let set = self.handler.set_extended(caller(header), node, name.to_vec(), value, must_exist);
         self.finish(operation, header, set, reply);
+    }
+
+    fn is_known(&self, name: &[u8]) -> bool {
+        is_known(name, self.manner.access_lists)
     }
 
     /// Answers with bytes, as far as `size` has room for them.
@@ -90,7 +98,7 @@ impl<H: Handler> Door<H> {
     }
 }
 
-/// Whether an attribute is one of those that users have.
-fn is_users(name: &[u8]) -> bool {
-    name.starts_with(b"user.")
+/// Whether an attribute is one of those that users have, or an access list where there are any.
+fn is_known(name: &[u8], has_access_lists: bool) -> bool {
+    name.starts_with(b"user.") || (has_access_lists && is_access_list(name))
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno as E;
 use weft_fusedev::{Backings as BackingFiles, Delivery, Header, Opened, Reply};
+use weft_remote::NewMode;
 use weft_vfs::{HandleId, NodeId, OpenFor, ReadBy, SetStat};
 
 use super::again::Change;
-use super::{Door, caller, stat};
+use super::{Door, caller};
 use crate::Errno;
 use crate::attributes::entry_of;
 use crate::backed::Backed;
@@ -77,12 +78,12 @@ impl<H: Handler> Door<H> {
         });
     }
 
-    pub(super) fn create(&self, header: &Header, name: &[u8], flags: u32, mode: u32, reply: Reply) {
+    pub(super) fn create(&self, header: &Header, name: &[u8], flags: u32, mode: NewMode, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Create, header);
         let made_before = self.close_unanswered(header);
         let change = self.begin_change(header);
         let (dir, caller) = (NodeId(header.node), caller(header));
-        let made = self.handler.create_open(caller, dir, name.to_vec(), stat::permissions(mode));
+        let made = self.handler.create_open(caller, dir, name.to_vec(), mode);
         let (again, name, begun) = (self.handler.clone(), name.to_vec(), change.before);
         let exclusive = OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
         let made = async move {
@@ -102,11 +103,11 @@ impl<H: Handler> Door<H> {
         self.answer_created(asked, header, made, Some(change), reply);
     }
 
-    pub(super) fn create_nameless(&self, header: &Header, mode: u32, reply: Reply) {
+    pub(super) fn create_nameless(&self, header: &Header, mode: NewMode, reply: Reply) {
         let asked = self.driver.meter.begin(Operation::Create, header);
         self.close_unanswered(header);
         let handler = self.handler.clone();
-        let made = handler.create_nameless(caller(header), NodeId(header.node), stat::permissions(mode));
+        let made = handler.create_nameless(caller(header), NodeId(header.node), mode.masked());
         let made = async move {
             let (entry, opened) = made.await?;
             made_of(&*handler, entry, opened)

@@ -3,10 +3,10 @@
 use rustix::fs::{FileType, RenameFlags};
 use rustix::io::Errno as E;
 use weft_fusedev::{Header, Reply};
-use weft_remote::{FileKind, RenameTarget};
+use weft_remote::{FileKind, NewMode, RenameTarget};
 use weft_vfs::{NewNode, NodeId, Removal};
 
-use super::{Door, caller, stat};
+use super::{Door, caller};
 use crate::attributes::entry_of;
 use crate::handler::{Answer, EntryReply, Handler};
 use crate::meter::Operation;
@@ -18,11 +18,12 @@ impl<H: Handler> Door<H> {
         self.answer_made(operation, header, name, made, reply);
     }
 
-    pub(super) fn mknod(&self, header: &Header, name: &[u8], mode: u32, rdev: u32, reply: Reply) {
-        let Some(kind) = kind_of_mode(mode) else {
+    /// Makes a file or a special file: of the type that is in `kind`.
+    pub(super) fn mknod(&self, header: &Header, name: &[u8], kind: u32, (mode, device): (NewMode, u32), reply: Reply) {
+        let Some(kind) = kind_of_mode(kind) else {
             return self.refuse(Operation::Mknod, header, E::INVAL, reply);
         };
-        let new = NewNode { kind, mode: stat::permissions(mode), device: rdev };
+        let new = NewNode { kind, mode, device };
         self.make(Operation::Mknod, header, name, new, reply);
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use rustix::io::Errno as E;
 use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
-use weft_remote::{Caller, FileKind, LockMode, RenameTarget, Seek};
+use weft_remote::{Caller, FileKind, LockMode, NewMode, RenameTarget, Seek};
 use weft_vfs::{
     Allocate, AsOf, Data, DirectoryName, HandleId, NewNode, NodeId, OnTurned, OpenFor, OpenRecord, ReadBy, Removal,
     SetStat, SetTime, Snapshot, Stat, StatFs, Write,
@@ -112,7 +112,7 @@ impl Files {
             return Err(Errno(E::EXIST));
         }
         self.last += 1;
-        self.nodes.insert(NodeId(self.last), node(self.last, new.kind, new.mode, new.device));
+        self.nodes.insert(NodeId(self.last), node(self.last, new.kind, new.mode.masked(), new.device));
         self.names.insert((dir, name), NodeId(self.last));
         Ok(NodeId(self.last))
     }
@@ -242,7 +242,7 @@ impl Handler for Memory {
         _: Caller,
         dir: NodeId,
         name: Vec<u8>,
-        mode: u16,
+        mode: NewMode,
     ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static {
         let memory = self.clone();
         // Not at once: as one that asks somebody.
@@ -271,7 +271,7 @@ impl Handler for Memory {
         target: Vec<u8>,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
         let mut files = self.files();
-        let made = files.make(dir, name, NewNode { kind: FileKind::Symlink, mode: 0o777, device: 0 });
+        let made = files.make(dir, name, NewNode { kind: FileKind::Symlink, mode: 0o777.into(), device: 0 });
         ready(made.and_then(|node| {
             files.node(node)?.bytes = target;
             files.entry(node)
@@ -483,6 +483,10 @@ impl Handler for Memory {
 
     fn has_locks(&self) -> bool {
         self.files().has_locks
+    }
+
+    fn has_access_lists(&self) -> bool {
+        false
     }
 
     fn lock(

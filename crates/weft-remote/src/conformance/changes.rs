@@ -89,8 +89,8 @@ async fn read_only(scene: &Scene<'_>) -> Verdict {
 fn every_change(dir: &FileId, file: &FileId) -> Vec<Change> {
     let (dir, file) = (|| dir.clone(), || file.clone());
     vec![
-        Change::Create { dir: dir(), name: name("new"), kind: FileKind::File, mode: 0o644, device: 0 },
-        Change::Create { dir: dir(), name: name("new-dir"), kind: FileKind::Directory, mode: 0o755, device: 0 },
+        Change::Create { dir: dir(), name: name("new"), kind: FileKind::File, mode: 0o644.into(), device: 0 },
+        Change::Create { dir: dir(), name: name("new-dir"), kind: FileKind::Directory, mode: 0o755.into(), device: 0 },
         Change::Symlink { dir: dir(), name: name("link"), target: b"three".to_vec() },
         Change::Link { file: file(), dir: dir(), name: name("second") },
         Change::Remove { dir: dir(), name: name(THREE) },
@@ -112,7 +112,8 @@ async fn writable(scene: &Scene<'_>) -> Verdict {
         return excluded("the kind is read-only");
     }
     let dir = scene.id("").await?;
-    let create = Change::Create { dir: dir.clone(), name: name("made"), kind: FileKind::File, mode: 0o644, device: 0 };
+    let create =
+        Change::Create { dir: dir.clone(), name: name("made"), kind: FileKind::File, mode: 0o644.into(), device: 0 };
     let made = done(scene, create, &Version::None).await?.ok_or("creating gives no entry")?;
     let written = done(scene, write(made.id.clone(), b"first"), &Version::None).await?.ok_or("no entry")?;
     let old = scene.version(&written.id).await?;

@@ -51,7 +51,7 @@ impl Fake {
                     _ => return Err(RemoteError::Unsupported { detail: format!("a new {kind:?}") }),
                 };
                 let made = add(&mut tree, subject, name, what)?;
-                tree.node_mut(made).mode = Some(*mode);
+                tree.node_mut(made).mode = Some(mode.masked());
                 Some(made)
             }
             Change::Symlink { name, target, .. } => Some(add(&mut tree, subject, name, What::Symlink(target.clone()))?),

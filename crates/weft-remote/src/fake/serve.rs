@@ -30,6 +30,7 @@ impl Remote for Fake {
             symlinks: true,
             special_files: false,
             extended: false,
+            access_lists: false,
             rights: false,
         }
     }

@@ -464,7 +464,7 @@ async fn a_directory_that_takes_the_place_of_another_is_found_at_once() {
     let bench = told_by(Fake::writable());
     let vfs = || bench.vfs.clone();
     let former = bench.walk("fake/a/b").await.expect("a directory").node;
-    let new = NewNode { kind: FileKind::Directory, mode: 0o755, device: 0 };
+    let new = NewNode { kind: FileKind::Directory, mode: 0o755.into(), device: 0 };
     let removed = async |dir, name: &str| vfs().remove_name(bench.call(), dir, name.into(), Removal::File).await;
     assert!(matches!(removed(former, "none").await, Err(VfsError::Remote(RemoteError::NotFound { .. }))));
     let replaced_and = async |replaced: bool| {

@@ -92,7 +92,7 @@ async fn a_directory_goes_with_all_below_it() {
     assert_eq!(bench.vfs.store().usage().objects, 0);
 
     let call = bench.call();
-    let new = NewNode { kind: FileKind::Directory, mode: 0o755, device: 0 };
+    let new = NewNode { kind: FileKind::Directory, mode: 0o755.into(), device: 0 };
     for _ in 0..3 {
         bench.vfs.clone().create(call, top, b"here".to_vec(), new).await.expect("made");
         assert!(bench.list("fake/a/b/here").await.expect("names").is_empty());
@@ -184,7 +184,7 @@ async fn names_that_were_there_are_not_known_for_ever() {
     let before = known(bench.vfs.store());
     let name = |nth: usize| format!("passing{nth}").into_bytes();
     for nth in 0..50 {
-        let new = NewNode { kind: FileKind::File, mode: 0o644, device: 0 };
+        let new = NewNode { kind: FileKind::File, mode: 0o644.into(), device: 0 };
         bench.vfs.clone().create(bench.call(), dir, name(nth), new).await.expect("made");
         bench.vfs.clone().remove_name(bench.call(), dir, name(nth), Removal::File).await.expect("removed");
         assert!(matches!(bench.lookup(dir, &format!("asked{nth}")).await, Ok(Looked::Absent { .. })));

@@ -322,11 +322,11 @@ async fn what_was_being_sent_when_the_daemon_died_is_sent_again() {
 async fn names_are_made_moved_and_taken_away() {
     let bench = Bench::writable();
     let dir = bench.dir("fake/a").await;
-    let new = NewNode { kind: FileKind::Directory, mode: 0o750, device: 0 };
+    let new = NewNode { kind: FileKind::Directory, mode: 0o750.into(), device: 0 };
     let made = bench.vfs.clone().create(bench.call(), dir, b"made".to_vec(), new).await.unwrap();
     assert!(matches!(made, Looked::Entry { stat, .. } if stat.kind == FileKind::Directory && stat.mode == 0o750));
     let inner = bench.dir("fake/a/made").await;
-    let (_, opened) = bench.vfs.clone().create_open(bench.call(), inner, b"f".to_vec(), 0o600).await.unwrap();
+    let (_, opened) = bench.vfs.clone().create_open(bench.call(), inner, b"f".to_vec(), 0o600.into()).await.unwrap();
     bench.write(opened.handle, 0, b"new").await.unwrap();
     let moved = (inner, b"f".to_vec());
     bench.vfs.clone().rename(bench.call(), moved, (dir, b"g".to_vec()), RenameTarget::Absent).await.unwrap();
@@ -438,7 +438,7 @@ async fn what_the_kernel_has_not_heard_of_it_looks_up_again() {
     let (bench, heard) = Bench::writable().heard();
     let dir = bench.dir("fake/a/b").await;
     let vfs = &bench.vfs;
-    let new = NewNode { kind: FileKind::File, mode: 0o644, device: 0 };
+    let new = NewNode { kind: FileKind::File, mode: 0o644.into(), device: 0 };
     for step in ["made", "moved", "removed"] {
         // Somebody else asks what the directory is.
         let other = Call { caller: Caller { pid: 2, ..bench.call().caller }, ..bench.call() };
@@ -480,7 +480,8 @@ async fn a_name_that_has_gone_leads_nowhere_in_a_list_from_before() {
     assert_eq!(known(), Some(first));
     bench.vfs.clone().remove_name(bench.call(), dir, b"hello.txt".to_vec(), Removal::File).await.unwrap();
     assert_eq!(known(), None, "it is gone");
-    let (_, opened) = bench.vfs.clone().create_open(bench.call(), dir, b"hello.txt".to_vec(), 0o600).await.unwrap();
+    let (_, opened) =
+        bench.vfs.clone().create_open(bench.call(), dir, b"hello.txt".to_vec(), 0o600.into()).await.unwrap();
     assert_eq!(known(), None, "it is another");
     bench.vfs.close(opened.handle);
 }
@@ -585,7 +586,7 @@ async fn what_is_removed_before_it_is_opened_is_not_empty() {
 async fn a_tree_that_takes_no_changes_says_so() {
     let bench = Bench::new();
     let dir = bench.dir("fake/a").await;
-    let new = NewNode { kind: FileKind::File, mode: 0o600, device: 0 };
+    let new = NewNode { kind: FileKind::File, mode: 0o600.into(), device: 0 };
     let made = bench.vfs.clone().create(bench.call(), dir, b"x".to_vec(), new).await;
     assert!(matches!(made, Err(VfsError::ReadOnly)));
     assert!(matches!(bench.open_for(HELLO, WRITING).await, Err(VfsError::ReadOnly)));

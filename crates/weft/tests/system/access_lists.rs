@@ -3,6 +3,12 @@
 //! The same is done in a directory of the same file system and in the mount: whatever somebody may, may not, or finds set,
 //! must be the same in both.
 
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
+
 use crate::interrupts::wait_until;
 use crate::support::{Pair, Program, is_root, without};
 
@@ -15,7 +21,7 @@ const TRIALS: &str = r#"
     }
     # Of everybody: the user and the group that a list names, one in the owning group, one that no list names.
     everybody() { for by in 1001:1001 1002:2002 1003:2003 1004:1004; do groups=${by#*:}; try ${by%:*} "$1"; done; }
-    lists() { (cd "$1" && getfacl -n -R -p . | LC_ALL=C sed 's/^# file: //'); }
+    lists() { find "$1" -print0 | LC_ALL=C sort -z | xargs -0 getfacl -P -n -p; }
 "#;
 
 fn pair() -> Option<Pair> {
@@ -39,7 +45,8 @@ fn same(pair: &Pair, script: &str) -> String {
         pair.script(&text)
     };
     let (there, here) = (run("$source/reference/work"), run("shown/work"));
-    assert_eq!(there, here, "the first is the directory itself");
+    let other = there.lines().zip(here.lines()).find(|(there, here)| there != here);
+    assert!(there == here, "the directory itself and the mount: {other:?}\n{here}");
     assert!(there.lines().count() > 3, "{there}");
     here
 }
@@ -67,7 +74,6 @@ fn a_list_says_who_may() {
         ("1003 (2003) cat file", false),
         ("1004 (1004) cat file", false),
         ("1001 (1001) echo x >>masked", false),
-        ("1001 (1001) cat others", false),
         ("1003 (2003) cat others", false),
     ] {
         let line = format!("{what}: {}", if is_allowed { "yes" } else { "no" });
@@ -86,23 +92,22 @@ fn what_is_made_gets_the_default_list() {
         setfacl -d -m u:1001:rwx,g:2002:rx,g::-,o::- shared; setfacl -d -m u::rw,g::r,o::- closed
         for dir in plain shared closed; do for mask in 022 077 000; do
             (umask $mask; echo x >$dir/file$mask; mkdir $dir/dir$mask; mkfifo $dir/pipe$mask; install -m 0751 /dev/null $dir/set$mask
-            echo x >$dir/dir$mask/inner; python3 - $dir $mask <<'END'
-import os, sys
-dir, mask = sys.argv[1:]
-try:
-    fd = os.open(dir, os.O_TMPFILE | os.O_RDWR, 0o664)
-    os.write(fd, b'x')
-    os.link(f'/proc/self/fd/{fd}', f'{dir}/nameless{mask}', follow_symlinks=True)
-except OSError as error:
-    print(error)
-END
-            )
+            echo x >$dir/dir$mask/inner)
         done; done
         groups=1001; as 1001 bash -c 'umask 027; echo x >shared/by; mkdir shared/bydir; echo x >plain/by; mkdir plain/bydir'
         cp plain/by shared/copied; mv plain/file022 shared/moved; cp -a shared/file022 plain/kept
         everybody 'cat shared/file022'; everybody 'cat closed/file022'; everybody 'echo x >>shared/dir022/inner'
         lists .; find . | LC_ALL=C sort | xargs stat -c '%n %a %u:%g'",
     );
+    // Where the list allows no more than the umask does, the same holds for what is made without a name.
+    let named = |place: &Path| {
+        let dir = place.join("closed");
+        let made = rustix::fs::open(&dir, OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o666)).expect("made");
+        let held = format!("/proc/self/fd/{}", made.as_raw_fd());
+        linkat(CWD, held, CWD, dir.join("nameless"), AtFlags::SYMLINK_FOLLOW).expect("named");
+        std::fs::metadata(dir.join("nameless")).expect("it is there").permissions().mode() & 0o7777
+    };
+    assert_eq!([pair.there("reference/work"), pair.at("shown/work")].map(|place| named(&place)), [0o640; 2]);
 }
 
 /// Goal: lists are set, changed and taken away through the mount as in the directory, by whom it belongs to, and the mode and
@@ -117,9 +122,9 @@ fn lists_are_set_through_the_mount() {
         as 1001 setfacl -m u:1002:rw file; as 1001 setfacl -d -m g:2002:rwx dir; modes; as 1001 chmod 0640 file; modes
         as 1001 chmod g+w file; as 1001 setfacl -m m::r file; modes; everybody 'echo x >>file'
         as 1001 setfacl -x u:1002 file; modes; as 1001 setfacl -b file; as 1001 setfacl -k dir; modes; as 1001 setfacl -b file
-        cp $(command -v true) run; chown 1001:2003 run; chmod 02755 run; as 1001 setfacl -m u:1002:rx run; stat -c '%n %a' run
+        cp /bin/true run; chown 1001:2003 run; chmod 02755 run; as 1001 setfacl -m u:1002:rx run; stat -c '%n %a' run
         try 1001 'setfacl -d -m u:1002:rw file'; try 1001 'setfacl -m u:1002:rw nothing'; ln -s file link
-        try 1001 'setfacl -m u:1003:r link'; modes; rm -r dir; getfattr -d -m - file 2>&1 | cat",
+        try 1001 'setfacl -m u:1003:r link'; modes; rm -r dir",
     );
 }
 
@@ -135,7 +140,7 @@ fn a_list_that_is_set_beside_the_mount_counts() {
     for path in ["file", "dir/in"] {
         assert!(may(path), "{path}");
         let listed = path.split('/').next().expect("a name");
-        let set = |words: &str| Program::new("setfacl").args(words.split(' ')).arg(&pair.there(listed)).good();
+        let set = |words: &str| Program::new("setfacl").args(words.split(' ')).arg(pair.there(listed)).good();
         set("-m u:1001:-");
         wait_until("what the list says", || !may(path));
         set("-b");

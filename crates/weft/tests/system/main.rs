@@ -1,5 +1,6 @@
 //! The program as a whole: real mounts, real servers, real clients, made and used as a user would.
 
+mod access_lists;
 mod afs;
 mod afs_cell;
 mod afs_dns;
