@@ -49,7 +49,7 @@ struct Open {
 pub(crate) struct Shared {
     pub top: Arc<Top>,
     pub watches: Arc<Watches>,
-    pub places: Places,
+    pub places: Arc<Places>,
     pub held_open: HeldOpen,
     pub newborn: Newborn,
     pub ours: Ours,
@@ -124,11 +124,11 @@ impl Open {
         if let Some(why) = top.blind {
             tracing::info!(path = %path.display(), why, "leases are short");
         }
-        let watches = Arc::new(Watches::new(top.clone(), options.clone(), news.clone()));
+        let places = Arc::new(Places::new(options.places_max));
+        let watches = Arc::new(Watches::new(top.clone(), options.clone(), news.clone(), places.clone()));
         // From now on it is told when the top itself goes.
         watches.watch(b"");
         let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
-        let places = Places::new(options.places_max);
         let shared = Arc::new(Shared {
             top,
             watches,

@@ -6,9 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::OFlags;
 use rustix::fs::inotify::{ReadFlags, Reader};
 use rustix::io::Errno;
+use weft_remote::{Event, Name};
 
+use crate::facts::{facts, facts_of};
+use crate::places::Names;
 use crate::watches::Watches;
 
 /// The thread that hears; it ends when this is dropped.
@@ -65,6 +69,9 @@ impl Watches {
             }
             self.hearing.store(false, Ordering::SeqCst);
             self.taken_in.send_modify(|count| *count += 1);
+            // Whoever has seen that it is not so waits by now.
+            drop(self.taking.0.lock());
+            self.taking.1.notify_all();
         }
     }
 
@@ -135,7 +142,26 @@ impl Watches {
             && what.intersects(COMES)
             && !what.contains(ReadFlags::ISDIR)
         {
-            self.doubt_other_names(&dir, name);
+            self.has_come(&dir, name);
+        }
+    }
+
+    /// A name has come to stand for a file: whoever has it open finds it there from now on. Where it has other names it is told
+    /// of: what changes through the one was promised to be told by way of the others.
+    pub(crate) fn has_come(&self, dir: &[u8], name: &[u8]) {
+        let moves = self.places.moves();
+        let (Ok(at), Ok(name)) = (std::ffi::CString::new(name), Name::new(name)) else { return };
+        let Ok(dir) = self.top.reach(dir, OFlags::PATH) else { return };
+        let (Ok((facts, mount)), Ok((above, _))) = (facts_of(dir.as_fd(), &at), facts(dir.as_fd())) else { return };
+        if mount != self.top.mount {
+            return;
+        }
+        let file = self.top.identity(&facts);
+        if self.places.knows(file) {
+            self.places.learn(file, facts.names(), (self.top.identity(&above).key(), &name), moves);
+        }
+        if facts.names() == Names::Several {
+            self.news.tell(vec![Event::Broken(file.file_id())]);
         }
     }
 }
@@ -152,16 +178,13 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
-    use rustix::fs::OFlags;
-    use weft_remote::{Event, FileId, Lease, News};
+    use weft_remote::{FileId, Lease, News};
 
     use super::*;
-    use crate::facts::facts;
     use crate::identity::Identity;
     use crate::options::DirectoryOptions;
     use crate::place::parted;
+    use crate::places::Places;
     use crate::promise::Promise;
     use crate::top::Top;
 
@@ -175,7 +198,8 @@ mod tests {
         change(&mut options);
         let top = Arc::new(Top::open(folder.path()).unwrap());
         let news = Arc::new(News::new(options.events_max));
-        (folder, Watches::new(top, options, news))
+        let places = Arc::new(Places::new(options.places_max));
+        (folder, Watches::new(top, options, news, places))
     }
 
     fn stands(watches: &Watches, promise: &Promise) -> bool {

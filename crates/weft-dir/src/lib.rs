@@ -49,6 +49,7 @@ mod promise;
 mod remote;
 mod resolve;
 mod set;
+mod taken_in;
 mod top;
 mod watches;
 mod write;

@@ -114,6 +114,11 @@ impl Places {
         table.learn(file, names, (dir, name), is_late)
     }
 
+    /// Whether a file, and no directory, was found before, and is not forgotten.
+    pub fn knows(&self, file: Identity) -> bool {
+        self.table.lock().knows(file)
+    }
+
     /// Enters what a rename has done to a file: the name that it got, and the one that it lost.
     pub fn renamed(&self, file: Identity, names: Names, got: (Key, &Name), lost: (Key, &Name)) {
         let mut table = self.table.lock();
@@ -176,6 +181,10 @@ impl Places {
 }
 
 impl Table {
+    fn knows(&mut self, file: Identity) -> bool {
+        self.files.used(file.key()).is_some()
+    }
+
     fn learn(&mut self, file: Identity, names: Names, (dir, name): (Key, &Name), is_late: bool) -> Learnt {
         if file == Identity::TOP {
             return Learnt::Entered;

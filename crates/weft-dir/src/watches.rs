@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, WatchFlags};
 use tokio::sync::watch;
@@ -33,7 +33,7 @@ use crate::hands::Hands;
 use crate::identity::{Identity, Key};
 use crate::options::DirectoryOptions;
 use crate::place::{parted, way};
-use crate::places::Names;
+use crate::places::Places;
 use crate::top::{Top, held};
 
 /// All watches of one directory tree.
@@ -42,6 +42,7 @@ pub(crate) struct Watches {
     pub(crate) top: Arc<Top>,
     pub(crate) options: DirectoryOptions,
     pub(crate) news: Arc<News>,
+    pub(crate) places: Arc<Places>,
     /// `None` where nothing is watched.
     pub(crate) inotify: Option<OwnedFd>,
     /// Guards all of the table. Held for a look or a change and for making watches and taking them back, which does not
@@ -54,6 +55,8 @@ pub(crate) struct Watches {
     pub(crate) hearing: AtomicBool,
     /// Counts how often that ended.
     pub(crate) taken_in: watch::Sender<u64>,
+    /// For those who wait for that and are no tasks. Guards nothing.
+    pub(crate) taking: (Mutex<()>, Condvar),
 }
 
 /// What is watched and promised.
@@ -109,7 +112,7 @@ enum Refused {
 
 impl Watches {
     /// Watches that there are none of yet.
-    pub fn new(top: Arc<Top>, options: DirectoryOptions, news: Arc<News>) -> Watches {
+    pub fn new(top: Arc<Top>, options: DirectoryOptions, news: Arc<News>, places: Arc<Places>) -> Watches {
         let wanted = top.blind.is_none() && options.watches_max > 0;
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let inotify = wanted.then(|| inotify::init(flags)).and_then(|made| {
@@ -119,36 +122,15 @@ impl Watches {
             top,
             options,
             news,
+            places,
             inotify,
             table: Mutex::new(Table::default()),
             hands: Hands::default(),
             warned: AtomicBool::new(false),
             hearing: AtomicBool::new(false),
             taken_in: watch::Sender::new(0),
+            taking: (Mutex::new(()), Condvar::new()),
         }
-    }
-
-    /// Whether all that the kernel had to tell up to now is told and heard. (It has it to be read before a change returns:
-    /// fsnotify() of Linux fs/notify/fsnotify.c.)
-    pub fn have_told_all(&self) -> bool {
-        self.have_taken_in_all() && self.news.is_heard()
-    }
-
-    /// Whether all that the kernel had to tell up to now is told.
-    fn have_taken_in_all(&self) -> bool {
-        let Some(inotify) = &self.inotify else { return true };
-        // In this order: what is no longer there to be read is being taken in since before that, or is told.
-        rustix::io::ioctl_fionread(inotify).is_ok_and(|bytes| bytes == 0) && !self.hearing.load(Ordering::SeqCst)
-    }
-
-    /// Returns when [`Watches::have_told_all`] was so.
-    pub async fn all_told(&self) {
-        let mut taken_in = self.taken_in.subscribe();
-        while !self.have_taken_in_all() {
-            // The sender is ours: it is there.
-            let _ = taken_in.changed().await;
-        }
-        self.news.all_heard().await;
     }
 
     /// Whether this directory is watched now.
@@ -315,17 +297,6 @@ impl Watches {
         let Ok(name) = std::ffi::CString::new(name) else { return false };
         let Ok(dir) = self.top.reach(dir, OFlags::PATH) else { return false };
         facts_of(dir.as_fd(), &name).is_ok_and(|(facts, _)| facts.is_told_alike(was))
-    }
-
-    /// Tells of the file that a name has come to stand for, where it has others: what changes through the one was promised
-    /// to be told by way of the others.
-    pub(crate) fn doubt_other_names(&self, dir: &[u8], name: &[u8]) {
-        let Ok(name) = std::ffi::CString::new(name) else { return };
-        let Ok(dir) = self.top.reach(dir, OFlags::PATH) else { return };
-        let Ok((facts, mount)) = facts_of(dir.as_fd(), &name) else { return };
-        if mount == self.top.mount && facts.names() == Names::Several {
-            self.news.tell(vec![Event::Broken(self.top.identity(&facts).file_id())]);
-        }
     }
 
     /// Nothing can be reached any more.
