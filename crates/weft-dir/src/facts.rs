@@ -74,6 +74,16 @@ fn told(told: Statx) -> rustix::io::Result<(Facts, u64)> {
     Ok((facts, if has(StatxFlags::MNT_ID) { told.stx_mnt_id } else { device }))
 }
 
+/// Whether two versions are of one file, of the same length and time of modification: all but the time of change.
+pub(crate) fn are_of_one_write(one: &Version, other: &Version) -> bool {
+    let of_write = |version: &Version| {
+        let token = version.token()?;
+        let ends = token.iter().rposition(|byte| *byte == b'-')?;
+        Some(token[..ends].to_vec())
+    };
+    of_write(one).is_some_and(|of_one| Some(of_one) == of_write(other))
+}
+
 /// What the contract calls a type of file.
 pub(crate) fn kind_of(told: FileType) -> FileKind {
     match told {

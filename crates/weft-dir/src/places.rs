@@ -114,6 +114,15 @@ impl Places {
         table.learn(file, names, (dir, name), is_late)
     }
 
+    /// Whether a file may have a name: it was seen under it, or its names are not known.
+    pub fn may_be_named(&self, file: Identity, (dir, name): (Key, &Name)) -> bool {
+        let mut table = self.table.lock();
+        let is_it = |spot: &Spot| spot.dir == dir && *spot.name == *name.as_bytes();
+        table.files.used(file.key()).is_none_or(|place| {
+            is_it(&place.newest) || place.others.as_ref().is_some_and(|others| others.iter().any(is_it))
+        })
+    }
+
     /// Whether a file, and no directory, was found before, and is not forgotten.
     pub fn knows(&self, file: Identity) -> bool {
         self.table.lock().knows(file)

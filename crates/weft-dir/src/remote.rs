@@ -13,6 +13,7 @@ use weft_remote::{
 use crate::copy::reopen;
 use crate::directory::{Directory, Shared};
 use crate::error::failed;
+use crate::facts::are_of_one_write;
 use crate::identity::Identity;
 use crate::resolve::At;
 
@@ -143,6 +144,15 @@ impl Remote for Directory {
 
     async fn told_all(&self) {
         self.now().watches.all_told().await;
+    }
+
+    fn may_have_bytes_of(&self, told: &Version, known: &Version) -> bool {
+        are_of_one_write(told, known)
+    }
+
+    fn may_be_named(&self, file: &FileId, dir: &FileId, name: &Name) -> bool {
+        let (Some(id), Some(dir)) = (Identity::of(file), Identity::of(dir)) else { return true };
+        self.now().places.may_be_named(id, (dir.key(), name))
     }
 
     fn about(&self, file: &FileId) -> Vec<(String, String)> {

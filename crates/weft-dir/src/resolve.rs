@@ -43,7 +43,6 @@ impl Shared {
         let id = Identity::of(file).ok_or_else(|| RemoteError::NotFound {
             detail: format!("{file:?} is no identity below {}", self.top.shown(b"")),
         })?;
-        let mut has_waited = false;
         for _ in 0..TRIES_MAX {
             let moves = self.places.moves();
             let seen = self.places.seen(id);
@@ -59,14 +58,11 @@ impl Shared {
                 return Err(error);
             }
             drop(self.places.renames.write());
-            if self.places.moves() != moves || self.places.seen(id) != seen || self.follow(id) {
-                continue;
-            }
-            // Somebody may have moved it just now, which the kernel is about to tell.
-            if has_waited || !self.watches.wait_taken_in() {
+            // Somebody else may have moved it just now, which the kernel is about to tell.
+            self.watches.wait_taken_in();
+            if self.places.moves() == moves && self.places.seen(id) == seen && !self.follow(id) {
                 return Err(self.missing(id, &seen));
             }
-            has_waited = true;
         }
         Err(self.moved_all_the_time(file))
     }

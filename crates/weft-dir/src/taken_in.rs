@@ -29,17 +29,15 @@ impl Watches {
         self.news.all_heard().await;
     }
 
-    /// Waits a little until all that the kernel had to tell up to now is taken in; whether there was anything. Not on the thread
-    /// that takes it in.
-    pub fn wait_taken_in(&self) -> bool {
+    /// Waits a little until all that the kernel had to tell up to now is taken in. Not on the thread that takes it in.
+    pub fn wait_taken_in(&self) {
         if self.have_taken_in_all() {
-            return false;
+            return;
         }
         let (nothing, taken_in) = &self.taking;
         let end = Instant::now() + TAKEN_IN_PATIENCE;
         let mut nothing = nothing.lock();
         while !self.have_taken_in_all() && !taken_in.wait_until(&mut nothing, end).timed_out() {}
-        true
     }
 }
 

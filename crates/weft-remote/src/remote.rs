@@ -248,6 +248,18 @@ pub trait Remote: Send + Sync {
     /// Returns when [`Remote::has_told_all`] was so. It asks nobody; it may not return while there are changes all the time.
     async fn told_all(&self) {}
 
+    /// Whether a file that has the version `told` now may have the bytes that it had when it was `known`, although the two differ:
+    /// where versions tell of changes of attributes and names as well. Who has those bytes compares them. Never asks anybody.
+    fn may_have_bytes_of(&self, _told: &Version, _known: &Version) -> bool {
+        false
+    }
+
+    /// Whether a file may still have a name under which it was told of, by what the kind has heard since: not where somebody else
+    /// has moved it and nothing is known of another file there. Never asks anybody.
+    fn may_be_named(&self, _file: &FileId, _dir: &FileId, _name: &Name) -> bool {
+        true
+    }
+
     /// Facts about a file for people (`weft why`), from what the kind remembers: never asks anybody.
     fn about(&self, _file: &FileId) -> Vec<(String, String)> {
         Vec::new()

@@ -198,6 +198,7 @@ impl Vfs {
             return Err(VfsError::Denied);
         }
         self.admit(&call, &inode).await?;
+        self.refuse_moved(&call, &inode)?;
         let file = inode.record().file;
         let _gate = inode.gate.lock().await;
         let change = Change::SetExtended { file, name, value, must_exist };

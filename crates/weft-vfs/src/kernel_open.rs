@@ -43,7 +43,8 @@ impl Vfs {
     ) -> Result<Opened> {
         let again = self.followed_again(call, inode);
         let begins_again = || Box::pin(self.begins_again_quietly(call, inode));
-        if again.is_none() && self.may_be_left_by_a_name(inode) && begins_again().await {
+        let may_be_left = self.may_be_left_by_a_name(inode) || self.has_moved(inode);
+        if again.is_none() && may_be_left && begins_again().await {
             return Err(VfsError::Stale);
         }
         let (mut told, drafts_ended) = (self.told_length(inode, again), inode.drafts_ended.load(Ordering::Acquire));
@@ -84,8 +85,37 @@ impl Vfs {
         self.notices.send(Notice::Attributes { node: self.namespace.shown(handle.inode.id) });
     }
 
+    /// Refuses what is to be done to a file that the kernel has found by a name, where somebody else has moved it since: it follows
+    /// the path again, and finds what is there.
+    ///
+    /// # Errors
+    /// `Stale`, once.
+    pub(crate) fn refuse_moved(&self, call: &Call, inode: &Inode) -> Result<()> {
+        match self.has_moved(inode) && self.begins_again(call, inode) {
+            true => Err(VfsError::Stale),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether somebody else has moved a file away from the name by which it was found.
+    fn has_moved(&self, inode: &Inode) -> bool {
+        let (binding, file, parent, name) = {
+            let record = inode.record.read();
+            (record.binding, record.file.clone(), record.parent, record.name.clone())
+        };
+        if !self.is_breakable(binding) || inode.is_gone() {
+            return false;
+        }
+        let (Some(remote), Some(dir)) = (self.namespace.remote(binding), self.inodes.peek(parent)) else {
+            return false;
+        };
+        let dir = dir.record.read().file.clone();
+        !remote.may_be_named(&file, &dir, &name)
+    }
+
     /// Whether the name by which a file was found may lead to another by now: by which of several it was is not known here, the
-    /// file is there as long as any of them is, and the kernel may have begun to follow the path before it was told.
+    /// file is there as long as any of them is, and the kernel may have begun to follow the path before it was told. While
+    /// something that is written here is not sent, the file's source is not asked about it either.
     fn may_be_left_by_a_name(&self, inode: &Inode) -> bool {
         let (binding, has_others) = {
             let record = inode.record.read();
@@ -95,6 +125,9 @@ impl Vfs {
         let had_others = || inode.content.lock().had_several_names.is_some_and(is_late);
         let since = || SystemTime::now().checked_sub(ON_ITS_WAY_MAX);
         let has_ended = || since().is_some_and(|since| self.is_broken(binding, inode.id, since));
-        (has_others || had_others()) && self.is_breakable(binding) && (!self.is_told_all(inode) || has_ended())
+        let is_unsent = || inode.draft().is_some_and(|draft| draft.dirty.is_unsent());
+        (has_others || had_others() || is_unsent())
+            && self.is_breakable(binding)
+            && (!self.is_told_all(inode) || has_ended())
     }
 }

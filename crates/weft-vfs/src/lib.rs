@@ -80,6 +80,7 @@ mod stat;
 mod through;
 mod told_length;
 mod told_to;
+mod touched;
 mod trouble;
 mod unasked;
 mod unheard;

@@ -76,6 +76,7 @@ impl Vfs {
         let (dir, name) = self.spot(&call, dir, &name).await?;
         let file = self.inode(node)?;
         self.same_tree(&file, &dir)?;
+        self.refuse_moved(&call, &file)?;
         if file.is_gone() {
             return Box::pin(self.name_nameless(&call, &file, (&dir, &name))).await;
         }

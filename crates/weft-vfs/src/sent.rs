@@ -71,7 +71,11 @@ impl Vfs {
             }
             Checked::Touched(entry) => (*entry, true),
             Checked::Is(found) if found.entry.id != file => return Err(VfsError::Stale),
-            Checked::Is(found) => (found.entry, version.still_holds(&told.version)),
+            Checked::Is(found) => {
+                let is_same = version.still_holds(&told.version)
+                    || Box::pin(self.has_what_was_sent(call, inode, draft, &told.version)).await?;
+                (found.entry, is_same)
+            }
         };
         self.learn_attributes(inode, entry.attributes, &told)?;
         if is_same {

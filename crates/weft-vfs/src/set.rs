@@ -34,6 +34,9 @@ impl Vfs {
         let inode = self.inode(node)?;
         self.refuse_read_only(&inode)?;
         self.admit(&call, &inode).await?;
+        if handle.is_none() {
+            self.refuse_moved(&call, &inode)?;
+        }
         if let Some(size) = new.size {
             self.resize(&call, &inode, handle, size).await?;
         }

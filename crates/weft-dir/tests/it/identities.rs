@@ -53,9 +53,29 @@ async fn directories_moved_by_others_are_followed_with_all_that_is_in_them() {
     assert!(is_not_found(&bed.list_of(&b).await), "it is gone");
 }
 
+/// Goal: a file that others move is found where it is, and has its former name no more, where the kernel tells of the move;
+/// elsewhere when its name is looked up.
 #[tokio::test]
-async fn a_file_moved_by_others_is_found_when_its_name_is_looked_up() {
-    let bed = Bed::new(&["a/file"]).await;
+async fn a_file_moved_by_others_is_found_where_it_is() {
+    let bed = Bed::new(&["a/file", "b/"]).await;
+    let (top, a, b, file) = (bed.dir.root(), bed.id("a").await, bed.id("b").await, bed.id("a/file").await);
+    for dir in ["", "a", "b"] {
+        bed.list(dir).await.unwrap();
+    }
+    let places = [("a/file", &a, "file"), ("b/moved", &b, "moved"), ("b/file", &b, "file"), ("file", &top, "file")];
+    for [(from, former, gone), (to, dir, new)] in places.windows(2).map(|pair| [pair[0], pair[1]]) {
+        fs::rename(bed.path(from), bed.path(to)).unwrap();
+        fs::write(bed.path(from), "another").unwrap();
+        assert_eq!(bed.read_of(&file).await.unwrap(), "a/file", "{from} to {to}");
+        apply(&bed, write_all(file.clone(), b"a/file")).await.unwrap();
+        assert_eq!(fs::read(bed.path(from)).unwrap(), b"another");
+        assert!(bed.dir.may_be_named(&file, dir, &name(new)), "{to}");
+        assert!(!bed.dir.may_be_named(&file, former, &name(gone)), "{from}");
+    }
+    fs::remove_file(bed.path("file")).unwrap();
+    assert!(is_not_found(&bed.read_of(&file).await), "it is gone");
+
+    let bed = Bed::with(&["a/file"], |options| options.watches_max = 0).await;
     let file = bed.id("a/file").await;
     fs::rename(bed.path("a/file"), bed.path("file")).unwrap();
     assert!(is_not_found(&bed.read_of(&file).await), "it is not where it was");

@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::fs::{CWD, RenameFlags, XattrFlags};
@@ -41,6 +42,95 @@ fn what_is_made_beside_under_a_name_that_was_changed_here_is_there() {
             assert_eq!(std::fs::read_to_string(pair.at("name")).expect("it is there"), text, "{how}, round {round}");
         }
     }
+}
+
+/// Goal: whoever writes a file that is moved in the directory itself, as logs are when they are rotated, goes on writing it where
+/// it is then, in its directory or another one; what has its name since is another file.
+#[test]
+fn a_file_that_is_moved_beside_is_written_on_where_it_is() {
+    let Some(pair) = Pair::new() else { return };
+    std::fs::create_dir(pair.there("old")).expect("made");
+    assert_eq!(std::fs::read_dir(pair.at("old")).expect("listed").count(), 0);
+    for round in 0..ROUNDS {
+        std::fs::write(pair.there("log"), "begun\n").expect("written");
+        let mut log = OpenOptions::new().append(true).open(pair.at("log")).expect("opened");
+        log.write_all(b"before\n").and_then(|()| log.sync_all()).expect("written");
+        let moved = if round.is_multiple_of(2) { "log.1" } else { "old/log" };
+        std::fs::rename(pair.there("log"), pair.there(moved)).expect("moved");
+        std::fs::write(pair.there("log"), "of the next\n").expect("written");
+        log.write_all(b"after\n").and_then(|()| log.sync_all()).expect("written where it is");
+        assert_eq!(log.metadata().expect("it is there").len(), 19);
+        drop(log);
+        for (name, text) in [(moved, "begun\nbefore\nafter\n"), ("log", "of the next\n")] {
+            for place in [pair.there(name), pair.at(name)] {
+                assert_eq!(std::fs::read_to_string(place).expect("read"), text, "{name}, round {round}");
+            }
+        }
+    }
+    assert!(pair.mount.status()["unsent"]["files"].as_array().is_none_or(Vec::is_empty));
+}
+
+/// Goal: a name that was given to another file in the directory itself leads to that at the next open, also while something that
+/// was written here to the former file is not sent.
+#[test]
+fn what_takes_the_place_of_a_file_that_is_being_written_is_opened() {
+    let Some(pair) = Pair::new() else { return };
+    for round in 0..ROUNDS {
+        std::fs::write(pair.there("name"), "before").expect("written");
+        let mut open = OpenOptions::new().write(true).open(pair.at("name")).expect("opened");
+        open.write_all(b"MINE").expect("written");
+        let text = format!("put there in round {round}");
+        replace(&pair, "name", &text);
+        assert_eq!(std::fs::read_to_string(pair.at("name")).expect("it is there"), text);
+        open.sync_all().expect_err("it has no name any more");
+        drop(open);
+        assert_eq!(std::fs::read_to_string(pair.there("name")).expect("read"), text, "nothing is written over it");
+        pair.mount.verb("unsent --discard", [pair.at("name")]);
+    }
+}
+
+/// Goal: whoever writes a file goes on although somebody changes its mode, or gives it one more name, in the directory itself,
+/// and others open it then: its bytes are the same. Also of what was written and sent before.
+#[test]
+fn what_is_open_for_writing_bears_other_modes_and_names() {
+    let Some(pair) = Pair::new() else { return };
+    type Change = fn(&Pair);
+    let changes: [(&str, Change); 2] = [
+        ("mode", |pair| {
+            let mode = std::fs::Permissions::from_mode(0o640);
+            std::fs::set_permissions(pair.there("file"), mode).expect("set");
+        }),
+        ("name", |pair| std::fs::hard_link(pair.there("file"), pair.there("linked")).expect("linked")),
+    ];
+    for (what, change) in changes {
+        for is_written in [false, true] {
+            for name in ["file", "linked"] {
+                let _ = std::fs::remove_file(pair.there(name));
+            }
+            std::fs::write(pair.there("file"), "as it was before").expect("written");
+            let mut open = OpenOptions::new().write(true).open(pair.at("file")).expect("opened");
+            if is_written {
+                open.write_all(b"AS").and_then(|()| open.sync_all()).expect("written");
+            }
+            change(&pair);
+            let read = std::fs::read_to_string(pair.at("file")).expect("read");
+            assert_eq!(read.to_lowercase(), "as it was before", "{what}");
+            open.write_all(b" IT").and_then(|()| open.sync_all()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let wanted = if is_written { "AS ITt was before" } else { " ITit was before" };
+            for place in [pair.there("file"), pair.at("file")] {
+                assert_eq!(std::fs::read_to_string(place).expect("read")[..5], wanted[..5], "{what}");
+            }
+        }
+    }
+    // What has other bytes is not taken for the same because of its time and length.
+    std::fs::write(pair.there("other"), "as it was before").expect("written");
+    let modified = std::fs::metadata(pair.there("other")).expect("there").modified().expect("a time");
+    let mut open = OpenOptions::new().write(true).open(pair.at("other")).expect("opened");
+    std::fs::write(pair.there("other"), "IS IT WAS BEFORE").expect("written");
+    File::options().write(true).open(pair.there("other")).and_then(|it| it.set_modified(modified)).expect("set");
+    assert_eq!(std::fs::read_to_string(pair.at("other")).expect("read"), "IS IT WAS BEFORE");
+    open.write_all(b"MINE").and_then(|()| open.sync_all()).expect_err("somebody else has written it");
+    assert_eq!(std::fs::read_to_string(pair.there("other")).expect("read"), "IS IT WAS BEFORE");
 }
 
 /// Goal: what is moved through the mount is what has the name at its source, though another was put in its place right
