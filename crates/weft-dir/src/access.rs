@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use weft_remote::{DEFAULT_ACCESS_LIST, NewMode};
 
 /// The mode that something new in a directory gets: what is asked for, as far as the directory's default access list allows
-/// it, or where there is none the umask (acl(5), "Object creation and default ACLs"). The directory's
-/// descriptor may be one that is open for no more than its path.
+/// it, or where there is none the umask (acl(5), "Object creation and default ACLs"). The directory's descriptor may be one that
+/// is open for no more than its path.
 pub(crate) fn mode_in(dir: BorrowedFd<'_>, mode: NewMode) -> rustix::io::Result<u16> {
     let mut list = Vec::with_capacity(LIST_BYTES_MAX);
     match rustix::fs::getxattr(crate::top::held(&dir), DEFAULT_ACCESS_LIST, rustix::buffer::spare_capacity(&mut list)) {

@@ -6,8 +6,9 @@
 //!   link and into no mount (`top.rs`). What is mounted below the top is absent. Fifos, sockets and devices are names with
 //!   attributes, and never opened.
 //! * **An identity is one file**, whatever its names are and wherever its directory is moved (`identity.rs`). Where it was
-//!   seen is remembered (`places.rs`), not kept over a start, and compared with what is there (`resolve.rs`): a file whose
-//!   place is not known is `Unplaced` until it is looked up. Where the file system does not keep when a file was born, the
+//!   seen is remembered (`places.rs`), not kept over a start, and compared with what is there (`resolve.rs`): where the kernel
+//!   tells that somebody else has moved it, that is its place from then on (`hear.rs`); a file whose place is not known is
+//!   `Unplaced` until it is looked up. Where the file system does not keep when a file was born, the
 //!   one that gets a removed file's inode is taken for it.
 //! * **A body is one version, never a mix.** A version is device, inode, length and the times of change. A copy begins
 //!   when the last change is older than the clock's grain and no write is under way, and compares after every piece
@@ -22,8 +23,8 @@
 //!   is that of the listing: what happens in it breaks its own lease, where somebody asked about it, and none above.
 //!
 //! All system calls run on the blocking pool (`aside.rs`), a bounded number at a time, with the call's deadline.
-//! Permissions are those of the daemon; modes and owners are told, so that the kernel can hold callers to them. Access
-//! control lists are not.
+//! Permissions are those of the daemon; modes, owners and POSIX access lists are told, so that the kernel can hold callers to
+//! them (`extended.rs`, `access.rs`).
 #![forbid(unsafe_code)]
 
 mod access;
