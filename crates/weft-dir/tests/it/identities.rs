@@ -112,7 +112,8 @@ async fn two_names_of_one_file_have_one_identity() {
 
 #[tokio::test]
 async fn a_name_that_was_not_seen_may_be_all_that_is_left_of_a_file() {
-    let bed = Bed::new(&["one"]).await;
+    // Where nothing is heard of names that come.
+    let bed = Bed::with(&["one"], |options| options.watches_max = 0).await;
     fs::hard_link(bed.path("one"), bed.path("two")).unwrap();
     let file = bed.id("one").await;
     fs::remove_file(bed.path("one")).unwrap();
