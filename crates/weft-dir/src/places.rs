@@ -114,12 +114,13 @@ impl Places {
         table.learn(file, names, (dir, name), is_late)
     }
 
-    /// Whether a file may have a name: it was seen under it, or its names are not known.
+    /// Whether a file may have a name: it was seen under it, or not all of its names are known.
     pub fn may_be_named(&self, file: Identity, (dir, name): (Key, &Name)) -> bool {
         let mut table = self.table.lock();
         let is_it = |spot: &Spot| spot.dir == dir && *spot.name == *name.as_bytes();
         table.files.used(file.key()).is_none_or(|place| {
-            is_it(&place.newest) || place.others.as_ref().is_some_and(|others| others.iter().any(is_it))
+            let others = place.others.as_deref().map_or(&[][..], Vec::as_slice);
+            is_it(&place.newest) || others.len() >= OTHER_NAMES_MAX || others.iter().any(is_it)
         })
     }
 
@@ -369,6 +370,23 @@ mod tests {
         assert!(places.seen(file(1)).is_empty());
         (0..100).for_each(|at| learn(&places, file(2), Names::Several, top, &name(&at.to_string())));
         assert_eq!(paths(&places, file(2)).len(), 1 + OTHER_NAMES_MAX);
+    }
+
+    /// Goal: a file has a name no more when others were seen since, unless it may have more than are remembered.
+    #[test]
+    fn a_file_that_was_seen_elsewhere_has_its_former_name_no_more() {
+        let places = Places::new(100);
+        let may_be = |of: Identity, text: &str| places.may_be_named(of, (Key::TOP, &name(text)));
+        assert!(may_be(file(1), "one"), "nothing is known of it");
+        learn(&places, file(1), Names::One, Key::TOP, &name("one"));
+        learn(&places, file(1), Names::One, Key::TOP, &name("two"));
+        assert!(!may_be(file(1), "one") && may_be(file(1), "two"));
+        for at in 0..1 + OTHER_NAMES_MAX {
+            assert!(!may_be(file(2), "unseen") || at == 0);
+            learn(&places, file(2), Names::Several, Key::TOP, &name(&at.to_string()));
+            assert!(may_be(file(2), "0") && may_be(file(2), &at.to_string()));
+        }
+        assert!(may_be(file(2), "unseen"));
     }
 
     #[test]

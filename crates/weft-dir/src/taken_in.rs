@@ -29,17 +29,22 @@ impl Watches {
         self.news.all_heard().await;
     }
 
-    /// Waits a little until all that the kernel had to tell up to now is taken in. Not on the thread that takes it in.
+    /// Waits until all that the kernel had to tell up to now is taken in; not for ever. Not on the thread that takes it in.
     pub fn wait_taken_in(&self) {
         if self.have_taken_in_all() {
             return;
         }
         let (nothing, taken_in) = &self.taking;
         let end = Instant::now() + TAKEN_IN_PATIENCE;
+        // What is being read may have been read to its end before this; what is read after that has all of it.
+        let all = *self.taken_in.borrow() + 2;
         let mut nothing = nothing.lock();
-        while !self.have_taken_in_all() && !taken_in.wait_until(&mut nothing, end).timed_out() {}
+        while !self.have_taken_in_all()
+            && *self.taken_in.borrow() < all
+            && !taken_in.wait_until(&mut nothing, end).timed_out()
+        {}
     }
 }
 
-/// How long somebody who is no task waits for that.
-const TAKEN_IN_PATIENCE: Duration = Duration::from_millis(50);
+/// How long somebody who is no task waits for that: longer than it takes where many things are done at once.
+const TAKEN_IN_PATIENCE: Duration = Duration::from_secs(1);

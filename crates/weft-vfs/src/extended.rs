@@ -198,7 +198,7 @@ impl Vfs {
             return Err(VfsError::Denied);
         }
         self.admit(&call, &inode).await?;
-        self.refuse_moved(&call, &inode)?;
+        self.refuse_moved(&call, &inode).await?;
         let file = inode.record().file;
         let _gate = inode.gate.lock().await;
         let change = Change::SetExtended { file, name, value, must_exist };

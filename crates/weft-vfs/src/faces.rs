@@ -155,7 +155,9 @@ impl Vfs {
                 .current
                 .as_ref()
                 .is_some_and(|held| held.object.version().compare(&new.version) == Sameness::Different);
-        if has_several_names(&former) {
+        // Somebody else has moved it, of which the kernel may not have heard.
+        let has_moved = !changed_here && (former.parent, &former.name) != (new.parent, &new.name);
+        if has_several_names(&former) || has_moved {
             content.had_several_names = Some(Instant::now());
         }
         *inode.record.write() = new.clone();

@@ -43,6 +43,10 @@ impl Vfs {
     ) -> Result<Opened> {
         let again = self.followed_again(call, inode);
         let begins_again = || Box::pin(self.begins_again_quietly(call, inode));
+        if how.truncating {
+            // What is emptied cannot be given back.
+            self.hear_of_moves(inode).await;
+        }
         let may_be_left = self.may_be_left_by_a_name(inode) || self.has_moved(inode);
         if again.is_none() && may_be_left && begins_again().await {
             return Err(VfsError::Stale);
@@ -57,6 +61,10 @@ impl Vfs {
             opened => opened?,
         };
         let guard = Guard::new(self, opened.handle);
+        // It may have been found where it is now.
+        if again.is_none() && self.has_moved(inode) && begins_again().await {
+            return Err(VfsError::Stale);
+        }
         self.let_ended_go(inode).await;
         let handle = self.handle(opened.handle)?;
         if inode.drafts_ended.load(Ordering::Acquire) != drafts_ended {
@@ -90,10 +98,18 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`, once.
-    pub(crate) fn refuse_moved(&self, call: &Call, inode: &Inode) -> Result<()> {
+    pub(crate) async fn refuse_moved(&self, call: &Call, inode: &Inode) -> Result<()> {
+        self.hear_of_moves(inode).await;
         match self.has_moved(inode) && self.begins_again(call, inode) {
             true => Err(VfsError::Stale),
             false => Ok(()),
+        }
+    }
+
+    /// Waits a little for what there is to be heard, if there is anything.
+    async fn hear_of_moves(&self, inode: &Inode) {
+        if !self.is_told_all(inode) {
+            self.hear_all(inode).await;
         }
     }
 

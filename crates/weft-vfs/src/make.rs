@@ -76,7 +76,7 @@ impl Vfs {
         let (dir, name) = self.spot(&call, dir, &name).await?;
         let file = self.inode(node)?;
         self.same_tree(&file, &dir)?;
-        self.refuse_moved(&call, &file)?;
+        self.refuse_moved(&call, &file).await?;
         if file.is_gone() {
             return Box::pin(self.name_nameless(&call, &file, (&dir, &name))).await;
         }

@@ -35,7 +35,7 @@ impl Vfs {
         self.refuse_read_only(&inode)?;
         self.admit(&call, &inode).await?;
         if handle.is_none() {
-            self.refuse_moved(&call, &inode)?;
+            self.refuse_moved(&call, &inode).await?;
         }
         if let Some(size) = new.size {
             self.resize(&call, &inode, handle, size).await?;

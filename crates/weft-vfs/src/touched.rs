@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use weft_remote::{Answer, Body, Call, Checked, Piece, Span, Version};
-use weft_store::Origin;
+use weft_store::{Object, Origin};
 
 use crate::Result;
 use crate::draft::Draft;
@@ -35,9 +35,10 @@ impl Vfs {
             _ => return answer,
         };
         let held = self.held_content(inode).ok().flatten().map(|current| current.object);
-        let Some(object) = held.filter(|object| object.is_complete() && object.version() == known) else {
+        let Some(object) = held.filter(|object| object.version() == known) else { return answer };
+        if !is_all_here(call, inode, &object).await {
             return answer;
-        };
+        }
         let read = |at: u64, size: usize| Ok(Some(object.read(at, size)?.to_vec()));
         match self.has_bytes(call, inode, (&answer.version, object.length()), read).await {
             Ok(true) => answer.map(|_| Checked::Touched(Box::new(entry))),
@@ -60,7 +61,10 @@ impl Vfs {
         if draft.dirty.is_unsent() || !self.may_be_touched(inode, &draft.dirty.version(), told) {
             return Ok(false);
         }
-        let base = draft.base().filter(|base| base.is_complete());
+        let base = match draft.base() {
+            Some(base) if is_all_here(call, inode, &base).await => Some(base),
+            _ => None,
+        };
         let read = |at: u64, size: usize| {
             let mut bytes = Vec::with_capacity(size);
             for (range, origin) in draft.dirty.parts(at, size) {
@@ -107,6 +111,16 @@ impl Vfs {
         }
         Ok(at == length)
     }
+}
+
+/// Whether all of an object is here, if need be when it has come.
+async fn is_all_here(call: &Call, inode: &Inode, object: &Arc<Object>) -> bool {
+    if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, object))
+        && let Err(error) = arrival.whole(call).await
+    {
+        tracing::debug!(%error, node = inode.id.0, "a file with other attributes has not come whole");
+    }
+    object.is_complete()
 }
 
 /// Longest file that is compared.

@@ -38,13 +38,14 @@ impl Place {
         std::fs::read_to_string(self.mount.at(name)).expect("read")
     }
 
-    /// "MINE" is written over the beginning of a file that is held, and changes at its source before the close.
+    /// "MINE" is written over the beginning of a file that is held, and has changed at its source since it was opened.
     fn conflict(&self, change: impl FnOnce(&Path)) {
         self.here("a.txt");
         wait_until("a whole copy", || self.mount.why(&self.mount.at("a.txt"), "cached").starts_with("whole"));
         let mut file = OpenOptions::new().write(true).open(self.mount.at("a.txt")).expect("opened");
-        file.write_all(b"MINE").expect("written");
+        // In this order: whatever closes a copy of the descriptor, as a program that is started does, sends what was written.
         change(&self.source("a.txt"));
+        file.write_all(b"MINE").expect("written");
         file.sync_all().expect_err("the source has another version");
     }
 
