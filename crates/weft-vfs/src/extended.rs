@@ -206,9 +206,11 @@ impl Vfs {
             Ok(answer) => {
                 self.retries.forget(&call);
                 // The mode is another by an access list.
-                let entry = answer.value.entry.as_ref();
                 let told = Told::of_change(&answer);
-                entry.map_or(Ok(()), |entry| self.learn_attributes(&inode, entry.attributes, &told))
+                if let Some(entry) = &answer.value.entry {
+                    self.learn_attributes(&inode, entry.attributes, &told)?;
+                }
+                self.rest_on(&call, &inode, &told.version).await
             }
             // The file is there: it was found.
             Err(VfsError::Remote(RemoteError::NotFound { .. })) if must_exist == Some(true) => {
