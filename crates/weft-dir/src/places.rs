@@ -126,7 +126,7 @@ impl Places {
 
     /// Whether a file, and no directory, was found before, and is not forgotten.
     pub fn knows(&self, file: Identity) -> bool {
-        self.table.lock().knows(file)
+        self.table.lock().files.used(file.key()).is_some()
     }
 
     /// Enters what a rename has done to a file: the name that it got, and the one that it lost.
@@ -191,10 +191,6 @@ impl Places {
 }
 
 impl Table {
-    fn knows(&mut self, file: Identity) -> bool {
-        self.files.used(file.key()).is_some()
-    }
-
     fn learn(&mut self, file: Identity, names: Names, (dir, name): (Key, &Name), is_late: bool) -> Learnt {
         if file == Identity::TOP {
             return Learnt::Entered;

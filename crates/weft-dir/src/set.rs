@@ -57,8 +57,8 @@ impl Shared {
     /// Sets an extended attribute, or takes it away.
     ///
     /// # Errors
-    /// `Unsupported` for other attributes than the user's and access lists, and where there can be none; `Exists` and `NotFound` by
-    /// `must_exist`.
+    /// `Unsupported` for other attributes than the user's and access lists, and where there can be none; `Exists` and
+    /// `NotFound` by `must_exist`.
     pub(crate) fn set_extended(
         &self,
         file: &FileId,
@@ -83,16 +83,17 @@ impl Shared {
             Some(value) => rustix::fs::setxattr(held(&at.fd), name, value, flags),
             None => rustix::fs::removexattr(held(&at.fd), name),
         };
-        match set {
-            Ok(()) if name == ACCESS_LIST => self.end_group_id(&at, caller)?,
-            Ok(()) => {}
-            Err(Errno::NODATA) if is_access_list(name) => {}
+        let outcome = match set {
+            Ok(()) if name == ACCESS_LIST => self.end_group_id(&at, caller),
+            Ok(()) => Ok(()),
+            Err(Errno::NODATA) if is_access_list(name) => Ok(()),
             Err(Errno::NODATA) => return Err(RemoteError::NotFound { detail: shown() }),
             Err(errno) => return Err(failed(&shown(), "set", errno)),
-        }
+        };
+        // It is set, whatever comes of the rest.
         self.note(&at);
         self.watches.changed_file(&at.path);
-        Ok(())
+        outcome
     }
 
     /// Takes the set-group-id bit of a file whose access list was set by somebody who may not keep it: who is not in the file's

@@ -133,7 +133,7 @@ impl Vfs {
         let known = held.unwrap_or(if inode.is_settled() { record.version.clone() } else { Version::None });
         let remote = self.remote_of(inode)?.clone();
         let answer = self.ask_of(call, inode, || remote.attributes(call, &record.file, &known)).await?;
-        let answer = Box::pin(self.compared(call, inode, &known, answer)).await;
+        let answer = Box::pin(self.compared(call, inode, &known, answer)).await?;
         self.learn_check(call, inode, &known, answer)
     }
 

@@ -135,6 +135,11 @@ impl Vfs {
         Ok(facts.into_iter().find(|(told, _)| told == fact).map(|(_, value)| value))
     }
 
+    /// Whether any source has access lists.
+    pub fn has_access_lists(&self) -> bool {
+        self.namespace.all().iter().any(|bound| bound.remote.capabilities().access_lists)
+    }
+
     /// An extended attribute that a file has at its source; `None` when it has none of that name.
     ///
     /// # Errors

@@ -26,11 +26,6 @@ impl Vfs {
         self.namespace.all().iter().any(|bound| bound.remote.capabilities().locks)
     }
 
-    /// Whether any source has access lists.
-    pub fn has_access_lists(&self) -> bool {
-        self.namespace.all().iter().any(|bound| bound.remote.capabilities().access_lists)
-    }
-
     /// Changes the lock that this mount has on a file at its source, where that has locks. Twice the same: a former daemon
     /// has taken it. Who gives it back has sent before what was written. Who gets it goes on in the version that the source
     /// has: told is which open files are in another version than before. Who gets a stronger one goes on in the version that

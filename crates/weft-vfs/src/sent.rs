@@ -86,7 +86,7 @@ impl Vfs {
 
     /// Has what is written here rest on the version that came of a change of attributes or names, where that has the bytes that
     /// it is written on. Somebody else may have written the file before that change: its source says. Where it does not answer,
-    /// it is asked at the next use.
+    /// it is asked at the next use. The caller holds the inode's gate.
     ///
     /// # Errors
     /// What the store says.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use weft_remote::{Answer, Body, Call, Checked, Piece, Span, Version};
+use weft_remote::{Answer, Body, Call, Checked, Found, Piece, Span, Version};
 use weft_store::{Object, Origin};
 
 use crate::Result;
@@ -18,34 +18,37 @@ use crate::vfs::Vfs;
 impl Vfs {
     /// An answer to a question of what a file is that was known as `known`: where it has another version, is open for writing and
     /// has the bytes that are held, that it was touched.
+    ///
+    /// # Errors
+    /// What the store says.
     pub(crate) async fn compared(
         self: &Arc<Self>,
         call: &Call,
         inode: &Arc<Inode>,
         known: &Version,
         answer: Answer<Checked>,
-    ) -> Answer<Checked> {
-        let is_worth = |found: &weft_remote::Found| {
+    ) -> Result<Answer<Checked>> {
+        let is_worth = |found: &Found| {
             found.entry.id == inode.record.read().file
                 && self.is_open_for_writing(inode)
                 && self.may_be_touched(inode, known, &answer.version)
         };
         let entry = match &answer.value {
             Checked::Is(found) if is_worth(found) => found.entry.clone(),
-            _ => return answer,
+            _ => return Ok(answer),
         };
-        let held = self.held_content(inode).ok().flatten().map(|current| current.object);
-        let Some(object) = held.filter(|object| object.version() == known) else { return answer };
+        let held = self.held_content(inode)?.map(|current| current.object);
+        let Some(object) = held.filter(|object| object.version() == known) else { return Ok(answer) };
         if !is_all_here(call, inode, &object).await {
-            return answer;
+            return Ok(answer);
         }
         let read = |at: u64, size: usize| Ok(Some(object.read(at, size)?.to_vec()));
         match self.has_bytes(call, inode, (&answer.version, object.length()), read).await {
-            Ok(true) => answer.map(|_| Checked::Touched(Box::new(entry))),
-            Ok(false) => answer,
+            Ok(true) => Ok(answer.map(|_| Checked::Touched(Box::new(entry)))),
+            Ok(false) => Ok(answer),
             Err(error) => {
                 tracing::debug!(%error, node = inode.id.0, "a file with other attributes is not compared");
-                answer
+                Ok(answer)
             }
         }
     }

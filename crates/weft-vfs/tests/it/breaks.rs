@@ -10,7 +10,7 @@ use weft_vfs::{Looked, NewNode, Notice, NoticeReceivers, Notices, OpenFor, Remov
 
 use crate::bench::{Bench, USER};
 
-pub const TELLING: Promise = Promise::Breakable(Duration::from_secs(3600));
+const TELLING: Promise = Promise::Breakable(Duration::from_secs(3600));
 
 /// A source that tells of changes, and trusts itself to do so for an hour.
 pub fn telling() -> Bench {
@@ -32,9 +32,15 @@ fn told_to(fake: Fake, notices: Notices) -> Bench {
 
 /// A change that the source does not tell.
 pub fn change_untold(bench: &Bench) {
+    untold(bench, || bench.fake.set("a/b/hello.txt", "other"));
+}
+
+/// Another one.
+pub fn untold<T>(bench: &Bench, change: impl FnOnce() -> T) -> T {
     bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
-    bench.fake.set("a/b/hello.txt", "other");
+    let changed = change();
     bench.fake.adjust(|terms| terms.promise = TELLING);
+    changed
 }
 
 /// Goal: a name that was not there is found once the source has told that its directory changed.

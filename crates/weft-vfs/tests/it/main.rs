@@ -5,6 +5,7 @@ mod bench;
 mod breaks;
 mod catch_up;
 mod changes;
+mod conflicts;
 mod content;
 mod ended;
 mod faults;

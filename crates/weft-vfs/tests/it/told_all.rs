@@ -1,13 +1,10 @@
 //! Sources that tell of changes after they have made them.
 
-use std::time::Duration;
-
 use weft_remote::Event;
-use weft_remote::fake::Promise;
 use weft_vfs::{Looked, OpenFor};
 
 use crate::bench::Bench;
-use crate::breaks::{TELLING, change_untold, telling};
+use crate::breaks::{change_untold, telling, untold};
 
 /// Goal: as long as a source has more to tell, what it has promised is asked about: names, attributes, lists and content.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,9 +15,8 @@ async fn what_is_promised_is_asked_about_while_not_all_is_told() {
     assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt"]);
     let file = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
     change_untold(&bench);
-    bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
-    bench.fake.file("a/b/new.txt", "new");
-    bench.fake.adjust(|terms| (terms.promise, terms.told_all) = (TELLING, false));
+    untold(&bench, || bench.fake.file("a/b/new.txt", "new"));
+    bench.fake.adjust(|terms| terms.told_all = false);
     assert_eq!(bench.vfs.clone().stat(bench.call(), file, None).await.expect("a file").size, 5);
     assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("read"), b"other");
     assert_eq!(bench.list("fake/a/b").await.expect("names"), ["hello.txt", "new.txt"]);
@@ -77,12 +73,4 @@ fn make_untold(bench: &Bench, path: &str) {
 fn set_untold(bench: &Bench, content: &'static str) {
     let file = untold(bench, || bench.fake.set("a/b/hello.txt", content));
     bench.fake.send_late(Event::Broken(file));
-}
-
-/// Makes a change that the source does not tell.
-fn untold<T>(bench: &Bench, change: impl FnOnce() -> T) -> T {
-    bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
-    let changed = change();
-    bench.fake.adjust(|terms| terms.promise = TELLING);
-    changed
 }
