@@ -1,16 +1,48 @@
-//! POSIX access lists: what a directory's default one leaves of the mode of what is made in it.
+//! POSIX access lists: whether there are any, and what a directory's default one leaves of the mode of what is made in it.
 
+use std::ffi::{CStr, OsStr};
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
+use rustix::fs::{getxattr, lgetxattr};
 use rustix::io::Errno;
-use weft_remote::{DEFAULT_ACCESS_LIST, NewMode};
+use weft_remote::{ACCESS_LIST, DEFAULT_ACCESS_LIST, FileKind, NewMode};
+
+use crate::top::held;
+
+/// Whether an open file has an access list, or a default one; `None` where the kernel does not say. The descriptor may be one
+/// that is open for no more than its path.
+pub(crate) fn has_list(fd: BorrowedFd<'_>, kind: FileKind) -> Option<bool> {
+    let path = held(&fd);
+    told(kind, |name| getxattr(&path, name, &mut [0; 0][..]))
+}
+
+/// The same of what has a name in an open directory, and is itself none.
+pub(crate) fn has_list_in(dir: BorrowedFd<'_>, name: &CStr, kind: FileKind) -> Option<bool> {
+    let path = Path::new(&held(&dir)).join(OsStr::from_bytes(name.to_bytes()));
+    told(kind, |name| lgetxattr(&path, name, &mut [0; 0][..]))
+}
+
+fn told(kind: FileKind, ask: impl Fn(&[u8]) -> rustix::io::Result<usize>) -> Option<bool> {
+    let has = |name| match ask(name) {
+        Ok(_) => Some(true),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Some(false),
+        Err(_) => None,
+    };
+    match kind {
+        FileKind::Symlink => Some(false),
+        FileKind::Directory => Some(has(ACCESS_LIST)? || has(DEFAULT_ACCESS_LIST)?),
+        _ => has(ACCESS_LIST),
+    }
+}
 
 /// The mode that something new in a directory gets: what is asked for, as far as the directory's default access list allows
 /// it, or where there is none the umask (acl(5), "Object creation and default ACLs"). The directory's descriptor may be one that
 /// is open for no more than its path.
 pub(crate) fn mode_in(dir: BorrowedFd<'_>, mode: NewMode) -> rustix::io::Result<u16> {
     let mut list = Vec::with_capacity(LIST_BYTES_MAX);
-    match rustix::fs::getxattr(crate::top::held(&dir), DEFAULT_ACCESS_LIST, rustix::buffer::spare_capacity(&mut list)) {
+    match getxattr(held(&dir), DEFAULT_ACCESS_LIST, rustix::buffer::spare_capacity(&mut list)) {
         Ok(_) => Ok(allowed_by(&list).map_or(mode.masked(), |allowed| mode.asked & (allowed | !0o777))),
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(mode.masked()),
         Err(errno) => Err(errno),

@@ -201,6 +201,7 @@ impl Facts {
             links: Some(self.links.max(1)),
             device: is_device.then_some(self.stands_for),
             allocated: Some(self.allocated),
+            has_access_list: None,
         }
     }
 

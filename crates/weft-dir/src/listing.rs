@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use weft_remote::{Attributes, Entry, Figure, FileId, FileKind, Lease, Name, RemoteError, Result, Version};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::access::{has_list, has_list_in};
 use crate::copy::reopen;
 use crate::directory::Shared;
 use crate::error::failed;
@@ -74,9 +75,14 @@ impl Shared {
             }
             let moves = self.places.moves();
             let (id, names, entry) = match self.row(fd.as_fd(), row.file_name(), row.file_type()) {
-                Ok(Some(facts)) => {
+                Ok(Some((facts, has_access_list))) => {
                     let id = self.top.identity(&facts);
-                    (id, facts.names(), described(name, id, &facts, promised))
+                    let mut entry = described(name, id, &facts, promised);
+                    // Another file may have been asked for its list than for the rest: a promise would be ended by that.
+                    if promised && facts.names() != Names::Several {
+                        entry.attributes.has_access_list = has_access_list;
+                    }
+                    (id, facts.names(), entry)
                 }
                 Ok(None) => continue,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
@@ -96,18 +102,34 @@ impl Shared {
         Ok(entries)
     }
 
-    /// What a name stands for; `None` for what has vanished or is mounted there. What may be a mount is opened, which stops
-    /// at it, and not looked at by name, which would ask whoever serves the mount.
-    fn row(&self, dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> rustix::io::Result<Option<Facts>> {
-        let told = match kind {
-            FileType::Directory | FileType::Unknown => {
-                self.top.step(dir, name.to_bytes(), OFlags::PATH).and_then(|fd| facts(fd.as_fd()))
-            }
-            _ => facts_of(dir, name),
+    /// What a name stands for, and whether that has an access list; `None` for what has vanished or is mounted there. What may be
+    /// a mount is opened, which stops at it, and not looked at by name, which would ask whoever serves the mount.
+    fn row(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        kind: FileType,
+    ) -> rustix::io::Result<Option<(Facts, Option<bool>)>> {
+        let opened = match kind {
+            FileType::Directory | FileType::Unknown => match self.top.step(dir, name.to_bytes(), OFlags::PATH) {
+                Err(Errno::NOENT | Errno::XDEV) => return Ok(None),
+                opened => Some(opened?),
+            },
+            _ => None,
+        };
+        let told = match &opened {
+            Some(fd) => facts(fd.as_fd()),
+            None => facts_of(dir, name),
         };
         match told {
-            Ok((facts, mount)) if mount == self.top.mount => Ok(Some(facts)),
-            Ok(_) | Err(Errno::NOENT | Errno::XDEV) => Ok(None),
+            Ok((facts, mount)) if mount == self.top.mount => {
+                let has_access_list = match opened {
+                    Some(fd) => has_list(fd.as_fd(), facts.kind),
+                    None => has_list_in(dir, name, facts.kind),
+                };
+                Ok(Some((facts, has_access_list)))
+            }
+            Ok(_) | Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
     }
@@ -148,9 +170,9 @@ fn version_of(entries: &[Entry]) -> Version {
         hash.update(id.as_bytes());
         hash.update(&(token.len() as u64).to_le_bytes());
         hash.update(token);
-        let Attributes { kind, mode, owner, .. } = attributes;
+        let Attributes { kind, mode, owner, has_access_list, .. } = attributes;
         let owner = owner.map(|owner| (owner.uid, owner.gid));
-        hash.update(format!("{kind:?} {mode:?} {owner:?}").as_bytes());
+        hash.update(format!("{kind:?} {mode:?} {owner:?} {has_access_list:?}").as_bytes());
     }
     Version::strong(format!("{LISTING}{:032x}", hash.digest128()))
 }

@@ -104,6 +104,10 @@ pub struct Attributes {
     /// Bytes that it takes on the disk of its source (`st_blocks` times 512), where that is told.
     #[serde(skip)]
     pub allocated: Option<u64>,
+    /// Whether it has a POSIX access list, or of a directory a default one, beside what the mode says (acl(5)), where that is
+    /// told.
+    #[serde(skip)]
+    pub has_access_list: Option<bool>,
 }
 
 impl Attributes {
@@ -120,6 +124,7 @@ impl Attributes {
             links: None,
             device: None,
             allocated: None,
+            has_access_list: None,
         }
     }
 }

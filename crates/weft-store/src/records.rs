@@ -68,6 +68,8 @@ struct StoredNode {
     later: Option<StoredLater>,
     #[serde(deserialize_with = "or_none")]
     latest: Option<StoredLatest>,
+    #[serde(deserialize_with = "or_none")]
+    access: Option<StoredAccess>,
 }
 
 /// Attributes that the first records did not have.
@@ -85,6 +87,12 @@ struct StoredLatest {
     allocated: Option<u64>,
 }
 
+/// And what came after those.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct StoredAccess {
+    has_list: Option<bool>,
+}
+
 /// A field that ends a record, where the record has it.
 fn or_none<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     Ok(Option::deserialize(from).unwrap_or(None))
@@ -94,12 +102,21 @@ impl From<StoredNode> for NodeRecord {
     fn from(stored: StoredNode) -> NodeRecord {
         let StoredLater { changed, accessed, links, device } = stored.later.unwrap_or_default();
         let StoredLatest { allocated } = stored.latest.unwrap_or_default();
+        let StoredAccess { has_list: has_access_list } = stored.access.unwrap_or_default();
         NodeRecord {
             binding: stored.binding,
             file: stored.file,
             parent: stored.parent,
             name: stored.name,
-            attributes: Attributes { changed, accessed, links, device, allocated, ..stored.attributes },
+            attributes: Attributes {
+                changed,
+                accessed,
+                links,
+                device,
+                allocated,
+                has_access_list,
+                ..stored.attributes
+            },
             version: stored.version,
             lease: stored.lease,
             audience: stored.audience,
@@ -111,7 +128,7 @@ impl From<StoredNode> for NodeRecord {
 
 impl From<NodeRecord> for StoredNode {
     fn from(record: NodeRecord) -> StoredNode {
-        let Attributes { changed, accessed, links, device, allocated, .. } = record.attributes;
+        let Attributes { changed, accessed, links, device, allocated, has_access_list, .. } = record.attributes;
         StoredNode {
             binding: record.binding,
             file: record.file,
@@ -125,6 +142,7 @@ impl From<NodeRecord> for StoredNode {
             origin: record.origin,
             later: Some(StoredLater { changed, accessed, links, device }),
             latest: Some(StoredLatest { allocated }),
+            access: Some(StoredAccess { has_list: has_access_list }),
         }
     }
 }
@@ -331,8 +349,12 @@ mod tests {
     /// Goal: nodes that were remembered when less was known of them are still.
     #[test]
     fn nodes_of_before_are_read() {
-        let attributes =
-            Attributes { links: Some(2), allocated: Some(512), ..Attributes::of_kind(weft_remote::FileKind::File) };
+        let attributes = Attributes {
+            links: Some(2),
+            allocated: Some(512),
+            has_access_list: Some(false),
+            ..Attributes::of_kind(weft_remote::FileKind::File)
+        };
         let record = NodeRecord {
             binding: BindingId(1),
             file: FileId::new(b"file"),
@@ -348,13 +370,19 @@ mod tests {
         let whole = postcard::to_allocvec(&record).unwrap();
         let read = |bytes: &[u8]| postcard::from_bytes::<NodeRecord>(bytes).unwrap().attributes;
         assert_eq!(read(&whole), attributes);
-        // At the end: that there is more, that it is told, 512 in two octets.
-        assert_eq!(whole[whole.len() - 4..], [1, 1, 0x80, 4]);
-        let before = Attributes { allocated: None, ..attributes };
-        assert_eq!(read(&whole[..whole.len() - 4]), before);
+        // At the end: that there is more, that it is told, no.
+        let (whole, access) = whole.split_at(whole.len() - 3);
+        assert_eq!(access, [1, 1, 0]);
+        let listless = Attributes { has_access_list: None, ..attributes };
+        assert_eq!(read(whole), listless);
+        // And before that: that there is more, that it is told, 512 in two octets.
+        let (whole, latest) = whole.split_at(whole.len() - 4);
+        assert_eq!(latest, [1, 1, 0x80, 4]);
+        let before = Attributes { allocated: None, ..listless };
+        assert_eq!(read(whole), before);
         let first = Attributes { links: None, ..before };
         // And before that: changed, accessed, links, device.
-        assert_eq!(read(&whole[..whole.len() - 4 - 6]), first);
+        assert_eq!(read(&whole[..whole.len() - 6]), first);
     }
 
     #[test]

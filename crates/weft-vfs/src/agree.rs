@@ -35,6 +35,7 @@ pub(crate) fn finer(known: &Attributes, row: &Attributes) -> Attributes {
         links: known.links.or(row.links),
         device: known.device.or(row.device),
         allocated: known.allocated.or(row.allocated),
+        has_access_list: known.has_access_list,
     }
 }
 
@@ -48,6 +49,7 @@ pub(crate) fn newer(known: &Attributes, row: &Attributes) -> Attributes {
         links: row.links.or(known.links),
         device: row.device.or(known.device),
         allocated: row.allocated.or(known.allocated),
+        has_access_list: row.has_access_list,
         ..finer(known, row)
     }
 }

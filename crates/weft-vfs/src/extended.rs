@@ -147,7 +147,7 @@ impl Vfs {
     pub async fn extended_of(self: Arc<Self>, call: Call, node: NodeId, name: Vec<u8>) -> Result<Option<Vec<u8>>> {
         let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(None) };
         let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
-        if is_access_list(&name) && !remote.capabilities().access_lists {
+        if is_access_list(&name) && (!remote.capabilities().access_lists || self.is_known_listless(&inode)?) {
             return Ok(None);
         }
         match self.ask_for(&call, remote.extended(&call, &file, &name)).await {
@@ -158,6 +158,14 @@ impl Vfs {
             Err(error) if is_gone(&error) => Err(self.learn_gone(&call, &inode).await?),
             answer => answer,
         }
+    }
+
+    /// Whether it is known that a file has no access list, as surely as its mode is.
+    fn is_known_listless(&self, inode: &Inode) -> Result<bool> {
+        if !self.is_told_all(inode) || self.attributes_remaining(inode)?.is_zero() {
+            return Ok(false);
+        }
+        Ok(inode.record.read().attributes.has_access_list == Some(false))
     }
 
     /// The names of the extended attributes that a file has at its source.

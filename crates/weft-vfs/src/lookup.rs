@@ -169,7 +169,7 @@ impl Vfs {
         self.by_face(node, stat)
     }
 
-    async fn stat_node(self: &Arc<Self>, call: &Call, node: NodeId) -> Result<Stat> {
+    pub(crate) async fn stat_node(self: &Arc<Self>, call: &Call, node: NodeId) -> Result<Stat> {
         if self.namespace.is_own(node) {
             return Ok(self.own_stat(node));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Call, Change, Figure, FileKind, NewAttributes, Version};
+use weft_remote::{Call, Change, Figure, NewAttributes, Version};
 use weft_store::{NodeId, NodeRecord, Record};
 
 use crate::ask::{OpenFor, SetStat, SetTime};
@@ -12,7 +12,6 @@ use crate::inode::Inode;
 use crate::learn::Told;
 use crate::stat::Stat;
 use crate::vfs::{Vfs, is_gone};
-use crate::write::without_set_id;
 use crate::{Result, VfsError};
 
 impl Vfs {
@@ -39,6 +38,9 @@ impl Vfs {
         }
         if let Some(size) = new.size {
             self.resize(&call, &inode, handle, size).await?;
+        }
+        if new.kill_suidgid {
+            self.hear_of_mode(&call, &inode).await?;
         }
         let wanted = wanted(&inode, &new);
         if wanted != NewAttributes::default() {
@@ -138,18 +140,11 @@ impl Inode {
 
 /// What a source is asked to set.
 fn wanted(inode: &Inode, new: &SetStat) -> NewAttributes {
-    let (kind, mode) = {
-        let attributes = &inode.record.read().attributes;
-        (attributes.kind, attributes.mode)
-    };
     let time = |time: SetTime| match time {
         SetTime::Now => SystemTime::now(),
         SetTime::At(time) => time,
     };
-    let killed = || {
-        let mode = mode.filter(|_| new.kill_suidgid && kind == FileKind::File)?;
-        Some(without_set_id(mode)).filter(|kept| *kept != mode)
-    };
+    let killed = || inode.mode_to_drop_to().filter(|_| new.kill_suidgid);
     NewAttributes {
         mode: new.mode.or_else(killed),
         uid: new.uid,

@@ -77,7 +77,7 @@ pub(crate) struct DefaultOwner {
 impl DefaultOwner {
     /// A record as `stat` shows it; `seen` stands for a time that the source does not tell.
     pub(crate) fn stat(&self, node: NodeId, record: &NodeRecord, seen: SystemTime, ttl: Duration) -> Stat {
-        let Attributes { kind, size, modified, mode, owner, changed, accessed, links, device, allocated } =
+        let Attributes { kind, size, modified, mode, owner, changed, accessed, links, device, allocated, .. } =
             record.attributes;
         let (kind, default_mode) = match kind {
             FileKind::Directory => (FileKind::Directory, 0o555),

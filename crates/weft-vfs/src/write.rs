@@ -79,17 +79,27 @@ impl Vfs {
 
     /// Who writes a file that runs with its owner's rights may not keep it so: the bits go, as write(2) has it.
     pub(crate) async fn drop_set_id(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
-        let (kind, mode) = {
-            let attributes = &inode.record.read().attributes;
-            (attributes.kind, attributes.mode.unwrap_or(0))
-        };
-        let kept = without_set_id(mode);
-        if kind != FileKind::File || kept == mode {
+        self.hear_of_mode(call, inode).await?;
+        if inode.mode_to_drop_to().is_none() {
             return Ok(());
         }
-        let new = weft_remote::NewAttributes { mode: Some(kept), ..Default::default() };
         let _gate = inode.gate.lock().await;
+        let Some(mode) = inode.mode_to_drop_to() else { return Ok(()) };
+        let new = weft_remote::NewAttributes { mode: Some(mode), ..Default::default() };
         self.set_attributes(call, inode, new).await
+    }
+
+    /// Has what is known of a file's mode be what its source has told, where it tells of changes: what is set by a mode that
+    /// somebody has changed there since would undo that. Where it cannot be asked, that is found out by what follows.
+    pub(crate) async fn hear_of_mode(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        let is_told = self.is_told_all(inode);
+        let is_known = !self.is_breakable(inode.record.read().binding) || !self.attributes_remaining(inode)?.is_zero();
+        if !(is_told && is_known)
+            && let Err(error) = self.stat_node(call, self.namespace.shown(inode.id)).await
+        {
+            tracing::debug!(%error, "the mode of a file that is written is not known for sure");
+        }
+        Ok(())
     }
 
     /// Has the names of a directory durable at the source.
@@ -105,8 +115,17 @@ impl Vfs {
     }
 }
 
+impl Inode {
+    /// The mode of a file without the bits that give rights away, if it has such.
+    pub(crate) fn mode_to_drop_to(&self) -> Option<u16> {
+        let attributes = &self.record.read().attributes;
+        let mode = attributes.mode.filter(|_| attributes.kind == FileKind::File)?;
+        Some(without_set_id(mode)).filter(|kept| *kept != mode)
+    }
+}
+
 /// A mode without the bits that give rights away: set-user-id, and set-group-id where the group may execute it.
-pub(crate) fn without_set_id(mode: u16) -> u16 {
+fn without_set_id(mode: u16) -> u16 {
     let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
     mode & !(0o4000 | group)
 }

@@ -6,7 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
-use weft_remote::{Attributes, Completeness, Entry, Figure, FileKind, Listing, Remote, Version};
+use weft_remote::{
+    ACCESS_LIST, Attributes, Completeness, DEFAULT_ACCESS_LIST, Entry, Figure, FileKind, Listing, Remote, Version,
+};
 
 use crate::support::{Bed, call, is_not_found, name};
 
@@ -63,6 +65,40 @@ async fn rows_tell_what_the_files_are() {
     // Whatever a row tells is covered.
     fs::set_permissions(bed.path("d/file"), fs::Permissions::from_mode(0o640)).unwrap();
     assert_ne!(bed.list("d").await.unwrap().1, version);
+}
+
+/// Goal: whether something has an access list is told by rows, look-ups and contents, and is covered by the listing's version.
+/// Method: the entries of a list as linux/posix_acl_xattr.h has them: a version, then a tag, bits and an id each.
+#[tokio::test]
+async fn access_lists_are_told_of() {
+    let bed = Bed::new(&["d/file", "d/listed", "d/sub/x", "d/heir/x"]).await;
+    let list = |entries: &[(u16, u16, u32)]| {
+        let mut bytes = 2u32.to_le_bytes().to_vec();
+        for (tag, bits, id) in entries {
+            bytes.extend([tag.to_le_bytes(), bits.to_le_bytes()].concat());
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    };
+    let none = u32::MAX;
+    let named = list(&[(0x01, 6, none), (0x02, 4, 1001), (0x04, 4, none), (0x10, 4, none), (0x20, 0, none)]);
+    let set =
+        |path: &str, which: &[u8]| rustix::fs::setxattr(bed.path(path), which, &named, rustix::fs::XattrFlags::empty());
+    set("d/listed", ACCESS_LIST).unwrap();
+    let (_, version, _) = bed.list("d").await.unwrap();
+    set("d/heir", DEFAULT_ACCESS_LIST).unwrap();
+    let (page, later, _) = bed.list("d").await.unwrap();
+    assert_ne!(version, later, "a default list says nothing in the mode");
+    let told: Vec<_> = page.entries.iter().map(|entry| entry.attributes.has_access_list).collect();
+    assert_eq!(told, [Some(false), Some(true), Some(true), Some(false)]);
+    for entry in &page.entries {
+        let path = format!("d/{}", entry.name);
+        assert_eq!(bed.entry(&path).await.attributes.has_access_list, entry.attributes.has_access_list, "{path}");
+        if entry.attributes.kind == FileKind::File {
+            let fetched = bed.dir.fetch(&call(), &entry.id, &Version::None, weft_remote::Span::WHOLE).await.unwrap();
+            assert_eq!(fetched.value.attributes.has_access_list, entry.attributes.has_access_list, "{path}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use super::serve::{directory, node};
 use super::tree::{self, What};
 use super::{Fake, Quality};
 use crate::{
-    Change, Content, Entry, Extent, FileId, FileKind, Mutation, Name, RemoteError, RenameTarget, Result, Sameness,
-    Version,
+    ACCESS_LIST, Change, Content, Entry, Extent, FileId, FileKind, Mutation, Name, RemoteError, RenameTarget, Result,
+    Sameness, Version,
 };
 
 impl Mutation {
@@ -86,6 +86,10 @@ impl Fake {
                 node.same_since = same_since;
                 node.mode = new.mode.or(node.mode);
                 node.modified = new.modified.unwrap_or(node.modified);
+                Some(subject)
+            }
+            Change::SetExtended { name, value, .. } if self.terms().access_lists && name == ACCESS_LIST => {
+                tree.change(subject).access_list.clone_from(value);
                 Some(subject)
             }
             Change::SetExtended { .. } => {

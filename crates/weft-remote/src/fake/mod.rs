@@ -59,6 +59,8 @@ pub struct Terms {
     pub hosts: bool,
     /// Whether all that has changed is told.
     pub told_all: bool,
+    /// Whether there are access lists, and no other extended attributes.
+    pub access_lists: bool,
 }
 
 /// The lease that a [`Fake`] gives.
@@ -111,6 +113,8 @@ pub struct Counts {
     pub read_link: u64,
     /// Calls of `apply`.
     pub apply: u64,
+    /// Calls of `extended`.
+    pub extended: u64,
     /// Bytes of content handed out.
     pub content_bytes: u64,
     /// Calls of `forget`, which asks for nothing.
@@ -120,7 +124,7 @@ pub struct Counts {
 impl Counts {
     /// All calls.
     pub fn calls(&self) -> u64 {
-        self.lookup + self.attributes + self.entries + self.fetch + self.read_link + self.apply
+        self.lookup + self.attributes + self.entries + self.fetch + self.read_link + self.apply + self.extended
     }
 }
 
@@ -167,6 +171,7 @@ impl Default for Terms {
             stable_ids: true,
             hosts: false,
             told_all: true,
+            access_lists: false,
         }
     }
 }
@@ -236,6 +241,20 @@ impl Fake {
     pub fn touch(&self, path: impl AsRef<[u8]>) {
         let number = self.number(path.as_ref());
         self.shared.tree.lock().touch(number);
+        self.broken(number);
+    }
+
+    /// Gives a file or directory other permission bits, and a new version with the same bytes.
+    pub fn mode(&self, path: impl AsRef<[u8]>, mode: u16) {
+        let number = self.number(path.as_ref());
+        self.shared.tree.lock().change(number).mode = Some(mode);
+        self.broken(number);
+    }
+
+    /// Gives a file or directory an access list, or takes it away, and gives it a new version with the same bytes.
+    pub fn access_list(&self, path: impl AsRef<[u8]>, list: Option<&[u8]>) {
+        let number = self.number(path.as_ref());
+        self.shared.tree.lock().change(number).access_list = list.map(<[u8]>::to_vec);
         self.broken(number);
     }
 

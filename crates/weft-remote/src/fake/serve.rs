@@ -11,9 +11,9 @@ use super::stream::Content;
 use super::tree::{self, Node, ROOT, Tree, What};
 use super::{Fake, Promise, Quality, Terms};
 use crate::{
-    Along, Answer, Body, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event, Fetched, Figure, FileId,
-    FileKind, Found, Known, Listing, Mutation, Name, Origin, Outcome, Page, Remote, RemoteError, Result, Sameness,
-    Source, SourceState, Span, Version,
+    ACCESS_LIST, Along, Answer, Attributes, Body, Call, Capabilities, Checked, Completeness, Cursor, Entry, Event,
+    Fetched, Figure, FileId, FileKind, Found, Known, Listing, Mutation, Name, Origin, Outcome, Page, Remote,
+    RemoteError, Result, Sameness, Source, SourceState, Span, Version,
 };
 
 #[async_trait]
@@ -29,8 +29,8 @@ impl Remote for Fake {
             locks: false,
             symlinks: true,
             special_files: false,
-            extended: false,
-            access_lists: false,
+            extended: terms.access_lists,
+            access_lists: terms.access_lists,
             rights: false,
         }
     }
@@ -131,7 +131,7 @@ impl Remote for Fake {
         let (attributes, content) = {
             let tree = self.shared.tree.lock();
             let node = node(&tree, number)?;
-            (node.attributes(Quality::Exact), self.content_of(node, number)?)
+            (self.attributes_of(node, Quality::Exact), self.content_of(node, number)?)
         };
         if content.version.compare(expected) == Sameness::Different {
             return Err(RemoteError::VersionChanged { detail: shown(&path) });
@@ -140,6 +140,13 @@ impl Remote for Fake {
         let version = content.version.clone();
         let body = self.body(Content { faults, ..content }, span);
         Ok(self.answer(Fetched { attributes, body }, version, &path))
+    }
+
+    async fn extended(&self, _call: &Call, file: &FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.shared.counts.lock().extended += 1;
+        let number = self.number_of(file)?;
+        let list = node(&self.shared.tree.lock(), number)?.access_list.clone();
+        Ok(list.filter(|_| name == ACCESS_LIST))
     }
 
     async fn read_link(&self, call: &Call, file: &FileId) -> Result<Answer<Vec<u8>>> {
@@ -222,7 +229,13 @@ impl Fake {
         // The root has no name of its own; the one given here is never shown.
         let name = node.name.clone().unwrap_or_else(|| Name::new("root").expect("a good name"));
         let version = node.version(self.terms().validator);
-        Entry { name, id: tree::file_id(number), attributes: node.attributes(quality), version }
+        let attributes = self.attributes_of(node, quality);
+        Entry { name, id: tree::file_id(number), attributes, version }
+    }
+
+    fn attributes_of(&self, node: &Node, quality: Quality) -> Attributes {
+        let has_access_list = self.terms().access_lists.then_some(node.access_list.is_some());
+        Attributes { has_access_list, ..node.attributes(quality) }
     }
 
     fn listing(&self, tree: &Tree, number: u64, cursor: Option<&Cursor>, entries_max: usize) -> Result<Page> {

@@ -26,6 +26,7 @@ pub(super) struct Node {
     pub(super) modified: SystemTime,
     pub(super) mode: Option<u16>,
     pub(super) owner: Option<Owner>,
+    pub(super) access_list: Option<Vec<u8>>,
     pub(super) completeness: Completeness,
     pub(super) hidden: bool,
     pub(super) quality: Quality,
@@ -130,6 +131,14 @@ impl Tree {
         node.modified = time_of(version);
     }
 
+    /// A node that gets a new version, with the same bytes.
+    pub(super) fn change(&mut self, number: u64) -> &mut Node {
+        let version = self.bump();
+        let node = self.node_mut(number);
+        node.version = version;
+        node
+    }
+
     /// Takes a node and all below it away; the number of the directory that lost it.
     pub(super) fn remove(&mut self, number: u64) -> u64 {
         let dir = self.detach(number);
@@ -191,6 +200,7 @@ impl Node {
             modified: time_of(version),
             mode: None,
             owner: None,
+            access_list: None,
             completeness: Completeness::Complete,
             hidden: false,
             quality: Quality::Exact,

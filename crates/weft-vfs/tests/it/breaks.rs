@@ -23,7 +23,7 @@ fn told_by(fake: Fake) -> Bench {
 }
 
 /// The same, and where the kernel is told.
-fn told_to(fake: Fake, notices: Notices) -> Bench {
+pub fn told_to(fake: Fake, notices: Notices) -> Bench {
     fake.dir("a/b");
     fake.file("a/b/hello.txt", "hello");
     fake.adjust(|terms| terms.promise = TELLING);

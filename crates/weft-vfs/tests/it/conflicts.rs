@@ -2,11 +2,12 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use weft_remote::fake::Promise;
+use weft_remote::fake::{Fake, Promise};
 use weft_remote::{Event, RenameTarget};
-use weft_vfs::{SetStat, SetTime, VfsError};
+use weft_vfs::{Notices, SetStat, SetTime, VfsError, Write};
 
 use crate::bench::Bench;
+use crate::breaks::{told_to, untold};
 use crate::walks::until;
 use crate::writing::{HELLO, WRITING};
 
@@ -119,4 +120,34 @@ async fn change_between(bench: &Bench, what: &str) -> &'static str {
         _ => {}
     }
     "a/b/hello.txt"
+}
+
+/// Goal: the set-id bits of a file are taken away by the mode that it has, and not by one that somebody has changed since: that
+/// would be undone. By a write and by what sets something else; what has changed is told in the middle of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn set_id_bits_are_taken_from_the_mode_that_there_is() {
+    let bench = told_to(Fake::writable(), Notices::nowhere());
+    let changed = |mode| {
+        untold(&bench, || bench.fake.mode("a/b/hello.txt", mode));
+        bench.fake.send_late(Event::Broken(bench.fake.id("a/b/hello.txt")));
+    };
+    bench.fake.mode("a/b/hello.txt", 0o4755);
+    let node = bench.walk(HELLO).await.expect("a file").node;
+    let set = async || {
+        let new = SetStat { kill_suidgid: true, ..SetStat::default() };
+        bench.vfs.clone().set_stat(bench.call(), node, None, new).await.expect("set").mode
+    };
+    changed(0o700);
+    assert_eq!(set().await, 0o700);
+    changed(0o4711);
+    assert_eq!(set().await, 0o711);
+    let handle = bench.open_for(HELLO, WRITING).await.expect("opened");
+    for (given, left) in [(0o6750, 0o750), (0o600, 0o600), (0o2744, 0o2744)] {
+        changed(given);
+        let write =
+            Write { offset: 0, bytes: HELLO.as_bytes().into(), kill_suidgid: true, unseen: false, appends: false };
+        bench.vfs.clone().write(bench.call(), handle, write).await.expect("written");
+        assert_eq!(bench.vfs.clone().stat(bench.call(), node, None).await.expect("a file").mode, left);
+    }
+    bench.vfs.close(handle);
 }

@@ -1,5 +1,6 @@
 //! The file system over a fake remote and a real store.
 
+mod access_lists;
 mod audience;
 mod bench;
 mod breaks;
