@@ -100,10 +100,27 @@ impl Vfs {
     /// `Stale`, once.
     pub(crate) async fn refuse_moved(&self, call: &Call, inode: &Inode) -> Result<()> {
         self.hear_of_moves(inode).await;
-        match self.has_moved(inode) && self.begins_again(call, inode) {
+        match self.has_moved(inode) && self.may_be_late(inode) && self.begins_again(call, inode) {
             true => Err(VfsError::Stale),
             false => Ok(()),
         }
+    }
+
+    /// Whether a request about a file that has lost its name is by somebody who has it open.
+    pub(crate) fn is_of_open(&self, inode: &Inode) -> Result<bool> {
+        Ok(self.is_held_open(inode)? && self.is_told_all(inode) && !self.may_be_late(inode))
+    }
+
+    /// Whether a request may be of before the kernel was told that the name by which a file was found leads to it no longer. A
+    /// later one is by somebody who has it open, of which the kernel does not tell.
+    fn may_be_late(&self, inode: &Inode) -> bool {
+        let (binding, parent, name) = {
+            let record = inode.record.read();
+            (record.binding, record.parent, record.name.clone())
+        };
+        let lately = SystemTime::now().checked_sub(ON_ITS_WAY_MAX);
+        let (Some(lately), Some(breaks)) = (lately, self.namespace.breaks(binding)) else { return true };
+        breaks.name_ended(parent, &name, lately)
     }
 
     /// Waits a little for what there is to be heard, if there is anything.

@@ -158,8 +158,11 @@ impl Vfs {
                     }
                     (stat, Some(_)) => stat?,
                     // The kernel does not say by which open file it asks, nor whether by one: to whom has it open the file is
-                    // there, and who comes by its name comes from before that was told to lead elsewhere.
+                    // there, and who comes by its name comes from before that was told to lead elsewhere, or nowhere.
                     (Err(VfsError::Stale), None) if self.is_held_open(&inode)? => {
+                        self.show(&inode, Duration::ZERO, &call.caller)
+                    }
+                    (Err(error), None) if is_gone(&error) && self.is_of_open(&inode)? => {
                         self.show(&inode, Duration::ZERO, &call.caller)
                     }
                     (stat, None) => self.followed(&call, &inode, Purpose::Stat, stat, was)?,
@@ -203,7 +206,7 @@ impl Vfs {
     }
 
     /// Whether somebody has a file open that is itself whatever its names are.
-    fn is_held_open(&self, inode: &Inode) -> Result<bool> {
+    pub(crate) fn is_held_open(&self, inode: &Inode) -> Result<bool> {
         Ok(self.has_identities(inode)? && !self.handles.of(inode).is_empty())
     }
 

@@ -95,7 +95,11 @@ impl Vfs {
         }
         let change = Change::SetAttributes { file: inode.record().file, new };
         let answer = match self.apply(call, inode, change, SystemTime::now(), &Version::None).await {
-            Err(error) if is_gone(&error) => return Err(Box::pin(self.learn_gone(call, inode)).await?),
+            Err(error) if is_gone(&error) => {
+                let error = Box::pin(self.learn_gone(call, inode)).await?;
+                // Whoever has it open goes on in what it was.
+                return if self.is_of_open(inode)? { self.set_here(inode, &new) } else { Err(error) };
+            }
             outcome => outcome?,
         };
         let told = Told::of_change(&answer);

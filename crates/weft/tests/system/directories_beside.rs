@@ -1,10 +1,11 @@
 //! What is done through a mount of a directory right after something else was done in the directory itself, and the other
 //! way round: both are one.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileTimes, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::{CWD, RenameFlags, XattrFlags};
 
@@ -70,6 +71,42 @@ fn a_file_that_is_moved_beside_is_written_on_where_it_is() {
         }
     }
     assert!(pair.mount.status()["unsent"]["files"].as_array().is_none_or(Vec::is_empty));
+}
+
+/// Goal: who has a file open sets its mode and times when it was moved, removed or replaced in the directory itself, once the
+/// kernel has been told of that: of that file, and not of what has its name since.
+#[test]
+fn who_has_a_file_open_sets_its_mode_wherever_it_is() {
+    let Some(pair) = Pair::new() else { return };
+    std::fs::create_dir(pair.there("old")).expect("made");
+    assert_eq!(std::fs::read_dir(pair.at("old")).expect("listed").count(), 0);
+    let mode_of = |path: &Path| path.metadata().map(|told| told.permissions().mode() & 0o7777).ok();
+    for how in ["moved", "removed", "replaced"] {
+        replace(&pair, "name", "before");
+        std::fs::set_permissions(pair.there("name"), Permissions::from_mode(0o644)).expect("set");
+        // The kernel may know for a moment that there is no such name.
+        wait_until("a name", || pair.at("name").exists());
+        let open = File::open(pair.at("name")).expect("opened");
+        match how {
+            "moved" => std::fs::rename(pair.there("name"), pair.there("old/name")).expect("moved"),
+            "removed" => std::fs::remove_file(pair.there("name")).expect("removed"),
+            _ => {
+                replace(&pair, "name", "another");
+                std::fs::set_permissions(pair.there("name"), Permissions::from_mode(0o644)).expect("set");
+            }
+        }
+        let times = FileTimes::new().set_modified(UNIX_EPOCH);
+        let set = || open.set_permissions(Permissions::from_mode(0o600)).and_then(|()| open.set_times(times));
+        wait_until("mode and times that are set", || set().is_ok());
+        let told = open.metadata().unwrap_or_else(|error| panic!("{how}: {error}"));
+        assert_eq!((told.permissions().mode() & 0o7777, told.mtime()), (0o600, 0), "{how}");
+        let (here, there) = (mode_of(&pair.at("name")), mode_of(&pair.there("name")));
+        let of_name = (how == "replaced").then_some(0o644);
+        assert_eq!((here, there), (of_name, of_name), "{how}: what has its name");
+        if how == "moved" {
+            assert_eq!(mode_of(&pair.there("old/name")), Some(0o600));
+        }
+    }
 }
 
 /// Goal: a name that was given to another file in the directory itself leads to that at the next open, also while something that
