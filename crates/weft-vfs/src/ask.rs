@@ -14,6 +14,8 @@ pub struct OpenFor {
     pub truncating: bool,
     /// A program is run from it.
     pub running: bool,
+    /// Whoever empties it may not keep the set-id bits.
+    pub kill_suidgid: bool,
 }
 
 /// What a new name is to be.

@@ -51,6 +51,11 @@ impl Vfs {
         if again.is_none() && may_be_left && begins_again().await {
             return Err(VfsError::Stale);
         }
+        if how.kill_suidgid {
+            self.refuse_read_only(inode)?;
+            self.admit(call, inode).await?;
+            self.drop_set_id(call, inode).await?;
+        }
         let (mut told, drafts_ended) = (self.told_length(inode, again), inode.drafts_ended.load(Ordering::Acquire));
         let mut opened = match self.clone().open_here(*call, node, how).await {
             Err(VfsError::Stale) => {

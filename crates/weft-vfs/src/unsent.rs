@@ -299,7 +299,7 @@ impl Vfs {
                 if there.id == inode.id || there.draft().is_some() {
                     return Err(taken("it is being written under this name; try again later").into());
                 }
-                let how = OpenFor { writing: true, truncating: true, running: false };
+                let how = OpenFor { writing: true, truncating: true, ..OpenFor::default() };
                 self.clone().open_here(*call, stat.node, how).await?.handle
             }
         };

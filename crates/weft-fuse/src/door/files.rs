@@ -6,7 +6,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno as E;
 use weft_fusedev::{Backings as BackingFiles, Delivery, Header, Opened, Reply};
 use weft_remote::NewMode;
-use weft_vfs::{HandleId, NodeId, OpenFor, ReadBy, SetStat};
+use weft_vfs::{HandleId, NodeId, OpenFor, ReadBy};
 
 use super::again::Change;
 use super::{Door, caller};
@@ -40,7 +40,7 @@ struct By {
 
 impl<H: Handler> Door<H> {
     pub(super) fn open(&self, header: &Header, flags: u32, kill_suidgid: bool, reply: Reply) {
-        let how = how_of(flags);
+        let how = OpenFor { kill_suidgid, ..how_of(flags) };
         let by = By { node: NodeId(header.node), unique: header.unique, changing: how.writing || how.truncating };
         self.close_unanswered(header);
         // Of a file that is opened to be read the kernel looks whether a program is run from it after it has had it cut.
@@ -53,15 +53,7 @@ impl<H: Handler> Door<H> {
             return self.refuse(Operation::Open, header, E::TXTBSY, reply);
         }
         let asked = self.driver.meter.begin(Operation::Open, header);
-        let bits = SetStat { kill_suidgid: true, ..SetStat::default() };
-        let bits = kill_suidgid.then(|| self.handler.set_stat(caller(header), by.node, None, bits));
         let opened = self.handler.open(caller(header), by.node, how);
-        let opened = async move {
-            if let Some(bits) = bits {
-                bits.await?;
-            }
-            opened.await
-        };
         let (files, handler) = (self.files.clone(), self.handler.clone());
         self.driver.drive(asked, header, opened, move |answer| {
             match answer.and_then(|opened| files.enter(&*handler, by, opened)) {
@@ -269,6 +261,7 @@ fn how_of(flags: u32) -> OpenFor {
         writing: flags.intersects(OFlags::WRONLY | OFlags::RDWR),
         truncating: flags.contains(OFlags::TRUNC),
         running: flags.bits() & FOR_RUNNING != 0,
+        kill_suidgid: false,
     }
 }
 
@@ -282,7 +275,7 @@ mod tests {
     #[test]
     fn flags_say_what_a_file_is_opened_for() {
         let how = |flags: OFlags| how_of((flags | OFlags::NOFOLLOW).bits());
-        let wanted = |writing, truncating| OpenFor { writing, truncating, running: false };
+        let wanted = |writing, truncating| OpenFor { writing, truncating, ..OpenFor::default() };
         assert_eq!(how_of(FOR_RUNNING), OpenFor { running: true, ..OpenFor::default() });
         assert_eq!(how(OFlags::RDONLY), wanted(false, false));
         assert_eq!(how(OFlags::WRONLY), wanted(true, false));

@@ -173,7 +173,11 @@ impl Handler for Memory {
         let mut files = self.files();
         if how.truncating {
             files.asked.push(("truncate", 0));
-            files.node(node).expect("the kernel knows it").bytes.clear();
+            let emptied = files.node(node).expect("the kernel knows it");
+            emptied.bytes.clear();
+            if how.kill_suidgid {
+                emptied.stat.mode &= 0o1777;
+            }
         }
         ready(Ok(files.open(node, how.writing)))
     }

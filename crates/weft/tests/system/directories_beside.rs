@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 use rustix::fs::{CWD, RenameFlags, XattrFlags};
 
 use crate::interrupts::wait_until;
-use crate::support::Pair;
+use crate::support::{Pair, is_root, without};
 
 /// Goal: a name that was taken away, moved, exchanged or given to another file through the mount, and has another file beside it
 /// right after, leads to that. Nobody has promised to tell of it: what was promised was of another name, or has ended by
@@ -71,6 +71,27 @@ fn a_file_that_is_moved_beside_is_written_on_where_it_is() {
         }
     }
     assert!(pair.mount.status()["unsent"]["files"].as_array().is_none_or(Vec::is_empty));
+}
+
+/// Goal: a file with several names that was changed in the directory itself just now is emptied by somebody who may not keep its
+/// set-id bits: the kernel follows the path again once, and is not told to do so again.
+#[test]
+fn a_file_with_several_names_is_emptied_right_after_it_was_changed() {
+    if !is_root() {
+        return without("only root can become other users");
+    }
+    let Some(pair) = Pair::new() else { return };
+    std::fs::create_dir(pair.there("work")).expect("made");
+    std::fs::write(pair.there("work/name"), "before").expect("written");
+    std::fs::hard_link(pair.there("work/name"), pair.there("other")).expect("linked");
+    for round in 0..ROUNDS {
+        std::fs::write(pair.there("work/name"), format!("round {round}")).expect("written");
+        std::fs::set_permissions(pair.there("work/name"), Permissions::from_mode(0o4777)).expect("set");
+        wait_until("what was written", || std::fs::metadata(pair.at("work/name")).is_ok_and(|told| told.len() > 0));
+        pair.script("cd work; setpriv --reuid=1001 --regid=1001 --clear-groups sh -c ': > name'");
+        let told = std::fs::metadata(pair.there("other")).expect("it is there");
+        assert_eq!((told.len(), told.mode() & 0o7777), (0, 0o777), "round {round}");
+    }
 }
 
 /// Goal: who has a file open sets its mode and times when it was moved, removed or replaced in the directory itself, once the
