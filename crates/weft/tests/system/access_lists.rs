@@ -123,6 +123,7 @@ fn lists_are_set_through_the_mount() {
         as 1001 chmod g+w file; as 1001 setfacl -m m::r file; modes; everybody 'echo x >>file'
         as 1001 setfacl -x u:1002 file; modes; as 1001 setfacl -b file; as 1001 setfacl -k dir; modes; as 1001 setfacl -b file
         cp /bin/true run; chown 1001:2003 run; chmod 02755 run; as 1001 setfacl -m u:1002:rx run; stat -c '%n %a' run
+        mkdir set; chown 1001:2003 set; chmod 02775 set; as 1001 setfacl -m u:1002:rx set; stat -c '%n %a' set
         try 1001 'setfacl -d -m u:1002:rw file'; try 1001 'setfacl -m u:1002:rw nothing'; ln -s file link
         try 1001 'setfacl -m u:1003:r link'; modes; rm -r dir",
     );
