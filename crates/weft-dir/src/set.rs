@@ -97,10 +97,9 @@ impl Shared {
     }
 
     /// Takes the set-group-id bit of a file or directory whose access list was set by somebody who may not keep it: who is not in
-    /// its group (`posix_acl_update_mode` of Linux fs/posix_acl.c). Of the groups that somebody is in, one is known here.
+    /// its group (`posix_acl_update_mode` of Linux fs/posix_acl.c).
     fn end_group_id(&self, at: &At, caller: &Caller) -> Result<()> {
-        let may_keep = caller.uid == 0 || caller.gid == at.facts.owner.gid;
-        if at.facts.mode & SET_GROUP_ID == 0 || may_keep {
+        if at.facts.mode & SET_GROUP_ID == 0 || caller.uid == 0 || caller.is_in(at.facts.owner.gid) {
             return Ok(());
         }
         let said = |errno| failed(&self.top.shown(&at.path), "chmod", errno);

@@ -16,6 +16,18 @@ pub struct Caller {
 impl Caller {
     /// The daemon itself: prefetch, revalidation, tests.
     pub const DAEMON: Caller = Caller { uid: 0, gid: 0, pid: 0 };
+
+    /// Whether the caller is in a group: a request names one of the groups that somebody is in, and its thread the others, as long
+    /// as it is there to be asked (proc_pid_status(5): `Groups`).
+    pub fn is_in(&self, group: u32) -> bool {
+        self.gid == group || (self.pid != 0 && self.others().contains(&group))
+    }
+
+    fn others(&self) -> Vec<u32> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+        groups.split_ascii_whitespace().filter_map(|group| group.parse().ok()).collect()
+    }
 }
 
 /// What an answer is wanted for.
@@ -59,5 +71,23 @@ impl Call {
     /// Time left, zero when the deadline has passed.
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_asks_is_in_the_groups_of_its_thread() {
+        let (gid, pid) = (u32::MAX - 1, std::process::id());
+        let caller = Caller { uid: 1, gid, pid };
+        let own = std::fs::read_to_string("/proc/self/status").expect("there is /proc");
+        let told = own.lines().find_map(|line| line.strip_prefix("Groups:")).expect("it is told");
+        let groups: Vec<u32> = told.split_whitespace().map(|group| group.parse().expect("a number")).collect();
+        assert!(caller.is_in(gid) && groups.iter().all(|group| caller.is_in(*group)));
+        let foreign = (0..).find(|group| !groups.contains(group)).expect("there is one");
+        assert!(!caller.is_in(foreign));
+        assert!(groups.iter().all(|group| !Caller { pid: 0, ..caller }.is_in(*group)), "nobody is there to be asked");
     }
 }

@@ -118,16 +118,17 @@ impl Vfs {
 impl Inode {
     /// The mode of a file without the bits that give rights away, if it has such.
     pub(crate) fn mode_to_drop_to(&self, by: &Caller) -> Option<u16> {
-        let attributes = &self.record.read().attributes;
+        let attributes = self.record.read().attributes;
         let mode = attributes.mode.filter(|_| attributes.kind == FileKind::File)?;
-        let is_foreign = by.uid != 0 && attributes.owner.is_some_and(|owner| owner.gid != by.gid);
+        let is_foreign = || by.uid != 0 && attributes.owner.is_some_and(|owner| !by.is_in(owner.gid));
         Some(without_set_id(mode, is_foreign)).filter(|kept| *kept != mode)
     }
 }
 
 /// A mode without the bits that give rights away: set-user-id, and set-group-id where the group may execute it or who takes them
-/// away is not in it (`setattr_should_drop_sgid` of Linux fs/attr.c). Of the groups that somebody is in, one is known here.
-fn without_set_id(mode: u16, is_foreign: bool) -> u16 {
-    let group = if mode & 0o010 != 0 || is_foreign { 0o2000 } else { 0 };
+/// away is not in it (`setattr_should_drop_sgid` of Linux fs/attr.c).
+fn without_set_id(mode: u16, is_foreign: impl FnOnce() -> bool) -> u16 {
+    let has_group = mode & 0o2000 != 0;
+    let group = if has_group && (mode & 0o010 != 0 || is_foreign()) { 0o2000 } else { 0 };
     mode & !(0o4000 | group)
 }
