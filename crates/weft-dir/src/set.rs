@@ -84,7 +84,7 @@ impl Shared {
             None => rustix::fs::removexattr(held(&at.fd), name),
         };
         let outcome = match set {
-            Ok(()) if name == ACCESS_LIST => self.end_group_id(&at, caller),
+            Ok(()) if name == ACCESS_LIST && value.is_some() => self.end_group_id(&at, caller),
             Ok(()) => Ok(()),
             Err(Errno::NODATA) if is_access_list(name) => Ok(()),
             Err(Errno::NODATA) => return Err(RemoteError::NotFound { detail: shown() }),

@@ -165,7 +165,13 @@ impl Vfs {
                     (Err(error), None) if is_gone(&error) && self.is_of_open(&inode)? => {
                         self.show(&inode, Duration::ZERO, &call.caller)
                     }
-                    (stat, None) => self.followed(&call, &inode, Purpose::Stat, stat, was)?,
+                    (stat, None) => {
+                        if matches!(stat, Err(VfsError::Stale)) {
+                            // What is told after that is of after the path was followed again.
+                            self.hear_all(&inode).await;
+                        }
+                        self.followed(&call, &inode, Purpose::Stat, stat, was)?
+                    }
                 }
             }
         };

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use weft_remote::{Call, FileKind, Name};
@@ -36,6 +36,8 @@ struct Retry {
     name: Name,
     purpose: Purpose,
     again: Again,
+    /// When that was, by the clock by which sources end what they have told.
+    begun: SystemTime,
     /// What the name led to, and what was held of it.
     held: Option<(NodeId, Kept)>,
     /// That has come; the path may go on with something else.
@@ -89,7 +91,7 @@ impl Retries {
     /// Notes that the kernel is about to be told to follow a thread's path again; false where that cannot be remembered.
     fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose, quiet_since: Option<Instant>) -> bool {
         let again = Again { since: Instant::now(), quiet_since };
-        let retry = Retry { dir, name, purpose, again, held: None, has_come: false };
+        let retry = Retry { dir, name, purpose, again, begun: SystemTime::now(), held: None, has_come: false };
         let former = self.with(|by_thread| {
             let has_room = call.caller.pid != 0 && by_thread.len() < RETRIES_MAX;
             has_room.then(|| by_thread.insert(call.caller.pid, retry))
@@ -155,6 +157,18 @@ impl Retries {
         Some(held.1)
     }
 
+    /// How, and since when, a thread's path with this end was followed again by which it has been told what is there: the kernel
+    /// may have asked for that to see whether it may be opened.
+    fn has_been_told(&self, call: &Call, dir: NodeId, name: &Name) -> Option<(Again, SystemTime)> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let is_it = |retry: &&Retry| {
+            retry.has_come && retry.purpose == Purpose::Stat && retry.dir == dir && retry.name == *name
+        };
+        self.with(|by_thread| by_thread.get(&call.caller.pid).filter(is_it).map(|retry| (retry.again, retry.begun)))
+    }
+
     /// How a thread's path is followed again, where it is.
     fn again(&self, call: &Call) -> Option<Again> {
         self.with(|by_thread| by_thread.get(&call.caller.pid).map(|retry| retry.again))
@@ -189,7 +203,13 @@ impl Vfs {
     /// That the path that has led a thread to an inode is followed again already.
     pub(crate) fn followed_again(&self, call: &Call, inode: &Inode) -> Option<Again> {
         let (dir, name) = place_of(inode);
-        self.retries.is_at(call, dir, &name).then(|| self.retries.again(call))?
+        if self.retries.is_at(call, dir, &name) {
+            return self.retries.again(call);
+        }
+        // In one call the kernel follows a path again once, be it that it looks first what is there.
+        let (again, begun) = self.retries.has_been_told(call, dir, &name)?;
+        let breaks = self.namespace.breaks(inode.record.read().binding);
+        breaks.is_none_or(|breaks| !breaks.name_ended(dir, &name, begun)).then_some(again)
     }
 
     /// Whether somebody follows the path to an inode again, and is about to be told what it is.

@@ -94,6 +94,26 @@ fn a_file_with_several_names_is_emptied_right_after_it_was_changed() {
     }
 }
 
+/// Goal: whose something in a sticky directory has become in the directory itself removes it: the kernel goes by the owner that
+/// it is told with the name, and asks nobody else.
+#[test]
+fn who_has_become_the_owner_removes_from_a_sticky_directory() {
+    if !is_root() {
+        return without("only root can become other users");
+    }
+    let Some(pair) = Pair::new() else { return };
+    pair.script("mkdir work; chmod 1777 work");
+    // These ask for nothing but that.
+    for (name, make, how) in [("file", "echo text >work/file", "unlink"), ("dir", "mkdir work/dir", "rmdir")] {
+        pair.script(&format!("{make}; ls -l work"));
+        let remove = format!("cd work; setpriv --reuid=1001 --regid=1001 --clear-groups {how} {name}");
+        assert_ne!(pair.try_script(&remove).code, Some(0), "{name}: it is root's");
+        std::os::unix::fs::chown(pair.there("work").join(name), Some(1001), None).expect("given away");
+        wait_until("a name that is removed", || pair.try_script(&remove).code == Some(0));
+        assert!(!pair.there("work").join(name).exists());
+    }
+}
+
 /// Goal: who has a file open sets its mode and times when it was moved, removed or replaced in the directory itself, once the
 /// kernel has been told of that: of that file, and not of what has its name since.
 #[test]
