@@ -125,7 +125,8 @@ impl Vfs {
         };
         let lately = SystemTime::now().checked_sub(ON_ITS_WAY_MAX);
         let (Some(lately), Some(breaks)) = (lately, self.namespace.breaks(binding)) else { return true };
-        breaks.name_ended(parent, &name, lately)
+        // A source may tell of the file alone.
+        breaks.name_ended(parent, &name, lately) || breaks.ended(inode.id, lately)
     }
 
     /// Waits a little for what there is to be heard, if there is anything.

@@ -237,15 +237,11 @@ impl Vfs {
     /// Tells the kernel that the attributes of an inode are no longer what it knows. Where somebody follows the path to it
     /// again, and is about to be told what they are, that is done afterwards: it would have the kernel leave that aside.
     fn tell_attributes(&self, id: NodeId, record: &NodeRecord) {
-        match self.is_followed_to(record) {
-            true => self.tell_attributes_later(id),
-            false => self.notices.send(Notice::Attributes { node: self.namespace.shown(id) }),
-        }
-    }
-
-    fn tell_attributes_later(&self, id: NodeId) {
         let notice = Notice::Attributes { node: self.namespace.shown(id) };
-        self.notices.send_after(RETRY_TIME, vec![notice], &self.runtime);
+        match self.is_followed_to(record) {
+            true => self.notices.send_after(RETRY_TIME, vec![notice], &self.runtime),
+            false => self.notices.send(notice),
+        }
     }
 
     /// What is known of the name of an inode after it was told what that is, where this is another than before. The caller holds
@@ -402,7 +398,7 @@ impl Vfs {
             // what it knew is not so any more, and trusts nothing of it.
             let is_distrusted = old.learnt == SystemTime::UNIX_EPOCH && self.is_breakable(record.binding);
             match is_distrusted && old.attributes.size == record.attributes.size {
-                true => self.tell_attributes_later(id),
+                true => self.notices.send_soon(self.namespace.shown(id), &self.runtime),
                 false => self.tell_attributes(id, &record),
             }
         }

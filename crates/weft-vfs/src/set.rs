@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Call, Caller, Change, Figure, NewAttributes, Version};
+use weft_remote::{Call, Change, Figure, NewAttributes, Version};
 use weft_store::{NodeId, NodeRecord, Record};
 
 use crate::ask::{OpenFor, SetStat, SetTime};
@@ -42,7 +42,7 @@ impl Vfs {
         if new.kill_suidgid {
             self.hear_of_mode(&call, &inode).await?;
         }
-        let wanted = wanted(&inode, &new, &call.caller);
+        let wanted = wanted(&inode, &new);
         if wanted != NewAttributes::default() {
             // Times that are set hold for what was written before.
             self.send(&call, &inode).await?;
@@ -143,12 +143,12 @@ impl Inode {
 }
 
 /// What a source is asked to set.
-fn wanted(inode: &Inode, new: &SetStat, by: &Caller) -> NewAttributes {
+fn wanted(inode: &Inode, new: &SetStat) -> NewAttributes {
     let time = |time: SetTime| match time {
         SetTime::Now => SystemTime::now(),
         SetTime::At(time) => time,
     };
-    let killed = || inode.mode_to_drop_to(by).filter(|_| new.kill_suidgid);
+    let killed = || inode.mode_to_drop_to().filter(|_| new.kill_suidgid);
     NewAttributes {
         mode: new.mode.or_else(killed),
         uid: new.uid,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_remote::{Call, Caller, FileKind};
+use weft_remote::{Call, FileKind};
 use weft_store::NodeId;
 
 use crate::ask::{Allocate, Write};
@@ -80,11 +80,11 @@ impl Vfs {
     /// Who writes a file that runs with its owner's rights may not keep it so: the bits go, as write(2) has it.
     pub(crate) async fn drop_set_id(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
         self.hear_of_mode(call, inode).await?;
-        if inode.mode_to_drop_to(&call.caller).is_none() {
+        if inode.mode_to_drop_to().is_none() {
             return Ok(());
         }
         let _gate = inode.gate.lock().await;
-        let Some(mode) = inode.mode_to_drop_to(&call.caller) else { return Ok(()) };
+        let Some(mode) = inode.mode_to_drop_to() else { return Ok(()) };
         let new = weft_remote::NewAttributes { mode: Some(mode), ..Default::default() };
         self.set_attributes(call, inode, new).await
     }
@@ -117,18 +117,15 @@ impl Vfs {
 
 impl Inode {
     /// The mode of a file without the bits that give rights away, if it has such.
-    pub(crate) fn mode_to_drop_to(&self, by: &Caller) -> Option<u16> {
+    pub(crate) fn mode_to_drop_to(&self) -> Option<u16> {
         let attributes = self.record.read().attributes;
         let mode = attributes.mode.filter(|_| attributes.kind == FileKind::File)?;
-        let is_foreign = || by.uid != 0 && attributes.owner.is_some_and(|owner| !by.is_in(owner.gid));
-        Some(without_set_id(mode, is_foreign)).filter(|kept| *kept != mode)
+        Some(without_set_id(mode)).filter(|kept| *kept != mode)
     }
 }
 
-/// A mode without the bits that give rights away: set-user-id, and set-group-id where the group may execute it or who takes them
-/// away is not in it (`setattr_should_drop_sgid` of Linux fs/attr.c).
-fn without_set_id(mode: u16, is_foreign: impl FnOnce() -> bool) -> u16 {
-    let has_group = mode & 0o2000 != 0;
-    let group = if has_group && (mode & 0o010 != 0 || is_foreign()) { 0o2000 } else { 0 };
+/// A mode without the bits that give rights away: set-user-id, and set-group-id where the group may execute it.
+fn without_set_id(mode: u16) -> u16 {
+    let group = if mode & 0o010 != 0 { 0o2000 } else { 0 };
     mode & !(0o4000 | group)
 }
