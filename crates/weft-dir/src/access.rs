@@ -7,9 +7,15 @@ use std::path::Path;
 
 use rustix::fs::{getxattr, lgetxattr};
 use rustix::io::Errno;
-use weft_remote::{ACCESS_LIST, DEFAULT_ACCESS_LIST, FileKind, NewMode};
+use weft_remote::{ACCESS_LIST, Attributes, DEFAULT_ACCESS_LIST, FileKind, NewMode};
 
+use crate::facts::Facts;
 use crate::top::held;
+
+/// What the contract is told of an open file that is this, with whether it has an access list.
+pub(crate) fn attributes(fd: BorrowedFd<'_>, facts: &Facts) -> Attributes {
+    Attributes { has_access_list: has_list(fd, facts.kind), ..facts.attributes() }
+}
 
 /// Whether an open file has an access list, or a default one; `None` where the kernel does not say. The descriptor may be one
 /// that is open for no more than its path.

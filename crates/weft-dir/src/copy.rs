@@ -20,12 +20,11 @@ use bytes::Bytes;
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, openat, seek};
 use rustix::io::Errno;
 use weft_remote::{
-    Answer, Attributes, Body, Call, Fetched, FileId, FileKind, Piece, RemoteError, Result, Sameness, Seek, Span,
-    Version,
+    Answer, Body, Call, Fetched, FileId, FileKind, Piece, RemoteError, Result, Sameness, Seek, Span, Version,
 };
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::access::has_list;
+use crate::access::attributes;
 use crate::aside::PIECE_TIME_MAX;
 use crate::directory::Shared;
 use crate::error::failed;
@@ -221,7 +220,7 @@ impl Begun {
     fn answer(self, file: &FileId, version: Version) -> Answer<Fetched> {
         let Begun { copy, facts, promise } = self;
         let lease = copy.shared.limited(&facts, copy.shared.watches.lease(&[&promise]));
-        let has_access_list = has_list(copy.fd.as_fd(), facts.kind);
+        let attributes = attributes(copy.fd.as_fd(), &facts);
         let body = Body {
             file: file.clone(),
             version: version.clone(),
@@ -233,7 +232,6 @@ impl Begun {
                 Some((piece, copy))
             })),
         };
-        let attributes = Attributes { has_access_list, ..facts.attributes() };
         Answer::new(Fetched { attributes, body }, version, lease)
     }
 }

@@ -12,11 +12,9 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use weft_remote::{
-    Answer, Attributes, Entry, Event, FileId, FileKind, Found, Lease, Name, RemoteError, Result, Version,
-};
+use weft_remote::{Answer, Entry, Event, FileId, FileKind, Found, Lease, Name, RemoteError, Result, Version};
 
-use crate::access::has_list;
+use crate::access::attributes;
 use crate::directory::Shared;
 use crate::error::failed;
 use crate::facts::{Facts, facts};
@@ -207,9 +205,7 @@ impl Shared {
         } else {
             self.limited(&facts, self.watches.lease(&[promise]))
         };
-        let has_access_list = has_list(fd.as_fd(), facts.kind);
-        let attributes = Attributes { has_access_list, ..facts.attributes() };
-        let version = facts.version();
+        let (attributes, version) = (attributes(fd.as_fd(), &facts), facts.version());
         Ok((Entry { name: name.clone(), id: id.file_id(), attributes, version }, lease))
     }
 
