@@ -125,8 +125,8 @@ impl Vfs {
         };
         let lately = SystemTime::now().checked_sub(ON_ITS_WAY_MAX);
         let (Some(lately), Some(breaks)) = (lately, self.namespace.breaks(binding)) else { return true };
-        // A source may tell of the file alone.
-        breaks.name_ended(parent, &name, lately) || breaks.ended(inode.id, lately)
+        // Not by the file: that it is gone ends what was told of it when somebody asks.
+        breaks.name_ended(parent, &name, lately)
     }
 
     /// Waits a little for what there is to be heard, if there is anything.
