@@ -1,6 +1,6 @@
 //! What the index remembers: one record type per noun.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use weft_remote::{Attributes, Audience, Completeness, Figure, FileId, Lease, Name, Origin, Version};
@@ -254,6 +254,11 @@ impl NodeRecord {
 }
 
 impl ObjectRecord {
+    /// Whether the source was found to have another version since ([`crate::Store::supersede`]).
+    pub fn is_superseded(&self) -> bool {
+        self.checked == superseded()
+    }
+
     /// Whether this tells no more than that what a former record says was so for longer.
     pub(crate) fn confirms(&self, former: &ObjectRecord) -> bool {
         self.checked >= former.checked
@@ -294,6 +299,11 @@ pub(crate) fn piece_length(piece: u32, length: u64) -> u64 {
     length.saturating_sub(u64::from(piece) * PIECE_BYTES).min(PIECE_BYTES)
 }
 
+/// When superseded content was last confirmed: a time of its own, for it is confirmed no more.
+pub(crate) fn superseded() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1)
+}
+
 /// One change to the index.
 #[derive(Clone, Debug)]
 pub enum Record {
@@ -310,8 +320,6 @@ const BLOCK_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::value;
 

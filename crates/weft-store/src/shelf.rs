@@ -27,6 +27,7 @@ use crate::disk::{Disk, DiskFile, Lock};
 use crate::index::Index;
 use crate::ledger::{Ledger, Line};
 use crate::object::{OBJECT_BYTES_MAX, Standing};
+use crate::records::superseded;
 use crate::small::{Small, SmallKey};
 use crate::stage::{Change, Doomed, Due};
 use crate::troubles::Troubles;
@@ -267,9 +268,30 @@ impl Shelf {
     /// The source confirmed the content.
     pub(crate) fn renew(&self, node: NodeId, lease: Lease, checked: SystemTime) -> Result<()> {
         let mut totals = self.changes.lock();
-        let Some(former) = self.record(node)? else { return Ok(()) };
+        let Some(former) = self.record(node)?.filter(|former| !former.is_superseded()) else { return Ok(()) };
+        self.confirm(&mut totals, node, &former, (lease, checked))
+    }
+
+    /// See [`crate::Store::supersede`].
+    pub(crate) fn supersede(&self, node: NodeId) -> Result<bool> {
+        let mut totals = self.changes.lock();
+        let Some(former) = self.record(node)?.filter(ObjectRecord::is_complete) else { return Ok(false) };
+        if !former.is_superseded() {
+            self.confirm(&mut totals, node, &former, (former.lease, superseded()))?;
+        }
+        Ok(true)
+    }
+
+    /// Puts when the content of a node was last confirmed, and with what lease.
+    fn confirm(
+        &self,
+        totals: &mut Totals,
+        node: NodeId,
+        former: &ObjectRecord,
+        (lease, checked): (Lease, SystemTime),
+    ) -> Result<()> {
         let record = ObjectRecord { lease, checked, ..former.clone() };
-        self.put(&mut totals, node, Some(&former), Some(&record), None)?;
+        self.put(totals, node, Some(former), Some(&record), None)?;
         let object = self.live.lock().get(node);
         if let Some(object) = object {
             let mut state = object.state.lock();

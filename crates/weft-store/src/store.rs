@@ -292,7 +292,17 @@ impl Store {
         self.shelf.create_to_come(node, NewObject { lease: encodable(new.lease), ..new })
     }
 
-    /// The source confirmed a node's content at `checked`, with this lease. Nothing happens when there is none.
+    /// The source has another version of a node's content, which is not here yet: what is held is confirmed no more, and stays
+    /// until a newer one is committed. Whether it is there, and whole; in part it is not marked, for it is of little use.
+    ///
+    /// # Errors
+    /// `Full`, `Index`.
+    pub fn supersede(&self, node: NodeId) -> Result<bool> {
+        self.shelf.supersede(node)
+    }
+
+    /// The source confirmed a node's content at `checked`, with this lease. Nothing happens when there is none, or it is
+    /// superseded.
     ///
     /// # Errors
     /// `Full`, `Index`.

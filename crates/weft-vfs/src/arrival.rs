@@ -137,6 +137,11 @@ impl Arrival {
         });
     }
 
+    /// Whether somebody has the file open, or has asked for more of it than comes with a look.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.claimed.load(Ordering::SeqCst) || *self.demand.borrow() > self.start
+    }
+
     /// Says that somebody has the file open: the body is not dropped early unless it can be taken up again.
     pub(crate) fn claim(&self) {
         self.claimed.store(true, Ordering::SeqCst);
@@ -209,17 +214,29 @@ impl Vfs {
             account: self.account_of(delivery.node)?,
         };
         let lists = delivery.lists.is_some();
-        if !lists {
-            self.refuse_too_large(delivery.node, &new.account, new.length)?;
-        }
-        let object = self.store.create(delivery.node, new)?;
-        let room = Room::for_body(self, &object, 0, lists)?;
+        let begun = match self.begin_object(delivery.node, new.clone(), lists) {
+            Err(error) if error.is_full() && self.make_way(delivery.node)? => {
+                self.begin_object(delivery.node, new, lists)
+            }
+            begun => begun,
+        };
+        let (object, room) = begun?;
         let writer = object.writer(0)?;
         let end = delivery.body.file_length.unwrap_or(u64::MAX);
         let arrival = Arrival::new(object, 0..end, delivery.body.resumable && delivery.lists.is_none());
         register(&arrival);
         self.runtime.spawn(Pump::new(self.clone(), arrival.clone(), delivery, room, true).run(writer));
         Ok(arrival)
+    }
+
+    /// A new object, and room for the beginning of its body.
+    fn begin_object(self: &Arc<Self>, node: NodeId, new: NewObject, lists: bool) -> Result<(Arc<Object>, Room)> {
+        if !lists {
+            self.refuse_too_large(node, &new.account, new.length)?;
+        }
+        let object = self.store.create(node, new)?;
+        let room = Room::for_body(self, &object, 0, lists)?;
+        Ok((object, room))
     }
 
     /// Has a body from the middle of a file delivered into the object that it belongs to: all of it where it is to end

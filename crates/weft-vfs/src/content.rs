@@ -59,9 +59,13 @@ impl Vfs {
                 return Ok(object);
             }
         }
-        let arrival = self.fetch_whole(call, inode).await?;
-        arrival.claim();
-        Ok(arrival.object.clone())
+        match self.fetch_whole(call, inode).await {
+            Ok(arrival) => {
+                arrival.claim();
+                Ok(arrival.object.clone())
+            }
+            Err(error) => self.superseded_content(call, inode, error),
+        }
     }
 
     /// What is held and may be used without asking.
@@ -96,13 +100,14 @@ impl Vfs {
         Ok(is_same && !self.attributes_remaining(inode)?.is_zero())
     }
 
-    /// What is held, trusted or not.
+    /// What is held, trusted or not; superseded content is not.
     pub(crate) fn held_content(&self, inode: &Arc<Inode>) -> Result<Option<Current>> {
         if let Some(current) = inode.content.lock().current.clone() {
             return Ok(Some(current));
         }
         let Some(object) = self.store.object(inode.id)? else { return Ok(None) };
-        let Some(record) = self.store.object_record(inode.id)? else { return Ok(None) };
+        let record = self.store.object_record(inode.id)?.filter(|record| !record.is_superseded());
+        let Some(record) = record else { return Ok(None) };
         let current = Current { object, lease: record.lease, checked: record.checked };
         Ok(Some(inode.content.lock().current.get_or_insert(current).clone()))
     }
@@ -185,7 +190,7 @@ impl Vfs {
                 if known.compare(&told.version) == Sameness::Different {
                     count(&self.figures.checks_changed);
                 }
-                self.give_up_content(inode.id)?;
+                self.supersede_content(inode)?;
                 self.take_along(call, inode.id, record.binding, *found, &told)?;
                 inode.came_for(call);
                 Ok(Check::Changed)
@@ -196,6 +201,12 @@ impl Vfs {
     /// Gives up what is held of a node's content and returns the bytes freed. Open handles keep theirs. An object that
     /// is still arriving is given up first, so that its end does not bring it back.
     pub(crate) fn give_up_content(&self, node: NodeId) -> Result<u64> {
+        self.let_go_of_content(node);
+        Ok(self.store.remove_object(node)?)
+    }
+
+    /// Has opens not get what is held any more.
+    pub(crate) fn let_go_of_content(&self, node: NodeId) {
         let current = self.inodes.get(node).and_then(|inode| {
             let mut content = inode.content.lock();
             content.outdated_before = self.store.next_generation();
@@ -205,7 +216,6 @@ impl Vfs {
             current.object.discard();
         }
         self.forget_pages_unopened(node);
-        Ok(self.store.remove_object(node)?)
     }
 
     /// Nobody opens files: so the kernel is told when the pages that it has may be old.

@@ -60,7 +60,8 @@ impl Vfs {
         }
         let Some(object) = self.store.object_record(inode.id)? else { return Ok(None) };
         let record = inode.record.read();
-        let (own, told) = ((object.lease, object.checked), (record.lease, record.learnt));
+        let checked = if object.is_superseded() { UNIX_EPOCH } else { object.checked };
+        let (own, told) = ((object.lease, checked), (record.lease, record.learnt));
         let now = SystemTime::now();
         let left = |(lease, checked): (Lease, SystemTime)| inode.freshness.remaining(&lease, checked, now);
         // A look at the file may have told that its content is this one (see `Vfs::is_current`).

@@ -76,7 +76,7 @@ mod set;
 mod space;
 mod stale;
 mod stat;
-
+mod superseded;
 mod through;
 mod told_length;
 mod told_to;

@@ -140,9 +140,17 @@ impl Vfs {
             None if inode.content.lock().current.is_some() => why.add("cached", "on its way"),
             None => why.add("cached", "no"),
             Some(object) => {
-                why.add("cached", &held_words(&object));
+                let words = held_words(&object);
+                let is_coming = || inode.content.lock().current.is_some();
+                why.add("cached", &match object.is_superseded() {
+                    true if is_coming() => format!("on its way; {words}, of the version before"),
+                    true => format!("{words}, of the version before: it serves where nobody answers"),
+                    false => words,
+                });
                 why.add("version", &version_words(&object.version));
-                why.add("checked", &age_words(object.checked, now));
+                if !object.is_superseded() {
+                    why.add("checked", &age_words(object.checked, now));
+                }
                 why.add("brought by", &format!("user id {}", object.owner_uid));
             }
         }
@@ -280,7 +288,7 @@ pub(crate) fn version_words(version: &Version) -> String {
 
 fn lease_words(lease: &Lease, checked: SystemTime, now: SystemTime) -> String {
     if checked == SystemTime::UNIX_EPOCH {
-        return "ended by `weft reload` or by what a list told".to_string();
+        return "ended by `weft reload`, or by what was told of the file since".to_string();
     }
     match lease.end() {
         None if *lease == Lease::Forever => "never ends".to_string(),

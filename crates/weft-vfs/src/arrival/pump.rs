@@ -277,7 +277,9 @@ impl Pump {
         if !self.whole {
             return self.record_range();
         }
-        if self.delivery.body.resumable && object.length().is_some() {
+        // The beginning that a look brought does not take the place of a whole content.
+        let is_of_use = self.arrival.is_wanted() || !self.vfs.is_superseded(self.delivery.node)?;
+        if self.delivery.body.resumable && object.length().is_some() && is_of_use {
             self.record_whole()?;
         } else {
             self.withdraw();
@@ -295,6 +297,9 @@ impl Pump {
         if ahead.is_some() {
             tracing::debug!(%error, "what was fetched ahead did not come");
         } else if error.is_full() {
+            if let Err(error) = self.vfs.make_way(self.delivery.node) {
+                tracing::warn!(%error, "a superseded content was not given up");
+            }
             self.vfs.tell_unstored(self.delivery.node, error);
         } else {
             let text = self.vfs.path_text(self.delivery.node);

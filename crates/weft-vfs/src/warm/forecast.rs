@@ -58,7 +58,7 @@ impl Vfs {
                 tokio::task::yield_now().await;
             }
             let Ok(inode) = self.inode(node) else { continue };
-            let held = self.store.object_record(inode.id)?;
+            let held = self.store.object_record(inode.id)?.filter(|held| !held.is_superseded());
             let attributes = inode.record.read().attributes;
             if held.as_ref().is_some_and(|held| held.is_complete()) {
                 match self.trusted_content(&call, &inode)? {

@@ -16,6 +16,7 @@ mod locks;
 mod names;
 mod orphans;
 mod space;
+mod superseded;
 mod told_all;
 mod unsent;
 mod verbs;
