@@ -142,11 +142,12 @@ impl Vfs {
             Some(object) => {
                 let words = held_words(&object);
                 let is_coming = || inode.content.lock().current.is_some();
-                why.add("cached", &match object.is_superseded() {
+                let cached = match object.is_superseded() {
                     true if is_coming() => format!("on its way; {words}, of the version before"),
                     true => format!("{words}, of the version before: it serves where nobody answers"),
                     false => words,
-                });
+                };
+                why.add("cached", &cached);
                 why.add("version", &version_words(&object.version));
                 if !object.is_superseded() {
                     why.add("checked", &age_words(object.checked, now));
