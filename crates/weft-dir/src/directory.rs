@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use weft_remote::{Event, News, RemoteError, Result, Sameness, Space, Version};
 
 use crate::aside::Aside;
+use crate::cut_off::CutOff;
 use crate::error::DirectoryError;
 use crate::facts::facts;
 use crate::hear::Listener;
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub held_open: HeldOpen,
     pub newborn: Newborn,
     pub ours: Ours,
+    /// Where the times of files are of this machine's clock.
+    pub cut_off: Option<Arc<CutOff>>,
     pub aside: Aside,
     /// Guards when the figures for `df` were last taken, and what they were.
     space: Mutex<Option<(Instant, Option<Space>)>>,
@@ -129,6 +132,7 @@ impl Open {
         // From now on it is told when the top itself goes.
         watches.watch(b"");
         let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
+        let cut_off = options.cut_off.clone().filter(|_| top.blind.is_none());
         let shared = Arc::new(Shared {
             top,
             watches,
@@ -136,6 +140,7 @@ impl Open {
             held_open: HeldOpen::default(),
             newborn: Newborn::new(),
             ours: Ours::default(),
+            cut_off,
             aside: Aside::new(),
             space: Mutex::new(None),
         });

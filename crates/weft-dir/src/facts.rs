@@ -181,6 +181,11 @@ impl Facts {
         age.is_some_and(|age| age > grain)
     }
 
+    /// Whether the last change lies within this time.
+    pub fn was_changed_within(&self, begun: SystemTime, ended: SystemTime) -> bool {
+        self.changed.time().is_some_and(|changed| (begun..=ended).contains(&changed))
+    }
+
     /// What the contract is told.
     pub fn attributes(&self) -> Attributes {
         let size = match self.kind {

@@ -32,6 +32,7 @@ mod apply;
 mod aside;
 mod copy;
 mod create;
+mod cut_off;
 mod directory;
 mod error;
 mod extended;
@@ -55,6 +56,7 @@ mod top;
 mod watches;
 mod write;
 
+pub use cut_off::CutOff;
 pub use directory::Directory;
 pub use error::DirectoryError;
 pub use options::DirectoryOptions;

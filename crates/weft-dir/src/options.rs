@@ -1,7 +1,10 @@
 //! What a directory is bound with.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::CutOff;
 
 /// What a [`Directory`](crate::Directory) is opened with.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub struct DirectoryOptions {
     pub places_max: usize,
     /// Most events that wait to be read; beyond them, all leases are broken in one word.
     pub events_max: usize,
+    /// Where writes are noted for the daemon after this one.
+    pub cut_off: Option<Arc<CutOff>>,
 }
 
 impl DirectoryOptions {
@@ -37,6 +42,7 @@ impl DirectoryOptions {
             promises_max: 1 << 20,
             places_max: 2 << 20,
             events_max: 4096,
+            cut_off: None,
         }
     }
 }

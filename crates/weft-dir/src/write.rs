@@ -41,9 +41,13 @@ impl Shared {
         let said = |doing| move |errno| failed(shown, doing, errno);
         let fd = reopen(&at.fd, OFlags::WRONLY).map_err(said("open for writing"))?;
         at.facts = self.facts(&at.path, &fd)?;
-        if !self.ours.is_torn(at.id, &at.facts, expected) {
+        let cut_off = self.cut_off.as_deref();
+        let is_torn = self.ours.is_torn(at.id, &at.facts, expected)
+            || cut_off.is_some_and(|cut_off| cut_off.made(&at.facts, expected));
+        if !is_torn {
             self.expect_bytes(&at, expected)?;
         }
+        cut_off.inspect(|cut_off| cut_off.begin(expected));
         let written = write_extents(&fd, extents, content, shown)
             .and_then(|()| rustix::fs::ftruncate(&fd, length).map_err(said("set the length of")));
         // Whatever came of it, the file is another now.

@@ -61,5 +61,5 @@ impl Drop for UnderWay {
     }
 }
 
-/// How long the end of a mount waits for bodies to be put away. Nothing in it waits for a remote.
+/// How long the end of a mount waits for bodies to be put away, and for what is being sent.
 const PATIENCE: Duration = Duration::from_secs(2);

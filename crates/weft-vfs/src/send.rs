@@ -71,7 +71,10 @@ impl Vfs {
             return Ok(());
         }
         let (vfs, inode, caller) = (self.clone(), inode.clone(), call.caller);
+        // The mount's end waits for it a while: what is cut short has to be made out by the next daemon.
+        let under_way = self.ending.body();
         let sending = ToItsEnd::new(&self.runtime, async move {
+            let _under_way = under_way;
             let _gate = inode.gate.lock().await;
             vfs.send_held(caller, &inode).await
         });

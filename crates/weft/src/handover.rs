@@ -3,7 +3,7 @@
 //! A daemon's standard input is a socket to its supervisor. The supervisor's first word comes with three files in memory
 //! (the roll of what the kernel holds, and the two of the store's journal), with the connection to the kernel if there is
 //! one already, and with a socket on which the daemon has the supervisor send notices to the kernel (see
-//! [`weft_fuse::Life::notices`]). The daemon that made the mount gives the connection into keeping; each tells when it
+//! [`weft_fuse::Life::notices`]), and last with a fourth file in memory, of writes under way ([`weft_dir::CutOff`]). The daemon that made the mount gives the connection into keeping; each tells when it
 //! serves, and may ask to be followed by the program that is installed now. Words are JSON, each in a packet of its own;
 //! new ones may be added, and an unknown one is passed over, for the two may be of different versions of weft.
 
@@ -44,6 +44,9 @@ pub enum Word {
         /// The kernel's number of the connection, where it is known.
         #[serde(default)]
         connection: Option<u32>,
+        /// Whether the file of writes comes after all others; a supervisor of before has none.
+        #[serde(default)]
+        writes: bool,
     },
     /// From a daemon: here is the connection of the mount that it made.
     Mounted {
@@ -67,6 +70,8 @@ pub struct Kept {
     pub roll: File,
     /// The store's journal.
     pub journal: [File; 2],
+    /// Writes under way to directories of this machine; a supervisor of before has none.
+    pub writes: Option<File>,
 }
 
 /// The kernel's side of a mount.
@@ -100,7 +105,8 @@ impl Kept {
         let make = |name: &str| -> io::Result<File> {
             Ok(rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?.into())
         };
-        Ok(Kept { roll: make("weft-roll")?, journal: [make("weft-journal-0")?, make("weft-journal-1")?] })
+        let journal = [make("weft-journal-0")?, make("weft-journal-1")?];
+        Ok(Kept { roll: make("weft-roll")?, journal, writes: Some(make("weft-writes")?) })
     }
 }
 
@@ -113,7 +119,7 @@ impl Handover {
         let line = Line(Arc::new(io::stdin().as_fd().try_clone_to_owned()?));
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let (word, files) = line.hear(RecvFlags::empty())?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let Word::Start { protocol: PROTOCOL, mounted, notices, fences, connection } = word else {
+        let Word::Start { protocol: PROTOCOL, mounted, notices, fences, connection, writes } = word else {
             return Err(io::Error::other("the supervisor is of another version of weft: unmount, and mount again"));
         };
         let mut files = files.into_iter();
@@ -127,7 +133,8 @@ impl Handover {
         let notices = if notices { files.next() } else { None };
         // Better a daemon that may not end when it is killed than one that does not know what the kernel has forgotten.
         let notices = notices.filter(|_| fences);
-        let kept = Kept { roll: roll.into(), journal: [first.into(), second.into()] };
+        let writes = if writes { files.next().map(File::from) } else { None };
+        let kept = Kept { roll: roll.into(), journal: [first.into(), second.into()], writes };
         Ok(Handover { line, kept, mount: device.map(|device| Kernel { device, connection }), notices })
     }
 }
@@ -152,9 +159,15 @@ impl Line {
         let mut files = vec![kept.roll.as_fd(), first.as_fd(), second.as_fd()];
         files.extend(mount.map(|mount| mount.device.as_fd()));
         files.push(notices);
-        let connection = mount.and_then(|mount| mount.connection);
-        let start =
-            Word::Start { protocol: PROTOCOL, mounted: mount.is_some(), notices: true, fences: true, connection };
+        files.extend(kept.writes.as_ref().map(File::as_fd));
+        let start = Word::Start {
+            protocol: PROTOCOL,
+            mounted: mount.is_some(),
+            notices: true,
+            fences: true,
+            connection: mount.and_then(|mount| mount.connection),
+            writes: kept.writes.is_some(),
+        };
         self.say(start, &files)
     }
 
@@ -246,12 +259,14 @@ mod tests {
             (word, files.len())
         };
         let connection = None;
-        let start = Word::Start { protocol: PROTOCOL, mounted: false, notices: true, fences: true, connection };
-        assert_eq!(heard(), (start, 4));
+        let (mounted, notices, fences, writes) = (false, true, true, true);
+        let start = Word::Start { protocol: PROTOCOL, mounted, notices, fences, connection, writes };
+        assert_eq!(heard(), (start, 5));
         assert_eq!(heard(), (Word::Mounted { connection: Some(7) }, 1));
         assert_eq!(heard(), (Word::Unknown, 0));
         let before: Word = serde_json::from_str(r#"{"word":"start","protocol":1,"mounted":true}"#).expect("understood");
-        assert_eq!(before, Word::Start { protocol: 1, mounted: true, notices: false, fences: false, connection });
+        let (mounted, notices, fences, writes) = (true, false, false, false);
+        assert_eq!(before, Word::Start { protocol: 1, mounted, notices, fences, connection, writes });
         let before: Word = serde_json::from_str(r#"{"word":"mounted"}"#).expect("understood");
         assert_eq!(before, Word::Mounted { connection });
         drop(theirs);

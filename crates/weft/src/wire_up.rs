@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_control::{Access, Mounts, Server};
+use weft_dir::CutOff;
 use weft_fuse::{Bridge, Life};
 use weft_remote::Name;
 use weft_store::{Journal, Store, StoreError, StoreOptions};
@@ -41,7 +42,9 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let journal = Journal::new(kept.journal).context("the journal in memory cannot be used")?;
     let store = open_store(&resolved.cache_dir, journal)?;
     let (notices, receivers) = Notices::channel();
-    let bindings::Bound { all: bindings, cells } = bindings::of(&resolved, &store, runtime.handle())?;
+    let cut_off = kept.writes.map(CutOff::new).transpose().context("the writes in memory cannot be used")?;
+    let ground = bindings::Ground { store: &store, cut_off, runtime: runtime.handle() };
+    let bindings::Bound { all: bindings, cells } = bindings::of(&resolved, &ground)?;
     let options = vfs_options(&resolved)?;
     let takes_changes = bindings.iter().any(|binding| binding.remote.capabilities().writable);
     let vfs = Vfs::new(store.clone(), bindings, options, notices, runtime.handle().clone())?;

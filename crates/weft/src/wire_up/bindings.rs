@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use weft_afs::{Afs, AfsOptions, Kvno, Modes, Tickets};
-use weft_dir::{Directory, DirectoryOptions};
+use weft_dir::{CutOff, Directory, DirectoryOptions};
 use weft_remote::{Name, Remote};
 use weft_store::Store;
 use weft_vfs::Binding;
@@ -25,9 +25,18 @@ pub(super) struct Bound {
     pub cells: Option<Arc<Afs>>,
 }
 
+/// What bindings stand on.
+pub(super) struct Ground<'a> {
+    pub store: &'a Arc<Store>,
+    /// Where writes to directories are noted for the next daemon.
+    pub cut_off: Option<Arc<CutOff>>,
+    pub runtime: &'a tokio::runtime::Handle,
+}
+
 /// The bindings of what is mounted. The web has a name when it is not mounted alone, and so has each directory; all of
 /// them share one cache with what is mounted alone, for the sources are the same.
-pub(super) fn of(resolved: &Resolved, store: &Arc<Store>, runtime: &tokio::runtime::Handle) -> anyhow::Result<Bound> {
+pub(super) fn of(resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Bound> {
+    let Ground { store, runtime, .. } = *ground;
     let mut bound_cells = None;
     let mut afs = |at: Vec<Name>, options: AfsOptions| -> anyhow::Result<Binding> {
         let (binding, cells) = afs(at, options, store, runtime)?;
@@ -48,7 +57,7 @@ pub(super) fn of(resolved: &Resolved, store: &Arc<Store>, runtime: &tokio::runti
             let mut all = vec![web(vec![kind("web")], None)?];
             // One directory that is not there keeps nothing else from being mounted.
             for table in &resolved.dirs {
-                match directory(vec![kind("dir"), table.name.clone()], table.into(), resolved, runtime) {
+                match directory(vec![kind("dir"), table.name.clone()], table.into(), resolved, ground) {
                     Ok(binding) => all.push(binding),
                     Err(error) => tracing::error!("dir/{} is left out: {error:#}", table.name),
                 }
@@ -86,12 +95,12 @@ pub(super) fn of(resolved: &Resolved, store: &Arc<Store>, runtime: &tokio::runti
             anyhow::bail!("no [[dir]] in the configuration names a directory; `weft mount dir:/PATH DIR` mounts one")
         }
         Source::Dirs => {
-            let bind = |table: &DirTable| directory(vec![table.name.clone()], table.into(), resolved, runtime);
+            let bind = |table: &DirTable| directory(vec![table.name.clone()], table.into(), resolved, ground);
             resolved.dirs.iter().map(bind).collect::<anyhow::Result<_>>()?
         }
         Source::DirTree { path } => {
             let read_only = resolved.dirs.iter().any(|table| table.path == *path && table.read_only);
-            vec![directory(Vec::new(), Shown { path, read_only }, resolved, runtime)?]
+            vec![directory(Vec::new(), Shown { path, read_only }, resolved, ground)?]
         }
     };
     Ok(Bound { all, cells: bound_cells })
@@ -114,12 +123,7 @@ impl<'a> From<&'a DirTable> for Shown<'a> {
 }
 
 /// One directory of this machine.
-fn directory(
-    at: Vec<Name>,
-    shown: Shown<'_>,
-    resolved: &Resolved,
-    runtime: &tokio::runtime::Handle,
-) -> anyhow::Result<Binding> {
+fn directory(at: Vec<Name>, shown: Shown<'_>, resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Binding> {
     let path = whole_path(shown.path)?;
     // The daemon would wait for itself, or store what it stores.
     for (what, inner) in [("the mount point", &resolved.mountpoint), ("the cache", &resolved.cache_dir)] {
@@ -127,9 +131,10 @@ fn directory(
             anyhow::bail!("{}: {what} ({}) lies inside of it; choose another place", path.display(), inner.display());
         }
     }
-    let _entered = runtime.enter();
+    let _entered = ground.runtime.enter();
     let source = format!("dir:{}", path.display());
-    let remote = Directory::open(DirectoryOptions { read_only: shown.read_only, ..DirectoryOptions::new(path) })?;
+    let (read_only, cut_off) = (shown.read_only, ground.cut_off.clone());
+    let remote = Directory::open(DirectoryOptions { read_only, cut_off, ..DirectoryOptions::new(path) })?;
     Ok(Binding { at, source, remote })
 }
 

@@ -3,8 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
+use rustix::process::{Signal, kill_process};
 
 use crate::interrupts::wait_until;
 use crate::support::{Pair, Running, fails_with, find_program, noise, same_trees, without, write_aged};
@@ -143,7 +145,73 @@ fn what_was_written_before_all_was_killed_is_sent_by_the_next_mount() {
     pair.agree();
 }
 
+/// Goal: what is being sent when the daemon is killed arrives all the same, though the source has some of it by then, and nobody
+/// knows what was there before. Method: a long file that was never read here is written in many places; the daemon is killed
+/// as soon as the file in the directory has changed.
+#[test]
+fn what_is_being_sent_at_a_kill_is_sent_to_its_end() {
+    let Some(pair) = Pair::new() else { return };
+    for round in 0..4 {
+        let name = format!("long{round}");
+        let mut wanted = noise(24 << 20);
+        write_aged(&pair.there(&name), &wanted[..], 1000);
+        let file = OpenOptions::new().write(true).open(pair.at(&name)).expect("opened");
+        let piece = vec![b'a' + round; 8192];
+        for place in (0..wanted.len()).step_by(2 * piece.len()) {
+            wanted[place..place + piece.len()].copy_from_slice(&piece);
+            file.write_all_at(&piece, place as u64).expect("written");
+        }
+        let changed = || std::fs::metadata(pair.there(&name)).and_then(|now| now.modified()).expect("there");
+        let (before, pid) = (changed(), pair.mount.daemon());
+        std::thread::scope(|scope| {
+            let sent = scope.spawn(|| file.sync_all());
+            while changed() == before {
+                std::hint::spin_loop();
+            }
+            kill_process(pid, Signal::KILL).expect("killed");
+            sent.join().expect("no panic").expect("sent");
+        });
+        assert!(std::fs::read(pair.there(&name)).expect("read") == wanted, "round {round}");
+        drop(file);
+        assert!(std::fs::read(pair.at(&name)).expect("read") == wanted, "round {round}");
+    }
+}
+
+/// Goal: a program that writes and syncs a file again and again does not notice that the program of the mount is exchanged.
+#[test]
+fn who_syncs_again_and_again_does_not_notice_upgrades() {
+    let Some(pair) = Pair::new() else { return };
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(pair.at("file")).expect("made");
+    file.write_all_at(&noise(SYNCED), 0).expect("written");
+    let over = AtomicBool::new(false);
+    let wanted = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut wanted = noise(SYNCED);
+            for turn in 0_usize.. {
+                let (place, piece) = (turn * 7919 % (SYNCED - 5000), vec![turn as u8; 1 + turn * 31 % 5000]);
+                file.write_all_at(&piece, place as u64).expect("written");
+                wanted[place..place + piece.len()].copy_from_slice(&piece);
+                file.sync_data().expect("sent");
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            wanted
+        });
+        for _ in 0..UPGRADES {
+            assert_eq!(pair.mount.verb("upgrade", [pair.mount.dir()]).code, Some(0));
+        }
+        over.store(true, Ordering::Relaxed);
+        writer.join().expect("no error")
+    });
+    assert!(std::fs::read(pair.there("file")).expect("read") == wanted);
+    drop(file);
+    assert!(std::fs::read(pair.at("file")).expect("read") == wanted);
+}
+
 const FILES: usize = 300;
+const UPGRADES: usize = 12;
+const SYNCED: usize = 64 << 10;
 const KILLS: usize = 10;
 
 /// Goal: who has a file open that was written here, and that others have written since, reads what was written here, or gets an
