@@ -79,12 +79,14 @@ impl Device {
     }
 }
 
-/// Room for one request. Its pages are not touched before a request needs them.
+/// Room for one request. Its pages are there from the beginning: the kernel gets none for a process that is being killed, and
+/// answers the request that it was about to hand over with EIO (`fuse_dev_do_read` in fs/fuse/dev.c).
 pub(crate) struct RequestBuffer(Vec<u64>);
 
 impl RequestBuffer {
     pub(crate) fn new(bytes: usize) -> RequestBuffer {
-        RequestBuffer(vec![0; bytes.div_ceil(size_of::<u64>())])
+        // Zeros would be pages that come when they are written.
+        RequestBuffer(vec![u64::MAX; bytes.div_ceil(size_of::<u64>())])
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -177,6 +177,11 @@ impl Draft {
         self.failed.lock().clone()
     }
 
+    /// The time of its last change was set, unless it changes once more.
+    pub(crate) fn note_modified(&self, modified: SystemTime) {
+        self.times.lock().written = modified;
+    }
+
     /// It could not be sent.
     pub(crate) fn fail(&self, failed: Failed) {
         *self.failed.lock() = Some(failed);

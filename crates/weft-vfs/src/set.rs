@@ -115,6 +115,10 @@ impl Vfs {
 
     /// Sets attributes of what no source has any more, or not yet.
     fn set_here(&self, inode: &Inode, new: &NewAttributes) -> Result<()> {
+        if let (Some(modified), Some(draft)) = (new.modified, inode.draft()) {
+            // Instead of when it was written last.
+            draft.note_modified(modified);
+        }
         let _names = self.renames.lock();
         let record = inode.set_here(new);
         // What nobody has open is forgotten already.

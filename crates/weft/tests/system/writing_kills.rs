@@ -177,6 +177,22 @@ fn what_is_being_sent_at_a_kill_is_sent_to_its_end() {
     }
 }
 
+/// Goal: a long write(2) that is handed over while the daemon is being killed waits for the next one.
+#[test]
+fn a_long_write_at_the_moment_of_a_kill_waits() {
+    let Some(pair) = Pair::new() else { return };
+    let wanted = noise(300_000);
+    for round in 0..10 {
+        let name = format!("file{round}");
+        std::fs::write(pair.at(&name), "at first").expect("written");
+        let file = OpenOptions::new().write(true).open(pair.at(&name)).expect("opened");
+        kill_process(pair.mount.daemon(), Signal::KILL).expect("killed");
+        file.write_all_at(&wanted, 0).expect("written");
+        drop(file);
+        assert!(std::fs::read(pair.there(&name)).expect("read") == wanted, "round {round}");
+    }
+}
+
 /// Goal: a program that writes and syncs a file again and again does not notice that the program of the mount is exchanged.
 #[test]
 fn who_syncs_again_and_again_does_not_notice_upgrades() {

@@ -3,6 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -128,8 +130,16 @@ fn names_are_exchanged_kept_and_shared() {
     match rustix::fs::open(pair.mount.dir(), OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR | Mode::WUSR) {
         Err(errno) => assert_eq!(errno, Errno::OPNOTSUPP, "no such files, and it says so"),
         Ok(file) => {
+            let mut file = File::from(file);
+            file.write_all(b"without a name").expect("written");
+            let then = UNIX_EPOCH + Duration::from_secs(2);
+            file.set_modified(then).expect("set");
+            let modified = |path: &Path| path.metadata().and_then(|now| now.modified()).expect("there");
+            assert_eq!(file.metadata().and_then(|now| now.modified()).expect("it is open"), then);
             let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
             rustix::fs::linkat(CWD, path, CWD, pair.at("e"), AtFlags::SYMLINK_FOLLOW).expect("linked");
+            drop(file);
+            assert_eq!((modified(&pair.at("e")), modified(&pair.there("e"))), (then, then));
         }
     }
     pair.agree();
