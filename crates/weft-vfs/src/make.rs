@@ -84,7 +84,8 @@ impl Vfs {
         // The kind learns the file's place again as well, if it has forgotten it.
         let _gate = file.gate.lock().await;
         let _listing = dir.gate.lock().await;
-        let answer = self.apply_to_both(&call, (&dir, &file), change).await?;
+        let applied = self.apply_to_both(&call, (&dir, &file), change).await;
+        let answer = self.there_already(&dir, &name, applied)?;
         let unheard = self.unheard(&[(&dir, &name)]);
         let version = answer.version.clone();
         let looked = self.made(&call, &dir, &name, answer)?;
@@ -154,7 +155,8 @@ impl Vfs {
             target,
         };
         let listings = gates(&from, &to).await;
-        let answer = self.apply_to_both(&call, (&from, &to), change).await?;
+        let applied = self.apply_to_both(&call, (&from, &to), change).await;
+        let answer = self.there_already(&to, &new_name, applied)?;
         let unheard = self.unheard(&[(&from, &name), (&to, &new_name)]);
         let is_told = answer.value.entry.is_some();
         if same && is_told {
@@ -237,14 +239,7 @@ impl Vfs {
     async fn make(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name, change: Change) -> Result<Looked> {
         let _listing = dir.gate.lock().await;
         let applied = self.apply(call, dir, change, SystemTime::now(), &Version::None).await;
-        if let Err(VfsError::Remote(RemoteError::Exists { .. })) = &applied {
-            // That it is absent is not so: whoever looks now finds it.
-            if self.store.dentry(dir.id, name)?.is_some_and(|known| known.target == DentryTarget::Absent) {
-                self.store.apply(vec![Record::Dentry(dir.id, name.clone(), None)])?;
-            }
-            self.distrust_names(&[dir])?;
-        }
-        let answer = match applied {
+        let answer = match self.there_already(dir, name, applied) {
             Ok(answer) => answer,
             Err(error) => return Err(Box::pin(self.gone_in_change(call, &[dir], error)).await),
         };
@@ -253,6 +248,18 @@ impl Vfs {
         self.outdate_answers(call, &[dir]).await;
         unheard.heard();
         Ok(made)
+    }
+
+    /// What came of a change that gives a name: where its source has that already, that it is absent is not so, and whoever looks
+    /// now finds it.
+    fn there_already(&self, dir: &Inode, name: &Name, applied: Result<Answer<Outcome>>) -> Result<Answer<Outcome>> {
+        if let Err(VfsError::Remote(RemoteError::Exists { .. })) = &applied {
+            if self.store.dentry(dir.id, name)?.is_some_and(|known| known.target == DentryTarget::Absent) {
+                self.store.apply(vec![Record::Dentry(dir.id, name.clone(), None)])?;
+            }
+            self.distrust_names(&[dir])?;
+        }
+        applied
     }
 
     /// A change about two inodes, whose kind may have forgotten the place of either.

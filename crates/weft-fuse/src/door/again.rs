@@ -1,5 +1,6 @@
 //! Changes of names that the kernel asks for again, for a former daemon ended before it answered: that one may have made
-//! them. What it had begun is on the roll, so that whoever serves next takes "it exists" or "it is not there" for done.
+//! them. What it had begun is on the roll, so that whoever serves next takes "it exists" or "it is not there" for done; and
+//! looks before it says that what the kernel knew is stale, for the kernel would follow the path again and find that.
 
 use std::sync::Arc;
 
@@ -41,24 +42,31 @@ impl Change {
         let (handler, name, before) = (handler.clone(), name.to_vec(), self.before);
         async move {
             match made.await {
-                Err(Errno(E::EXIST)) if before => match handler.lookup(caller, dir, name).await? {
-                    EntryReply::Absent { .. } => Err(Errno(E::EXIST)),
-                    found @ EntryReply::Found { .. } => Ok(found),
+                Err(Errno(errno @ (E::EXIST | E::STALE))) if before => match handler.lookup(caller, dir, name).await {
+                    Ok(found @ EntryReply::Found { .. }) => Ok(found),
+                    Ok(EntryReply::Absent { .. }) | Err(_) => Err(Errno(errno)),
                 },
                 answer => answer,
             }
         }
     }
 
-    /// What came of taking a name away, or moving it.
-    pub(super) fn gone(
+    /// What came of taking a name away, or moving it. To where there was nothing before it is moved by then if nothing is where
+    /// it was.
+    pub(super) fn gone<H: Handler>(
         &self,
+        handler: &Arc<H>,
+        (caller, dir, name): (Caller, NodeId, &[u8]),
         gone: impl Future<Output = Answer<()>> + Send + 'static,
     ) -> impl Future<Output = Answer<()>> + Send + 'static {
-        let before = self.before;
+        let (handler, name, before) = (handler.clone(), name.to_vec(), self.before);
         async move {
             match gone.await {
                 Err(Errno(E::NOENT)) if before => Ok(()),
+                Err(Errno(errno @ (E::EXIST | E::STALE))) if before => match handler.lookup(caller, dir, name).await {
+                    Ok(EntryReply::Absent { .. }) | Err(Errno(E::NOENT)) => Ok(()),
+                    _ => Err(Errno(errno)),
+                },
                 answer => answer,
             }
         }

@@ -39,7 +39,7 @@ impl<H: Handler> Door<H> {
 
     pub(super) fn remove(&self, operation: Operation, header: &Header, name: &[u8], of: Removal, reply: Reply) {
         let removed = self.handler.remove_name(caller(header), NodeId(header.node), name.to_vec(), of);
-        self.answer_gone(operation, header, removed, reply);
+        self.answer_gone(operation, header, name, removed, reply);
     }
 
     pub(super) fn rename(&self, header: &Header, name: &[u8], to: (NodeId, &[u8]), flags: u32, reply: Reply) {
@@ -48,7 +48,7 @@ impl<H: Handler> Door<H> {
         };
         let (from, to) = ((NodeId(header.node), name.to_vec()), (to.0, to.1.to_vec()));
         let moved = self.handler.rename(caller(header), from, to, target);
-        self.answer_gone(Operation::Rename, header, moved, reply);
+        self.answer_gone(Operation::Rename, header, name, moved, reply);
     }
 
     fn answer_made(
@@ -77,12 +77,13 @@ impl<H: Handler> Door<H> {
         &self,
         operation: Operation,
         header: &Header,
+        name: &[u8],
         gone: impl Future<Output = Answer<()>> + Send + 'static,
         reply: Reply,
     ) {
         let asked = self.driver.meter.begin(operation, header);
         let change = self.begin_change(header);
-        let gone = change.gone(gone);
+        let gone = change.gone(&self.handler, (caller(header), NodeId(header.node), name), gone);
         self.driver.drive(asked, header, gone, move |answer| {
             match answer {
                 Ok(()) => reply.done(),
