@@ -1,8 +1,10 @@
 //! New bytes for a file, in place.
 
+use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use weft_remote::{Content, Extent, FileId, FileKind, RemoteError, Result, Version};
 
@@ -63,35 +65,68 @@ impl Shared {
     }
 }
 
-fn write_extents(fd: &std::os::fd::OwnedFd, extents: &[Extent], content: &dyn Content, shown: &str) -> Result<()> {
-    for Extent { offset, length } in extents {
-        let (mut at, end) = (*offset, offset + length);
-        while at < end {
-            let wanted = (end - at).min(PIECE_BYTES) as usize;
-            let piece = content.read(at, wanted).map_err(|error| RemoteError::Failed {
-                detail: format!("{shown}: reading what shall be written: {error}"),
-            })?;
-            if piece.is_empty() || piece.len() > wanted {
-                let detail =
-                    format!("{shown}: the content to be written has {} bytes at {at}, not {wanted}", piece.len());
-                return Err(RemoteError::Failed { detail });
+fn write_extents(fd: &OwnedFd, extents: &[Extent], content: &dyn Content, shown: &str) -> Result<()> {
+    extents.iter().try_for_each(|extent| write_extent(fd, extent.offset..extent.offset + extent.length, content, shown))
+}
+
+fn write_extent(fd: &OwnedFd, bytes: Range<u64>, content: &dyn Content, shown: &str) -> Result<()> {
+    let Range { start: mut at, end } = bytes;
+    while at < end {
+        let hole = hole_in(at..end, content);
+        if let Some(hole) = hole.as_ref().filter(|hole| hole.start == at)
+            && make_hole(fd, hole.clone())
+        {
+            at = hole.end;
+            continue;
+        }
+        let until = hole.map(|hole| hole.start).filter(|start| *start > at).unwrap_or(end);
+        let wanted = (until - at).min(PIECE_BYTES) as usize;
+        let piece = content.read(at, wanted).map_err(|error| RemoteError::Failed {
+            detail: format!("{shown}: reading what shall be written: {error}"),
+        })?;
+        if piece.is_empty() || piece.len() > wanted {
+            let detail = format!("{shown}: the content to be written has {} bytes at {at}, not {wanted}", piece.len());
+            return Err(RemoteError::Failed { detail });
+        }
+        write_piece(fd, at, &piece, shown)?;
+        at += piece.len() as u64;
+    }
+    Ok(())
+}
+
+fn write_piece(fd: &OwnedFd, mut at: u64, mut rest: &[u8], shown: &str) -> Result<()> {
+    while !rest.is_empty() {
+        match rustix::io::pwrite(fd, rest, at) {
+            Ok(0) => return Err(failed(shown, "write", Errno::IO)),
+            Ok(count) => {
+                rest = &rest[count..];
+                at += count as u64;
             }
-            let mut rest = &piece[..];
-            while !rest.is_empty() {
-                match rustix::io::pwrite(fd, rest, at) {
-                    Ok(0) => return Err(failed(shown, "write", Errno::IO)),
-                    Ok(count) => {
-                        rest = &rest[count..];
-                        at += count as u64;
-                    }
-                    Err(Errno::INTR) => {}
-                    Err(errno) => return Err(failed(shown, "write", errno)),
-                }
-            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(shown, "write", errno)),
         }
     }
     Ok(())
 }
 
+/// The first hole in a range of the content, where it is worth one.
+fn hole_in(bytes: Range<u64>, content: &dyn Content) -> Option<Range<u64>> {
+    let is_long = |bytes: &Range<u64>| bytes.end.saturating_sub(bytes.start) >= HOLE_BYTES_MIN;
+    let hole = Some(bytes.clone()).filter(is_long).and_then(|bytes| content.hole(bytes))?;
+    let hole = hole.start.max(bytes.start)..hole.end.min(bytes.end);
+    is_long(&hole).then_some(hole)
+}
+
+/// Has a range of a file be a hole; what lies past its end is one when the file gets its length. False where its file system has
+/// none.
+fn make_hole(fd: &OwnedFd, range: Range<u64>) -> bool {
+    let is_past_end =
+        rustix::fs::fstat(fd).is_ok_and(|now| u64::try_from(now.st_size).is_ok_and(|size| size <= range.start));
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    is_past_end || rustix::fs::fallocate(fd, how, range.start, range.end - range.start).is_ok()
+}
+
+/// Shorter holes are written as zeros.
+const HOLE_BYTES_MIN: u64 = 64 << 10;
 /// Most bytes taken from the content at a time.
 const PIECE_BYTES: u64 = 1024 * 1024;

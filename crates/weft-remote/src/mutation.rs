@@ -1,6 +1,7 @@
 //! One change that a user made: sent now, sent later, logged or replicated, always this record.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -33,6 +34,12 @@ pub trait Content: Send + Sync {
     /// # Errors
     /// Whatever reading the store's file gives.
     fn read(&self, offset: u64, length: usize) -> std::io::Result<Bytes>;
+
+    /// The first range among these bytes that reads as zeros and was given no room, so that it may be a hole at the source as
+    /// well; `None` where there is none, or that is not known.
+    fn hole(&self, _bytes: Range<u64>) -> Option<Range<u64>> {
+        None
+    }
 }
 
 /// The changes that a file system can make.

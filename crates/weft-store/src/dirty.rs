@@ -201,6 +201,9 @@ impl Dirty {
     pub fn clear(&self, range: Range<u64>) -> Result<()> {
         let mut at = range.start;
         let end = range.end.min(self.length());
+        if at < end && self.punch(at..end)? {
+            return Ok(());
+        }
         let zeros = vec![0; usize::try_from(end.saturating_sub(at).min(CLEAR_BYTES)).unwrap_or(0)];
         while at < end {
             let length = zeros.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
@@ -208,6 +211,27 @@ impl Dirty {
             at += length as u64;
         }
         Ok(())
+    }
+
+    /// The same without room on the disk for it; false, and nothing done, where its file system knows no holes.
+    fn punch(&self, range: Range<u64>) -> Result<bool> {
+        let _no_filling = self.filling.read();
+        if self.files().bytes.punch(range.start, range.end - range.start).is_err() {
+            return Ok(false);
+        }
+        let mut state = self.state.lock();
+        self.log(&mut state, &Logged::Wrote(range.clone()))?;
+        state.extents.write(range);
+        Ok(true)
+    }
+
+    /// The first hole in a range of what was written here: bytes that read as zeros and take no room. `None` where there is none,
+    /// or that cannot be told.
+    pub fn hole(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let files = self.files();
+        let start = files.bytes.seek(range.start, true).ok()?.unwrap_or(range.start);
+        let end = files.bytes.seek(start, false).ok()?.unwrap_or(range.end).min(range.end);
+        (start < end).then_some(start..end)
     }
 
     /// Gives the file another length: what is cut off is gone, what is new reads as zeros.

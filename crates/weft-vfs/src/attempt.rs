@@ -2,6 +2,7 @@
 //! those: what the source may have by now is then known by these alone.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -93,6 +94,10 @@ impl Content for Sending {
         }
         self.note(offset, &bytes);
         Ok(bytes)
+    }
+
+    fn hole(&self, bytes: Range<u64>) -> Option<Range<u64>> {
+        self.draft.dirty.hole(bytes)
     }
 }
 

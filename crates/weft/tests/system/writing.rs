@@ -161,6 +161,31 @@ fn room_and_holes_are_made() {
     pair.agree();
 }
 
+/// Goal: what is punched here takes no room in the directory, and what is written as zeros does.
+#[test]
+fn holes_that_are_made_take_no_room() {
+    let Some(pair) = Pair::new() else { return };
+    let room =
+        |name: &str| std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(pair.there(name)).expect("there")) * 512;
+    pair.script(
+        "yes abcdefg | head -c 20000000 > dense || true
+        fallocate -p -o 5000000 -l 10000000 dense
+        truncate -s 1G empty; fallocate -p -o 0 -l 1G empty
+        truncate -s 100M $beside/sparse; printf x | dd of=$beside/sparse bs=1 seek=50000000 conv=notrunc status=none
+        cp --sparse=always $beside/sparse sparse
+        dd if=/dev/zero of=zeros bs=1M count=4 status=none
+        cmp $source/sparse $beside/sparse; cmp sparse $beside/sparse; cmp -n 4194304 $source/zeros /dev/zero
+        yes abcdefg | head -c 20000000 > $beside/expected || true
+        dd if=/dev/zero of=$beside/expected bs=1M seek=5000000 count=10000000 oflag=seek_bytes iflag=count_bytes \
+            conv=notrunc status=none
+        cmp dense $beside/expected; cmp $source/dense $beside/expected",
+    );
+    let (dense, empty, sparse, zeros) = (room("dense"), room("empty"), room("sparse"), room("zeros"));
+    assert!(dense < 10_200_000, "{dense}");
+    assert!(empty < 100_000 && sparse < 2_000_000, "{empty} {sparse}");
+    assert!(zeros >= 4 << 20, "{zeros}");
+}
+
 /// Goal: extended attributes and what is no file are the source's too.
 #[test]
 fn attributes_and_special_files_are_made() {
