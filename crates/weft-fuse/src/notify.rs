@@ -49,6 +49,7 @@ fn pass_on(notifier: &Notifier, notice: &Notice) {
         },
         Notice::Attributes { node } => notifier.invalidate_attributes(node.0),
         Notice::Content { node } => notifier.invalidate_content(node.0, 0, 0),
+        Notice::Grown { node, length, last } => notifier.store(node.0, length.saturating_sub(1), &[*last]),
         Notice::Everything => notifier.next_epoch(),
         Notice::Fence(_) => return,
     };

@@ -182,15 +182,22 @@ impl Vfs {
             }
             turned
         };
+        let mut faces = vec![self.namespace.shown(inode.id)];
+        faces.extend(self.handles.of(inode).iter().filter_map(|handle| handle.face()));
+        faces.sort_unstable();
+        faces.dedup();
+        let of_face = |node: &NodeId| [Notice::Attributes { node: *node }, Notice::Content { node: *node }];
+        let mut notices = Vec::new();
         if !turned.is_empty() {
-            let mut faces = vec![self.namespace.shown(inode.id)];
-            faces.extend(self.handles.of(inode).iter().filter_map(|handle| handle.face()));
-            faces.sort_unstable();
-            faces.dedup();
-            let of_face = |node| [Notice::Attributes { node }, Notice::Content { node }];
-            let notices = faces.into_iter().flat_map(of_face).collect();
             // The pages that it has are of another version: who is to read what was written under the lock must not get those.
+            notices.extend(faces.iter().flat_map(of_face));
+        }
+        notices.extend(self.length_to_tell(call, inode, &object, &faces).await);
+        if !notices.is_empty() {
             let told = tokio::time::timeout_at(call.deadline.into(), self.notices.tell(notices)).await;
+            if told.is_err() || inode.draft().is_some() {
+                inode.told_length.go_amiss();
+            }
             told.map_err(|_| VfsError::TimedOut)?;
         }
         Ok(turned)

@@ -45,6 +45,15 @@ pub enum Notice {
         /// The file.
         node: NodeId,
     },
+    /// A file is this long, at least, and ends in this byte: who goes by what the kernel takes it for is yet to go on there.
+    Grown {
+        /// The file.
+        node: NodeId,
+        /// How many bytes it has; not 0.
+        length: u64,
+        /// The last of them.
+        last: u8,
+    },
     /// Every name that the kernel knows may lead elsewhere.
     Everything,
     /// Nothing: whoever waits at the other end hears that the kernel has been told of all before it.
@@ -239,6 +248,7 @@ impl Senders {
             Notice::Entry { .. }
             | Notice::Expired { .. }
             | Notice::Content { .. }
+            | Notice::Grown { .. }
             | Notice::Everything
             | Notice::Fence(_) => &self.others,
         }
@@ -267,7 +277,7 @@ enum What {
 fn inode_of(notice: &Notice) -> Option<(NodeId, What)> {
     match notice {
         Notice::Attributes { node } => Some((*node, What::Attributes)),
-        Notice::Content { node } => Some((*node, What::Content)),
+        Notice::Content { node } | Notice::Grown { node, .. } => Some((*node, What::Content)),
         Notice::Entry { .. } | Notice::Expired { .. } | Notice::Everything | Notice::Fence(_) => None,
     }
 }

@@ -188,7 +188,9 @@ impl Vfs {
     pub(crate) fn drop_draft(&self, node: NodeId, slot: &mut Option<Arc<Draft>>) {
         if let Some(draft) = slot.take() {
             // All of it went through the kernel.
-            self.inodes.peek(node).inspect(|inode| inode.told_length.note_written(draft.dirty.length()));
+            if let Some(inode) = self.inodes.peek(node) {
+                inode.told_length.note_written(draft.dirty.length(), self.is_open_to_be_written(&inode));
+            }
             draft.dirty.discard();
         }
         self.drafts.lock().remove(&node);

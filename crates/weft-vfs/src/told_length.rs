@@ -5,17 +5,24 @@
 //! fs/read_write.c, filemap_splice_read()). Where what is opened is of another length than it was told last, it is told to
 //! follow the path again (`ESTALE`), and is told the length with what the name leads to.
 //!
+//! Who gets a lock goes on in another version by what is open already: the kernel, which asks nothing before it appends to that,
+//! is told that it is longer by a byte that it is given (fuse_notify_store() of fs/fuse/dev.c), before the lock is answered. That
+//! it is shorter it cannot be told: then what is appended goes to the end of what there is, whatever place the kernel has for it.
+//!
 //! What it was told it may have left aside: an answer to a question that it asked before it was told to forget what it knew
 //! (fuse_change_attributes_i() and fuse_reverse_inval_inode() of fs/fuse/inode.c, by `attr_version`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use weft_remote::FileKind;
+use weft_remote::{Call, FileKind};
+use weft_store::{NodeId, Object};
 
-use crate::handle::Handle;
+use crate::handle::{Handle, Held};
 use crate::inode::Inode;
+use crate::notice::Notice;
 use crate::retry::Again;
 use crate::stat::Stat;
 use crate::vfs::Vfs;
@@ -71,12 +78,14 @@ impl ToldLength {
         self.amiss.load(Ordering::Acquire)
     }
 
-    /// What was written is all there is, of this length; whatever the kernel took it for.
-    pub(crate) fn note_written(&self, length: u64) {
-        match self.amiss.swap(false, Ordering::AcqRel) {
+    /// What was written is all there is, of this length; whatever the kernel took it for. Where it is still open to be written,
+    /// that may go on.
+    pub(crate) fn note_written(&self, length: u64, is_open: bool) {
+        match self.is_amiss() {
             true => self.note_word(length),
             false => self.note(length),
         }
+        self.amiss.fetch_and(is_open, Ordering::AcqRel);
     }
 
     /// The kernel has another inode for the file, and was told nothing of it.
@@ -126,6 +135,45 @@ impl Vfs {
                 Told::Length(length)
             }
         }
+    }
+
+    /// What the kernel is to be told, so that what somebody appends who has got a lock comes after all that the content of a file
+    /// has. Where it cannot be told, that goes there whatever the kernel takes for the end.
+    pub(crate) async fn length_to_tell(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        object: &Arc<Object>,
+        faces: &[NodeId],
+    ) -> Vec<Notice> {
+        let Some(length) = object.length().filter(|_| self.is_open_to_be_written(inode)) else { return Vec::new() };
+        let is_sure = !inode.told_length.is_amiss() && matches!(faces, [_]);
+        let told = self.told_length(inode, None);
+        if is_sure && told == Told::Length(length) {
+            return Vec::new();
+        }
+        let last = match length.checked_sub(1) {
+            Some(at) => self.byte_at(call, inode, object, at).await,
+            None => None,
+        };
+        match (told, last) {
+            (Told::Length(told), Some(_)) if is_sure && told < length => inode.told_length.note(length),
+            _ => inode.told_length.go_amiss(),
+        }
+        let grown = |last| faces.iter().map(move |node| Notice::Grown { node: *node, length, last });
+        last.into_iter().flat_map(grown).collect()
+    }
+
+    async fn byte_at(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, object: &Arc<Object>, at: u64) -> Option<u8> {
+        let handle = Arc::new(Handle::new(inode.clone(), Held::Object(object.clone()), object.generation()));
+        let read = async { self.read_object(call, &handle, object, at, 1).await?.into_bytes() };
+        let read =
+            read.await.inspect_err(|error| tracing::debug!(%error, node = inode.id.0, "how a file ends is not known"));
+        read.ok()?.first().copied()
+    }
+
+    pub(crate) fn is_open_to_be_written(&self, inode: &Inode) -> bool {
+        self.handles.of(inode).iter().any(|handle| handle.writing)
     }
 
     /// Whether an open file may be of another length than the kernel takes it to be. What is written here is as long as it

@@ -1,6 +1,7 @@
 //! Writing open files.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weft_remote::{Call, FileKind};
 use weft_store::NodeId;
@@ -32,15 +33,24 @@ impl Vfs {
         if unseen {
             draft.note_unseen();
         }
-        if appends && handle.inode.told_length.is_amiss() {
-            draft.dirty.write(draft.dirty.length(), &bytes)?;
-            self.notices.send(Notice::Attributes { node: self.namespace.shown(handle.inode.id) });
-        } else {
-            draft.dirty.write(offset, &bytes)?;
+        let end = draft.dirty.length();
+        let is_misplaced = appends && offset != end && handle.inode.told_length.is_amiss();
+        draft.dirty.write(if is_misplaced { end } else { offset }, &bytes)?;
+        if is_misplaced {
+            self.tell_misplaced(&handle);
         }
         draft.touch();
         add(&self.figures.bytes_written, bytes.len() as u64);
         Ok(bytes.len())
+    }
+
+    /// The kernel takes what was appended to be elsewhere, also where it keeps pages of that.
+    fn tell_misplaced(&self, handle: &Handle) {
+        let node = handle.face().unwrap_or_else(|| self.namespace.shown(handle.inode.id));
+        self.notices.send(Notice::Attributes { node });
+        if !handle.bypass_pages.load(Ordering::Relaxed) {
+            self.notices.send_later(Notice::Content { node }, &self.runtime);
+        }
     }
 
     /// fallocate(2).

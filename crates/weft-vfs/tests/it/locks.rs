@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use weft_remote::fake::{Fake, Promise};
 use weft_remote::{
     Answer, Call, Capabilities, Checked, Cursor, Fetched, FileId, Found, Listing, LockMode, Name, Remote, RemoteError,
     Result, Span, Version,
 };
-use weft_vfs::VfsError;
+use weft_vfs::{Notice, NoticeReceivers, Notices, VfsError, Write};
 
 use crate::bench::Bench;
+use crate::writing::{HELLO, WRITING};
 
 /// A fake that lends locks.
 struct Lending {
@@ -106,6 +108,64 @@ async fn what_is_written_in_the_gap_ends_the_lock() {
         *lending.busy.lock() = false;
         lock(Unlocked, Exclusive).await.unwrap();
         assert_eq!(bench.drain(handle).await.unwrap(), b"other", "the next lock is for what is there");
+        bench.vfs.close(handle);
+    }
+}
+
+/// Goal: what is appended by whoever has got a lock goes to the end of what there is then, by a file that was open before and
+/// that the kernel takes to be as long as it was: it is told before the lock is answered where it is longer; where it is
+/// shorter, the place that it has for what is appended does not count, nor what it keeps of that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_appended_under_a_lock_goes_to_the_end_of_what_others_left() {
+    for (there, wanted) in [("hello, others", "hello, others+1+2"), ("hi", "hi+1+2"), ("", "+1+2")] {
+        let fake = Fake::writable();
+        fake.file("a/b/hello.txt", "hello");
+        fake.adjust(|terms| terms.promise = Promise::Spent);
+        let (has, in_the_gap, busy) = (Mutex::new(LockMode::Unlocked), Mutex::default(), Mutex::default());
+        let lending = Arc::new(Lending { fake: fake.clone(), has, in_the_gap, busy });
+        let (notices, NoticeReceivers { attributes, others, told }) = Notices::channel();
+        std::thread::spawn(move || attributes.iter().for_each(|_| told.send_modify(|count| *count += 1)));
+        let kernel = Arc::new(Mutex::new(Vec::new()));
+        let heard = kernel.clone();
+        std::thread::spawn(move || {
+            for notice in others.iter() {
+                match notice {
+                    Notice::Fence(passed) => passed.send(()).unwrap_or_default(),
+                    notice => heard.lock().push(notice),
+                }
+            }
+        });
+        let bench = Bench::telling(fake, lending, notices);
+        let stat = bench.walk(HELLO).await.unwrap();
+        bench.vfs.note_told(&stat);
+        let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+        bench.fake.set("a/b/hello.txt", there);
+        kernel.lock().clear();
+        let locked = bench.vfs.clone().lock(bench.call(), stat.node, LockMode::Unlocked, LockMode::Exclusive, |_| {});
+        assert_eq!(locked.await.unwrap().len(), 1);
+        let is_longer = there.len() > 5;
+        let mut at = if is_longer { there.len() as u64 } else { 5 };
+        {
+            let heard = std::mem::take(&mut *kernel.lock());
+            let content = heard.iter().position(|notice| matches!(notice, Notice::Content { .. }));
+            let grown = heard.iter().position(|notice| match notice {
+                Notice::Grown { node, length, last } => {
+                    (*node, *length, *last) == (stat.node, there.len() as u64, there.as_bytes()[there.len() - 1])
+                }
+                _ => false,
+            });
+            assert_eq!(grown.is_some(), !there.is_empty(), "{heard:?}");
+            assert!(content.is_some() && (there.is_empty() || content < grown), "{heard:?}");
+        }
+        for bytes in ["+1", "+2"] {
+            let bytes = Bytes::from_static(bytes.as_bytes());
+            let write = Write { offset: at, bytes, kill_suidgid: false, unseen: false, appends: true };
+            at += bench.vfs.clone().write(bench.call(), handle, write).await.unwrap() as u64;
+        }
+        assert_eq!(bench.drain(handle).await.unwrap(), wanted.as_bytes());
+        bench.vfs.kernel_is_told(crate::writing::PATIENCE).await;
+        let is_told = kernel.lock().iter().any(|notice| matches!(notice, Notice::Content { .. }));
+        assert_eq!(is_told, !is_longer, "what the kernel keeps of what it took to be elsewhere goes");
         bench.vfs.close(handle);
     }
 }

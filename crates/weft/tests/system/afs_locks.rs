@@ -1,7 +1,7 @@
 //! Locks in AFS cells: among processes of one machine, and between machines by the server's lock of the whole file.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -124,6 +124,58 @@ for turn in range(40):
     running.into_iter().for_each(|running| assert_eq!(running.end(), Some(0)));
     assert_eq!(read(&machines.at(0, "number")), "120");
     assert_eq!(read(&machines.at(1, "number")), "120");
+}
+
+/// Goal: what is appended under a lock stands after what other machines have appended, by a file that is opened for each line
+/// and by one that is kept open, also after another machine has cut it. Method: processes on two machines, and two on one of
+/// them, each append lines; one machine cuts a file that both have open.
+#[test]
+fn what_is_appended_under_a_lock_goes_to_the_end() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "appended") else { return };
+    let Some(python) = python() else { return };
+    let append = "
+import fcntl, os, sys
+file = -1
+for turn in range(25):
+    if file < 0 or sys.argv[2] == 'anew':
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    os.write(file, b'%s-%d\\n' % (sys.argv[3].encode(), turn))
+    fcntl.flock(file, fcntl.LOCK_UN)
+    if sys.argv[2] == 'anew':
+        os.close(file)
+";
+    for how in ["anew", "held"] {
+        std::fs::write(machines.at(0, how), "").expect("made");
+        let start = |(machine, who)| {
+            Program::new(&python).args(["-c", append]).arg(machines.at(machine, how)).args([how, who]).start()
+        };
+        let running = [(0, "one"), (1, "two"), (1, "three")].map(start);
+        running.into_iter().for_each(|running| assert_eq!(running.end(), Some(0)));
+        let whole = read(&machines.at(0, how));
+        let mut lines: Vec<&str> = whole.lines().collect();
+        lines.sort_unstable();
+        let mut wanted: Vec<String> =
+            ["one", "two", "three"].iter().flat_map(|who| (0..25).map(move |turn| format!("{who}-{turn}"))).collect();
+        wanted.sort_unstable();
+        assert_eq!(lines, wanted, "{how}");
+        assert_eq!(read(&machines.at(1, how)), whole);
+    }
+    let open = |machine| File::options().append(true).open(machines.at(machine, "held")).expect("opened");
+    let (mut here, mut there) = (open(0), open(1));
+    for round in 0..3 {
+        flock(&here, How::LockExclusive).expect("locked");
+        here.set_len(0).expect("cut");
+        writeln!(here, "first {round}").expect("written");
+        flock(&here, How::Unlock).expect("unlocked");
+        flock(&there, How::LockExclusive).expect("locked");
+        ["second", "third"].iter().for_each(|line| writeln!(there, "{line}").expect("written"));
+        flock(&there, How::Unlock).expect("unlocked");
+        for machine in [0, 1] {
+            assert_eq!(read(&machines.at(machine, "held")), format!("first {round}\nsecond\nthird\n"), "{machine}");
+        }
+    }
 }
 
 /// Goal: who bounds the wait for a lock by a clock of its own is not kept waiting longer, on the machine that has the lock
