@@ -121,6 +121,17 @@ impl Store {
         Err(StoreError::Index("too many files have the same number".into()))
     }
 
+    /// Whether a file has this number unless another file has it; never asks the index.
+    pub fn is_first_number(
+        &self,
+        number: NodeId,
+        binding: BindingId,
+        file: &FileId,
+        near: Option<Neighbourhood>,
+    ) -> bool {
+        self.numbers.first(binding, file, near) == number.0
+    }
+
     /// What a name in a directory leads to.
     ///
     /// # Errors

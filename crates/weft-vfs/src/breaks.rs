@@ -41,7 +41,7 @@ impl Breaks {
         Breaks(Mutex::new(State::since(SystemTime::now())))
     }
 
-    fn end(&self, id: NodeId) {
+    pub(crate) fn end(&self, id: NodeId) {
         let mut state = self.0.lock();
         let now = SystemTime::now();
         if state.of.len() >= REMEMBERED_MAX {
@@ -149,8 +149,7 @@ impl Vfs {
 
     /// Ends the lease on a file: the next use asks again.
     pub(crate) fn break_lease(&self, binding: BindingId, file: &FileId) -> Result<()> {
-        let id = self.identify(binding, file)?;
-        self.break_lease_of(binding, id)
+        self.numbers_of(binding, file)?.try_for_each(|id| self.break_lease_of(binding, id))
     }
 
     fn break_lease_of(&self, binding: BindingId, id: NodeId) -> Result<()> {
@@ -187,8 +186,8 @@ impl Vfs {
         self.take_back_absence(dir, name);
         let target = known.and_then(|dentry| dentry.node());
         self.expire(dir, vec![(name.clone(), target)]);
-        let told_of = file.map(|file| self.identify(binding, file)).transpose()?;
-        let ended = target.into_iter().chain(told_of.filter(|id| target != Some(*id)));
+        let told_of = file.map(|file| self.numbers_of(binding, file)).transpose()?;
+        let ended = target.into_iter().chain(told_of.into_iter().flatten().filter(|id| target != Some(*id)));
         ended.into_iter().try_for_each(|id| self.break_lease_of(binding, id))
     }
 

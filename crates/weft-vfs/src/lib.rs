@@ -10,6 +10,7 @@
 mod absences;
 mod admit;
 mod agree;
+mod aliases;
 mod arrival;
 mod ask;
 mod asking;

@@ -104,8 +104,8 @@ impl Vfs {
         Ok(Looked::Entry { stat: self.show(file, left, &call.caller), ttl: left })
     }
 
-    /// An inode is the file that its source has now. Whoever looks it up later may get a number of its own for it, when
-    /// this one has been forgotten.
+    /// An inode is the file that its source has now, by another number than the source's identity gives. Whoever looks it up
+    /// later may get that one for it, when this one has been forgotten.
     fn make_known(&self, inode: &Inode, dir: &Inode, entry: Entry, told: &Told) -> Result<()> {
         let _names = self.renames.lock();
         let record = {
@@ -117,8 +117,9 @@ impl Vfs {
         inode.gone.store(false, Ordering::Release);
         let target = DentryTarget::Node(inode.id);
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt: record.learnt };
-        let changes = vec![Record::Node(inode.id, Some(record)), Record::Dentry(dir.id, entry.name, Some(dentry))];
-        Ok(self.store.apply(changes)?)
+        let dentry = Record::Dentry(dir.id, entry.name, Some(dentry));
+        self.store.apply(vec![Record::Node(inode.id, Some(record.clone())), dentry])?;
+        self.note_alias(inode.id, &record)
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Answer, Call, FileId, Name, Remote, RemoteError};
+use weft_remote::{Answer, Call, FileId, Name, Neighbourhood, Remote, RemoteError};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
 use crate::absences::Absences;
+use crate::aliases::Aliases;
 use crate::attempt::Room;
 use crate::changes::Changes;
 use crate::ending::Ending;
@@ -107,6 +108,8 @@ pub struct Vfs {
     pub(crate) on_turned: OnceLock<OnTurned>,
     /// What was changed from here, for answers that were asked for before.
     pub(crate) overtaken: Overtaken,
+    /// Files whose identities give another number than theirs.
+    pub(crate) aliases: Aliases,
     pub(crate) orphans: Orphans,
     pub(crate) notices: Notices,
     pub(crate) figures: Figures,
@@ -146,6 +149,7 @@ impl Vfs {
             retries: Retries::default(),
             on_turned: OnceLock::new(),
             overtaken: Overtaken::default(),
+            aliases: Aliases::default(),
             orphans: Orphans::default(),
             figures: Figures::default(),
             troubles: Troubles::default(),
@@ -259,7 +263,9 @@ impl Vfs {
         }
         let record = self.store.node(id)?.ok_or(VfsError::Stale)?;
         let policy = self.policy_of(&record)?;
-        Ok(self.inodes.add(Inode::new(id, policy, record)))
+        let inode = self.inodes.add(Inode::new(id, policy, record.clone()));
+        self.note_alias(id, &record)?;
+        Ok(inode)
     }
 
     pub(crate) fn remote(&self, binding: BindingId) -> Result<&Arc<dyn Remote>> {
@@ -268,8 +274,22 @@ impl Vfs {
 
     /// The number of a file of a binding.
     pub(crate) fn identify(&self, binding: BindingId, file: &FileId) -> Result<NodeId> {
-        let near = self.namespace.remote(binding).and_then(|remote| remote.neighbourhood(file));
-        Ok(self.store.identify(binding, file, near)?)
+        let number = self.store.identify(binding, file, self.neighbourhood(binding, file))?;
+        match self.alias_of(number, binding, file)? {
+            // Whoever has met it by its own goes on with that.
+            Some(alias) if self.store.node(number)?.is_none() => Ok(alias),
+            _ => Ok(number),
+        }
+    }
+
+    /// The numbers that a file of a binding may have.
+    pub(crate) fn numbers_of(&self, binding: BindingId, file: &FileId) -> Result<impl Iterator<Item = NodeId> + use<>> {
+        let number = self.store.identify(binding, file, self.neighbourhood(binding, file))?;
+        Ok(std::iter::once(number).chain(self.alias_of(number, binding, file)?))
+    }
+
+    pub(crate) fn neighbourhood(&self, binding: BindingId, file: &FileId) -> Option<Neighbourhood> {
+        self.namespace.remote(binding).and_then(|remote| remote.neighbourhood(file))
     }
 
     /// Runs a question to a remote, bounded by the call's deadline. The answer counts from when it was asked.

@@ -9,6 +9,7 @@ use weft_remote::{Call, Caller, Change, Event, FileKind, Mutation, Name, Remote,
 use weft_vfs::{Looked, NewNode, Notice, NoticeReceivers, Notices, OpenFor, Removal, VfsError, Write};
 
 use crate::bench::{Bench, USER};
+use crate::writing::WRITING;
 
 const TELLING: Promise = Promise::Breakable(Duration::from_secs(3600));
 
@@ -209,6 +210,39 @@ async fn a_file_that_has_just_changed_is_opened_as_any_other() {
         assert_eq!(opened.bypass_pages, changes_again, "{content}");
         assert_eq!(bench.drain(opened.handle).await.expect("content"), content.as_bytes());
         bench.vfs.released(opened.handle);
+    }
+}
+
+/// Goal: of a file that was made without a name, and so has another number than its source's identity gives, the source is
+/// heard as of any other: while it is open, and afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_made_without_a_name_is_told_of_as_any_other() {
+    let bench = told_by(Fake::writable());
+    let root = bench.walk("fake").await.expect("a directory").node;
+    let (made, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640).await.expect("made");
+    let Looked::Entry { stat: made, .. } = made else { panic!("{made:?}") };
+    bench.write(opened.handle, 0, b"draft").await.expect("written");
+    let name = b"made".to_vec();
+    bench.vfs.clone().link(bench.call(), made.node, root, name).await.expect("linked");
+    let id = bench.fake.id("made");
+    for (turn, content) in ["first", "other", "again"].into_iter().enumerate() {
+        // It is trusted from now on.
+        bench.cat("fake/made").await.expect("content");
+        bench.fake.set("made", content);
+        bench.fake.send(Event::Broken(id.clone()));
+        heard(&bench).await;
+        let handle = bench.vfs.clone().open(bench.call(), made.node, WRITING).await.expect("opened").handle;
+        assert_eq!(bench.drain(handle).await.expect("content"), content.as_bytes());
+        let stat = bench.walk("fake/made").await.expect("a file");
+        assert_eq!(stat.node, made.node, "{content}: it keeps its number");
+        bench.write(handle, 0, b"+").await.expect("written");
+        bench.flush(handle).await.expect("sent");
+        bench.vfs.close(handle);
+        assert_eq!(bench.at_source("made"), [b"+", &content.as_bytes()[1..]].concat());
+        if turn == 0 {
+            bench.vfs.close(opened.handle);
+        }
+        bench.retired().await;
     }
 }
 

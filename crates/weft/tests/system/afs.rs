@@ -107,6 +107,44 @@ fn what_others_do_is_seen_at_once() {
     assert!(!here.exists());
 }
 
+/// Goal: a file that was made without a name, and was given one, is as any other to who made it: what others write of it is
+/// seen at once and written over, while it is open still, afterwards, and by the next daemon.
+#[test]
+fn what_others_do_to_a_file_that_was_made_without_a_name_is_seen_at_once() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+    let Some(cell) = AfsCell::up() else { return };
+    let (Some(mount), Some(other)) = (mounted(cell, "afs", &[]), mounted_on(cell, "c2", "afs", &[])) else { return };
+    let (there, here) = (other.at("weft.test/scratch/nameless"), mount.at("weft.test/scratch/nameless"));
+    std::fs::create_dir(&here).expect("made");
+    let nameless = rustix::fs::open(&here, OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR | Mode::WUSR).expect("made");
+    let mut file = std::fs::File::from(nameless);
+    file.write_all(b"0, here").expect("written");
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::linkat(CWD, path, CWD, here.join("file"), AtFlags::SYMLINK_FOLLOW).expect("linked");
+    let number = file.metadata().expect("stat").ino();
+    let mut made = Some(file);
+    let open = |dir: &Path| std::fs::File::options().write(true).open(dir.join("file")).expect("opened");
+    for turn in 1..=8 {
+        open(&there).write_all_at(format!("{turn}, oh").as_bytes(), 0).expect("written");
+        assert_eq!(read(&here.join("file")), format!("{turn}, ohre"));
+        open(&here).write_all_at(b"we", 3).expect("written");
+        assert_eq!(read(&there.join("file")), format!("{turn}, were"));
+        if turn <= 4 {
+            assert_eq!(here.join("file").metadata().expect("stat").ino(), number, "turn {turn}");
+        }
+        match turn {
+            2 | 6 => mount.kill_daemon(),
+            4 => drop(made.take()),
+            _ => {}
+        }
+    }
+    std::fs::remove_dir_all(&here).expect("removed");
+}
+
 /// Goal: the same of OpenAFS's own client, and the other way round. What it writes it sends some time after close(2).
 #[test]
 fn the_other_client_and_we_see_each_other() {
