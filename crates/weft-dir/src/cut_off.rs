@@ -5,8 +5,10 @@
 //! in a file in memory that outlives the daemon: over which version, and when. A file that was changed last between that and
 //! the next daemon's beginning was changed by that write; what was changed after it, was by somebody else.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,15 +22,10 @@ use crate::facts::Facts;
 #[derive(Debug)]
 pub struct CutOff {
     file: File,
-    /// Guards what is noted; held for one write into memory.
-    noted: Mutex<Noted>,
-}
-
-#[derive(Debug)]
-struct Noted {
-    slots: Vec<Option<Note>>,
-    /// The slot that was taken longest ago.
-    next: usize,
+    /// Guards which slot is taken next; held for one write into memory.
+    next: Mutex<usize>,
+    /// Those of daemons before this one: over which version, from when, and until when the last of them was there.
+    former: HashMap<Box<[u8]>, RangeInclusive<SystemTime>>,
 }
 
 /// A write that was begun.
@@ -51,53 +48,46 @@ impl CutOff {
         file.set_len((SLOTS * SLOT_BYTES) as u64)?;
         let mut bytes = vec![0; SLOTS * SLOT_BYTES];
         file.read_exact_at(&mut bytes, 0)?;
-        let slots = bytes.chunks_exact(SLOT_BYTES).map(Note::of).collect();
-        let cut_off = CutOff { file, noted: Mutex::new(Noted { slots, next: 0 }) };
-        cut_off.end_those_of_before(micros(SystemTime::now()))?;
-        Ok(Arc::new(cut_off))
-    }
-
-    fn end_those_of_before(&self, now_us: u64) -> io::Result<()> {
-        let mut noted = self.noted.lock();
-        let newest = (0..SLOTS).max_by_key(|slot| noted.slots[*slot].as_ref().map_or(0, |note| note.begun_us));
-        noted.next = newest.map_or(0, |slot| (slot + 1) % SLOTS);
-        for (slot, note) in noted.slots.iter_mut().enumerate() {
-            if let Some(note) = note.as_mut().filter(|note| note.ended_us == 0) {
+        let now_us = micros(SystemTime::now());
+        let (mut newest, mut former) = (None, HashMap::new());
+        for (slot, bytes) in bytes.chunks_exact(SLOT_BYTES).enumerate() {
+            let Some(mut note) = Note::of(bytes) else { continue };
+            newest = newest.max(Some((note.begun_us, slot)));
+            if note.ended_us == 0 {
                 note.ended_us = now_us;
-                self.file.write_all_at(&note.bytes(), (slot * SLOT_BYTES) as u64)?;
+                put(&file, slot, &note)?;
             }
+            let (begun, ended) = (time(note.begun_us), time(note.ended_us));
+            let known = former.entry(note.over).or_insert(begun..=ended);
+            // One that was begun again was so before anybody else had changed what had come of it.
+            *known = begun.min(*known.start())..=ended.max(*known.end());
         }
-        Ok(())
+        let next = newest.map_or(0, |(_, slot)| (slot + 1) % SLOTS);
+        Ok(Arc::new(CutOff { file, next: Mutex::new(next), former }))
     }
 
     /// Notes that a file that has this version is about to be written. What cannot be noted is as it was without this.
     pub(crate) fn begin(&self, over: &Version) {
         let Some(over) = over.token().filter(|over| over.len() <= TOKEN_BYTES_MAX) else { return };
-        let mut noted = self.noted.lock();
-        let again = noted.slots.iter().position(|note| note.as_ref().is_some_and(|note| *note.over == *over));
-        let slot = again.unwrap_or(noted.next);
-        if again.is_none() {
-            noted.next = (slot + 1) % SLOTS;
-        }
         // What the one before has written may be all that there is of it in the end.
-        let before = again.and_then(|slot| noted.slots[slot].as_ref().map(|note| note.begun_us));
-        let begun_us = before.unwrap_or_else(|| micros(SystemTime::now()));
-        let note = Note { over: over.into(), begun_us, ended_us: 0 };
-        if self.file.write_all_at(&note.bytes(), (slot * SLOT_BYTES) as u64).is_ok() {
-            noted.slots[slot] = Some(note);
+        let begun = self.former.get(over).map_or_else(SystemTime::now, |former| *former.start());
+        let note = Note { over: over.into(), begun_us: micros(begun), ended_us: 0 };
+        let mut next = self.next.lock();
+        if put(&self.file, *next, &note).is_ok() {
+            *next = (*next + 1) % SLOTS;
         }
     }
 
     /// Whether a file has become what it is by a write over that version which a former daemon did not come to the end of.
     pub(crate) fn made(&self, now: &Facts, over: &Version) -> bool {
-        let Some(over) = over.token() else { return false };
-        let noted = self.noted.lock();
-        let note = noted.slots.iter().flatten().find(|note| *note.over == *over && note.ended_us != 0);
-        note.is_some_and(|note| {
-            let begun = UNIX_EPOCH + Duration::from_micros(note.begun_us).saturating_sub(GRAIN);
-            now.was_changed_within(begun, UNIX_EPOCH + Duration::from_micros(note.ended_us))
-        })
+        let former = over.token().and_then(|over| self.former.get(over));
+        former.is_some_and(|former| now.was_changed_within(*former.start() - GRAIN, *former.end()))
     }
+}
+
+/// In one piece, which is there whole or not at all, whenever the daemon ends.
+fn put(file: &File, slot: usize, note: &Note) -> io::Result<()> {
+    file.write_all_at(&note.bytes(), (slot * SLOT_BYTES) as u64)
 }
 
 impl Note {
@@ -107,12 +97,15 @@ impl Note {
         let (length, rest) = rest.split_first_chunk::<2>()?;
         let over = rest.get(..usize::from(u16::from_le_bytes(*length))).filter(|over| !over.is_empty())?;
         let (begun_us, ended_us) = (u64::from_le_bytes(*begun), u64::from_le_bytes(*ended));
-        // Later than any clock: nothing of ours.
-        let is_time = |us: u64| us <= TIME_US_MAX;
-        (is_time(begun_us) && is_time(ended_us)).then(|| Note { over: over.into(), begun_us, ended_us })
+        // Earlier or later than any clock: nothing of ours.
+        let is_time = |us: u64| (TIME_US_MIN..=TIME_US_MAX).contains(&us);
+        (is_time(begun_us) && (ended_us == 0 || is_time(ended_us))).then(|| Note {
+            over: over.into(),
+            begun_us,
+            ended_us,
+        })
     }
 
-    /// In one piece, which is there whole or not at all, whenever the daemon ends.
     fn bytes(&self) -> Vec<u8> {
         let length = u16::try_from(self.over.len()).unwrap_or(0);
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
@@ -128,6 +121,10 @@ fn micros(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
 }
 
+fn time(us: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(us)
+}
+
 /// Writes that are noted.
 const SLOTS: usize = 1024;
 const SLOT_BYTES: usize = 256;
@@ -135,6 +132,7 @@ const SLOT_BYTES: usize = 256;
 const TOKEN_BYTES_MAX: usize = SLOT_BYTES - 18;
 /// How far the clock of files is behind at the most (Linux: a tick, 10 ms at `CONFIG_HZ=100`).
 const GRAIN: Duration = Duration::from_millis(10);
+const TIME_US_MIN: u64 = 1 << 32;
 const TIME_US_MAX: u64 = 1 << 60;
 
 #[cfg(test)]
@@ -193,13 +191,13 @@ mod tests {
         let cut_off = next(&memory);
         let version = |nth: usize| Version::strong(format!("{nth}"));
         (0..SLOTS + 5).for_each(|nth| cut_off.begin(&version(nth)));
-        let slots = next(&memory).noted.lock().slots.clone();
-        let has = |nth: usize| slots.iter().flatten().any(|note| *note.over == *nth.to_string().as_bytes());
+        let former = &next(&memory).former;
+        let has = |nth: usize| former.contains_key(nth.to_string().as_bytes());
         assert!(!has(4) && has(5) && has(SLOTS + 4));
-        assert!(slots.iter().flatten().all(|note| note.ended_us >= note.begun_us));
+        assert!(former.values().all(|former| former.start() <= former.end()));
         cut_off.begin(&Version::strong("x".repeat(TOKEN_BYTES_MAX + 1)));
         cut_off.begin(&Version::None);
         memory.write_all_at(&[0xff; SLOTS * SLOT_BYTES], 0).expect("written");
-        assert!(next(&memory).noted.lock().slots.iter().all(Option::is_none));
+        assert!(next(&memory).former.is_empty());
     }
 }
