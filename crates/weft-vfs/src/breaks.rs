@@ -304,22 +304,46 @@ impl Vfs {
             return Ok(());
         }
         self.take_back_absences(dir.id);
+        let forgotten = match self.absent_names.take(dir.id) {
+            Some(names) => self.forget_absent(dir.id, names),
+            None => {
+                self.absent_names.begin(dir.id);
+                self.forget_all_absent(dir.id)
+            }
+        };
+        forgotten.inspect_err(|_| self.absent_names.give_up(dir.id))
+    }
+
+    /// Forgets those of these names that are absent.
+    fn forget_absent(&self, dir: NodeId, names: Vec<Name>) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        {
+            // What is made meanwhile stays.
+            let _names = self.renames.lock();
+            let mut changes = Vec::with_capacity(names.len());
+            for name in &names {
+                if self.store.dentry(dir, name)?.is_some_and(|known| known.target == DentryTarget::Absent) {
+                    changes.push(Record::Dentry(dir, name.clone(), None));
+                }
+            }
+            self.store.apply(changes)?;
+        }
+        // Not under the lock, for this may wait for the kernel, and that for a request.
+        let parent = self.namespace.shown(dir);
+        names.into_iter().for_each(|name| self.notices.send_surely(Notice::Expired { parent, name }));
+        Ok(())
+    }
+
+    fn forget_all_absent(&self, dir: NodeId) -> Result<()> {
         let mut after = None;
         loop {
-            let absent = {
-                // What is made meanwhile stays.
-                let _names = self.renames.lock();
-                let names = self.store.dentries(dir.id, after.as_ref(), NAMES_AT_ONCE)?;
-                let Some((last, _)) = names.last() else { return Ok(()) };
-                after = Some(last.clone());
-                let absent = names.into_iter().filter(|(_, dentry)| dentry.target == DentryTarget::Absent);
-                let absent: Vec<Name> = absent.map(|(name, _)| name).collect();
-                self.store.apply(absent.iter().map(|name| Record::Dentry(dir.id, name.clone(), None)).collect())?;
-                absent
-            };
-            // Not under the lock, for this may wait for the kernel, and that for a request.
-            let parent = self.namespace.shown(dir.id);
-            absent.into_iter().for_each(|name| self.notices.send_surely(Notice::Expired { parent, name }));
+            let names = self.store.dentries(dir, after.as_ref(), NAMES_AT_ONCE)?;
+            let Some((last, _)) = names.last() else { return Ok(()) };
+            after = Some(last.clone());
+            let absent = names.into_iter().filter(|(_, dentry)| dentry.target == DentryTarget::Absent);
+            self.forget_absent(dir, absent.map(|(name, _)| name).collect())?;
         }
     }
 

@@ -171,6 +171,7 @@ impl Vfs {
         known: Option<DentryRecord>,
         (lease, learnt): (Lease, SystemTime),
     ) -> Result<()> {
+        self.absent_names.note(dir, name);
         let dentry = DentryRecord { target: DentryTarget::Absent, lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);
         if known.is_some_and(|known| known.target != DentryTarget::Absent) {

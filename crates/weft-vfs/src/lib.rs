@@ -8,6 +8,7 @@
 #![deny(clippy::large_futures)]
 
 mod absences;
+mod absent_names;
 mod admit;
 mod agree;
 mod aliases;

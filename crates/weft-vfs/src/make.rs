@@ -352,6 +352,7 @@ impl Vfs {
             DentryRecord { target: DentryTarget::Absent, lease: told.lease, source: DentrySource::LookedUp, learnt };
         self.tell_gone(self.store.dentry(dir.id, name)?.as_ref());
         let _names = self.renames.lock();
+        self.absent_names.note(dir.id, name);
         Ok(self.store.apply(vec![Record::Dentry(dir.id, name.clone(), Some(dentry))])?)
     }
 

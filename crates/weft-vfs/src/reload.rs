@@ -80,7 +80,9 @@ impl Vfs {
     async fn look_again(self: &Arc<Self>, path: &[Name], absence: Absence, caller: Caller) -> Result<Reloaded> {
         let looked = self.look_for(path, caller).await;
         let Absence { dir, name, dentry } = absence;
+        let _names = self.renames.lock();
         if matches!(&looked, Err(error) if !is_gone(error)) && self.store.dentry(dir, &name)?.is_none() {
+            self.absent_names.note(dir, &name);
             self.store.apply(vec![Record::Dentry(dir, name, Some(dentry))])?;
         }
         looked.map(|()| FOUND)

@@ -9,6 +9,7 @@ use weft_remote::{Answer, Call, FileId, Name, Neighbourhood, Remote, RemoteError
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
 use crate::absences::Absences;
+use crate::absent_names::AbsentNames;
 use crate::aliases::Aliases;
 use crate::attempt::Room;
 use crate::changes::Changes;
@@ -103,6 +104,8 @@ pub struct Vfs {
     pub(crate) left_over: Arc<tokio::sync::Notify>,
     pub(crate) attempts: Room,
     pub(crate) absences: Absences,
+    /// What the store knows of such names.
+    pub(crate) absent_names: AbsentNames,
     pub(crate) retries: Retries,
     /// Who is told of open files that are of another version than when they were opened.
     pub(crate) on_turned: OnceLock<OnTurned>,
@@ -146,6 +149,7 @@ impl Vfs {
             left_over: Arc::default(),
             attempts: Room::default(),
             absences: Absences::default(),
+            absent_names: AbsentNames::default(),
             retries: Retries::default(),
             on_turned: OnceLock::new(),
             overtaken: Overtaken::default(),
