@@ -22,8 +22,8 @@ use crate::facts::Facts;
 #[derive(Debug)]
 pub struct CutOff {
     file: File,
-    /// Guards which slot is taken next; held for one write into memory.
-    next: Mutex<usize>,
+    /// Guards the number of the next note, which says the slot that it takes; held for one write into memory.
+    next: Mutex<u64>,
     /// Those of daemons before this one: over which version, from when, and until when the last of them was there.
     former: HashMap<Box<[u8]>, RangeInclusive<SystemTime>>,
 }
@@ -31,6 +31,8 @@ pub struct CutOff {
 /// A write that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Note {
+    /// How many were begun before it, in all lives: its time may be that of one before.
+    number: u64,
     /// The version over which, as the contract has it.
     over: Box<[u8]>,
     /// When, in microseconds since 1970.
@@ -49,20 +51,18 @@ impl CutOff {
         let mut bytes = vec![0; SLOTS * SLOT_BYTES];
         file.read_exact_at(&mut bytes, 0)?;
         let now_us = micros(SystemTime::now());
-        let (mut newest, mut former) = (None, HashMap::new());
-        for (slot, bytes) in bytes.chunks_exact(SLOT_BYTES).enumerate() {
-            let Some(mut note) = Note::of(bytes) else { continue };
-            newest = newest.max(Some((note.begun_us, slot)));
+        let (mut next, mut former) = (0, HashMap::new());
+        for mut note in bytes.chunks_exact(SLOT_BYTES).filter_map(Note::of) {
+            next = next.max(note.number.wrapping_add(1));
             if note.ended_us == 0 {
                 note.ended_us = now_us;
-                put(&file, slot, &note)?;
+                note.put(&file)?;
             }
             let (begun, ended) = (time(note.begun_us), time(note.ended_us));
             let known = former.entry(note.over).or_insert(begun..=ended);
             // One that was begun again was so before anybody else had changed what had come of it.
             *known = begun.min(*known.start())..=ended.max(*known.end());
         }
-        let next = newest.map_or(0, |(_, slot)| (slot + 1) % SLOTS);
         Ok(Arc::new(CutOff { file, next: Mutex::new(next), former }))
     }
 
@@ -71,10 +71,10 @@ impl CutOff {
         let Some(over) = over.token().filter(|over| over.len() <= TOKEN_BYTES_MAX) else { return };
         // What the one before has written may be all that there is of it in the end.
         let begun = self.former.get(over).map_or_else(SystemTime::now, |former| *former.start());
-        let note = Note { over: over.into(), begun_us: micros(begun), ended_us: 0 };
         let mut next = self.next.lock();
-        if put(&self.file, *next, &note).is_ok() {
-            *next = (*next + 1) % SLOTS;
+        let note = Note { number: *next, over: over.into(), begun_us: micros(begun), ended_us: 0 };
+        if note.put(&self.file).is_ok() {
+            *next = next.wrapping_add(1);
         }
     }
 
@@ -85,30 +85,30 @@ impl CutOff {
     }
 }
 
-/// In one piece, which is there whole or not at all, whenever the daemon ends.
-fn put(file: &File, slot: usize, note: &Note) -> io::Result<()> {
-    file.write_all_at(&note.bytes(), (slot * SLOT_BYTES) as u64)
-}
-
 impl Note {
     fn of(bytes: &[u8]) -> Option<Note> {
-        let (begun, rest) = bytes.split_first_chunk::<8>()?;
+        let (number, rest) = bytes.split_first_chunk::<8>()?;
+        let (begun, rest) = rest.split_first_chunk::<8>()?;
         let (ended, rest) = rest.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<2>()?;
         let over = rest.get(..usize::from(u16::from_le_bytes(*length))).filter(|over| !over.is_empty())?;
         let (begun_us, ended_us) = (u64::from_le_bytes(*begun), u64::from_le_bytes(*ended));
         // Earlier or later than any clock: nothing of ours.
         let is_time = |us: u64| (TIME_US_MIN..=TIME_US_MAX).contains(&us);
-        (is_time(begun_us) && (ended_us == 0 || is_time(ended_us))).then(|| Note {
-            over: over.into(),
-            begun_us,
-            ended_us,
-        })
+        let number = u64::from_le_bytes(*number);
+        let is_note = is_time(begun_us) && (ended_us == 0 || is_time(ended_us));
+        is_note.then(|| Note { number, over: over.into(), begun_us, ended_us })
+    }
+
+    /// Puts it into its slot in one piece, which is there whole or not at all, whenever the daemon ends.
+    fn put(&self, file: &File) -> io::Result<()> {
+        file.write_all_at(&self.bytes(), self.number % SLOTS as u64 * SLOT_BYTES as u64)
     }
 
     fn bytes(&self) -> Vec<u8> {
         let length = u16::try_from(self.over.len()).unwrap_or(0);
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
+        bytes.extend_from_slice(&self.number.to_le_bytes());
         bytes.extend_from_slice(&self.begun_us.to_le_bytes());
         bytes.extend_from_slice(&self.ended_us.to_le_bytes());
         bytes.extend_from_slice(&length.to_le_bytes());
@@ -129,7 +129,7 @@ fn time(us: u64) -> SystemTime {
 const SLOTS: usize = 1024;
 const SLOT_BYTES: usize = 256;
 /// Longest version: what a slot has room for.
-const TOKEN_BYTES_MAX: usize = SLOT_BYTES - 18;
+const TOKEN_BYTES_MAX: usize = SLOT_BYTES - 26;
 /// How far the clock of files is behind at the most (Linux: a tick, 10 ms at `CONFIG_HZ=100`).
 const GRAIN: Duration = Duration::from_millis(10);
 const TIME_US_MIN: u64 = 1 << 32;
@@ -164,6 +164,7 @@ mod tests {
         let first = next(&memory);
         assert!(!first.made(&now(&file), &over), "nothing was begun");
         first.begin(&over);
+        first.begin(&Version::strong("of another file"));
         file.write_all_at(b"half", 0).expect("written");
         let half = now(&file);
         assert!(!first.made(&half, &over), "it is under way still");
@@ -174,6 +175,10 @@ mod tests {
         second.begin(&over);
         let third = next(&memory);
         assert!(third.made(&half, &over));
+        // What was begun again is no older than what else was.
+        third.begin(&half.version());
+        let until = |cut_off: &CutOff| *cut_off.former[over.token().expect("a token")].end();
+        assert_eq!(until(&next(&memory)), until(&third));
         // Later than any tick of the clock of files after the third one's beginning.
         let changed = |facts: &Facts| facts.version() != half.version() && !third.made(facts, &over);
         let theirs = loop {

@@ -3,9 +3,10 @@
 //! A daemon's standard input is a socket to its supervisor. The supervisor's first word comes with three files in memory
 //! (the roll of what the kernel holds, and the two of the store's journal), with the connection to the kernel if there is
 //! one already, and with a socket on which the daemon has the supervisor send notices to the kernel (see
-//! [`weft_fuse::Life::notices`]), and last with a fourth file in memory, of writes under way ([`weft_dir::CutOff`]). The daemon that made the mount gives the connection into keeping; each tells when it
-//! serves, and may ask to be followed by the program that is installed now. Words are JSON, each in a packet of its own;
-//! new ones may be added, and an unknown one is passed over, for the two may be of different versions of weft.
+//! [`weft_fuse::Life::notices`]), and last with a fourth file in memory, of writes under way ([`weft_dir::CutOff`]). The
+//! daemon that made the mount gives the connection into keeping; each tells when it serves, and may ask to be followed by
+//! the program that is installed now. Words are JSON, each in a packet of its own; new ones may be added, and an unknown one
+//! is passed over, for the two may be of different versions of weft.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
