@@ -94,7 +94,7 @@ impl Shared {
         for _ in 0..WAITS_MAX {
             let (shared, of, former) = (self.clone(), file.clone(), waited.take());
             let open = move || shared.open_settled(&of, former);
-            let opened = self.aside.run(call.deadline, || self.shown(file), open).await?;
+            let opened = self.aside.run_short(call.deadline, || self.shown(file), open).await?;
             let differs = opened.facts.version().compare(expected) == Sameness::Different;
             let is_ours = differs && self.ours.has_bytes_of(opened.id, &opened.facts, expected);
             if !is_ours {
@@ -316,7 +316,7 @@ impl Copy {
             }
             if now.is_touched(&was) { Ok(Read::Touched(now)) } else { Err(changed(&shown)) }
         };
-        self.shared.aside.run(Instant::now() + PIECE_TIME_MAX, || self.shown.clone(), work).await
+        self.shared.aside.run_short(Instant::now() + PIECE_TIME_MAX, || self.shown.clone(), work).await
     }
 
     fn changed(&self) -> RemoteError {

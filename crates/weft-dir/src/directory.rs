@@ -132,6 +132,7 @@ impl Open {
         // From now on it is told when the top itself goes.
         watches.watch(b"");
         let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
+        let aside = Aside::new(top.is_near);
         let cut_off = options.cut_off.clone().filter(|_| top.blind.is_none());
         let shared = Arc::new(Shared {
             top,
@@ -141,7 +142,7 @@ impl Open {
             newborn: Newborn::new(),
             ours: Ours::default(),
             cut_off,
-            aside: Aside::new(),
+            aside,
             space: Mutex::new(None),
         });
         Ok(Open { shared, _listener: listener })

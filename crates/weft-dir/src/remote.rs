@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use rustix::fs::OFlags;
 use weft_remote::{
-    Answer, Attributes, Call, Capabilities, Checked, Completeness, Cursor, Event, Fetched, FileId, FileKind, Found,
+    Answer, Attributes, Call, Capabilities, Change, Checked, Completeness, Cursor, Event, Fetched, FileId, FileKind, Found,
     Listing, Mutation, Name, Neighbourhood, Outcome, Page, Remote, RemoteError, Result, Seek, Space, Span, Version,
 };
 
@@ -45,7 +45,7 @@ impl Remote for Directory {
 
     async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {
         let (of, name) = (dir.clone(), name.clone());
-        self.aside(call, dir, move |shared| shared.lookup(&of, &name)).await
+        self.shortly(call, dir, move |shared| shared.lookup(&of, &name)).await
     }
 
     async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
@@ -55,7 +55,7 @@ impl Remote for Directory {
             let is_ours = at.facts.kind == FileKind::File && shared.ours.is_same(at.id, &at.facts, &held);
             Ok((entry, lease, is_ours))
         };
-        let (entry, lease, is_ours) = self.aside(call, file, look).await?;
+        let (entry, lease, is_ours) = self.shortly(call, file, look).await?;
         let version = entry.version.clone();
         let checked = if known.still_holds(&version) {
             Checked::Unchanged
@@ -98,12 +98,12 @@ impl Remote for Directory {
         what: Seek,
     ) -> Result<Option<u64>> {
         let (of, expected) = (file.clone(), expected.clone());
-        self.aside(call, file, move |shared| shared.seek(&of, &expected, offset, what)).await
+        self.shortly(call, file, move |shared| shared.seek(&of, &expected, offset, what)).await
     }
 
     async fn read_link(&self, call: &Call, file: &FileId) -> Result<Answer<Vec<u8>>> {
         let of = file.clone();
-        self.aside(call, file, move |shared| shared.read_link(&of)).await
+        self.shortly(call, file, move |shared| shared.read_link(&of)).await
     }
 
     async fn apply(&self, call: &Call, mutation: &Mutation, expected: &Version) -> Result<Answer<Outcome>> {
@@ -112,7 +112,12 @@ impl Remote for Directory {
         }
         let (caller, deadline) = (call.caller, call.deadline);
         let (mutation, expected) = (mutation.clone(), expected.clone());
-        self.aside(call, &self.root(), move |shared| shared.apply(&caller, &mutation, &expected, deadline)).await
+        let is_short = is_short(&mutation.change);
+        let work = move |shared: &Arc<Shared>| shared.apply(&caller, &mutation, &expected, deadline);
+        match is_short {
+            true => self.shortly(call, &self.root(), work).await,
+            false => self.aside(call, &self.root(), work).await,
+        }
     }
 
     async fn sync(&self, call: &Call, file: &FileId) -> Result<()> {
@@ -122,12 +127,12 @@ impl Remote for Directory {
 
     async fn extended(&self, call: &Call, file: &FileId, name: &[u8]) -> Result<Option<Vec<u8>>> {
         let (of, name) = (file.clone(), name.to_vec());
-        self.aside(call, file, move |shared| shared.extended(&of, &name)).await
+        self.shortly(call, file, move |shared| shared.extended(&of, &name)).await
     }
 
     async fn extended_names(&self, call: &Call, file: &FileId) -> Result<Vec<Vec<u8>>> {
         let of = file.clone();
-        self.aside(call, file, move |shared| shared.extended_names(&of)).await
+        self.shortly(call, file, move |shared| shared.extended_names(&of)).await
     }
 
     async fn space(&self, _call: &Call, _file: &FileId) -> Result<Option<Space>> {
@@ -175,6 +180,17 @@ impl Remote for Directory {
     }
 }
 
+/// Whether a change is made by few system calls that move little.
+fn is_short(change: &Change) -> bool {
+    match change {
+        Change::Write { extents, .. } => extents.iter().map(|extent| extent.length).sum::<u64>() <= SHORT_BYTES_MAX,
+        _ => true,
+    }
+}
+
+/// Most bytes that are written on a thread that others wait for.
+const SHORT_BYTES_MAX: u64 = 256 * 1024;
+
 impl Directory {
     /// Does the system calls of one call aside, within its deadline.
     async fn aside<T: Send + 'static>(
@@ -186,6 +202,18 @@ impl Directory {
         let shared = self.ready().await;
         let doing = shared.clone();
         shared.aside.run(call.deadline, || shared.shown(file), move || work(&doing)).await
+    }
+
+    /// Does system calls that are few and short as a rule, where they cost least.
+    async fn shortly<T: Send + 'static>(
+        &self,
+        call: &Call,
+        file: &FileId,
+        work: impl FnOnce(&Arc<Shared>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let shared = self.ready().await;
+        let doing = shared.clone();
+        shared.aside.run_short(call.deadline, || shared.shown(file), move || work(&doing)).await
     }
 }
 

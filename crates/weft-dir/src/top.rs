@@ -24,6 +24,8 @@ pub(crate) struct Top {
     pub facts: Facts,
     /// Why changes below are not all told by inotify, if so.
     pub blind: Option<&'static str>,
+    /// Whether its files are on a disk of this machine, or in its memory, so that no other machine is waited for.
+    pub is_near: bool,
     /// Whether a change that comes after somebody has looked at a file always has another time than the last.
     pub fine_times: bool,
 }
@@ -41,9 +43,9 @@ impl Top {
         // Links on the way to the top are the user's own choice; below it none is followed.
         let fd = openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(open)?;
         let (facts, mount) = facts(fd.as_fd()).map_err(open)?;
-        let magic = rustix::fs::fstatfs(&fd).map_err(open)?.f_type;
-        let (blind, fine_times) = (blind(i128::from(magic)), has_fine_times(mount));
-        let top = Top { path: path.to_owned(), fd, mount, facts, blind, fine_times };
+        let magic = (i128::from(rustix::fs::fstatfs(&fd).map_err(open)?.f_type) & 0xffff_ffff) as u32;
+        let (blind, is_near, fine_times) = (blind(magic), NEAR.contains(&magic), has_fine_times(mount));
+        let top = Top { path: path.to_owned(), fd, mount, facts, blind, is_near, fine_times };
         match top.step(top.fd.as_fd(), b".", OFlags::PATH) {
             Ok(_) => Ok(top),
             Err(errno) => Err(DirectoryError::Unsafe { path: path.to_owned(), source: errno.into() }),
@@ -123,8 +125,8 @@ pub(crate) fn held(fd: &impl AsFd) -> String {
 }
 
 /// Why inotify does not tell of every change in such a file system: others change it, or its files have no writer.
-fn blind(magic: i128) -> Option<&'static str> {
-    let (_, name) = BLIND.iter().find(|(known, _)| *known == (magic & 0xffff_ffff) as u32)?;
+fn blind(magic: u32) -> Option<&'static str> {
+    let (_, name) = BLIND.iter().find(|(known, _)| *known == magic)?;
     Some(name)
 }
 
@@ -158,6 +160,10 @@ const RACES_MAX: usize = 32;
 /// Since when the kernel keeps multigrain timestamps, and in which file systems. (That of ext2 alone does not.)
 const FINE_TIMES_SINCE: (u32, u32) = (6, 13);
 const FINE_TIMES: &[&str] = &["ext4", "ext3", "xfs", "btrfs", "tmpfs"];
+/// File systems of disks and of memory, by their magic number (statfs(2), linux/magic.h; those of ZFS and bcachefs are told
+/// by their own headers): ext2 to ext4, XFS, btrfs, F2FS, tmpfs, ZFS, bcachefs.
+const NEAR: &[u32] =
+    &[0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0x2fc1_2fc1, 0xca45_1a4e];
 /// File systems by their magic number (statfs(2), linux/magic.h).
 const BLIND: &[(u32, &str)] = &[
     (0x6969, "a network file system (NFS) does not tell of others' changes"),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tracing::Instrument;
-use weft_fusedev::{Entered, Header, Waiting};
-use weft_vfs::ToItsEnd;
+use weft_fusedev::{Entered, Header, Waiting, has_relief};
+use weft_vfs::{Lender, ToItsEnd};
 
 use crate::Errno;
 use crate::handler::Answer;
@@ -23,6 +23,8 @@ pub(crate) struct Driver {
     runtime: Handle,
     deadline: Duration,
     waits_for: WaitsFor,
+    /// Lends the thread that reads a request to it, where others read on.
+    lender: Arc<Lender>,
     /// What ends requests that wait, by the kernel's number.
     waiting: Arc<Waiting<Arc<Waiter>>>,
     /// Counts what is driven.
@@ -52,7 +54,7 @@ impl Driver {
     /// deadline, which says what was waited for, comes first.
     pub(crate) fn new(runtime: Handle, deadline: Duration, meter: Arc<Meter>) -> Driver {
         let (deadline, waits_for) = (deadline + GRACE, WaitsFor::Source);
-        Driver { runtime, deadline, waits_for, waiting: Arc::default(), meter }
+        Driver { runtime, deadline, waits_for, lender: Arc::default(), waiting: Arc::default(), meter }
     }
 
     /// Where requests wait.
@@ -98,7 +100,11 @@ impl Driver {
     ) {
         let _entered = self.runtime.enter();
         let mut request = Box::pin(request.instrument(asked.span().clone()));
-        let first = catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(&mut Context::from_waker(Waker::noop()))));
+        let mut poll = || request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let first = catch_unwind(AssertUnwindSafe(|| match has_relief() {
+            true => self.lender.lend(poll),
+            false => poll(),
+        }));
         match first {
             Ok(Poll::Ready(answer)) => {
                 asked.answered(answer.as_ref().err().copied());

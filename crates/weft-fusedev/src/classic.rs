@@ -1,5 +1,6 @@
 //! Requests by read(2), answers by writev(2).
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -17,6 +18,16 @@ use crate::serve::{Serve, dispatch};
 use crate::session::End;
 use crate::vigil::Vigil;
 
+thread_local! {
+    static HAS_RELIEF: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread reads requests that another would read as well while this one does something else.
+#[must_use]
+pub fn has_relief() -> bool {
+    HAS_RELIEF.get()
+}
+
 /// Starts threads that read requests and hand them on until the mount is gone.
 pub(crate) fn start<S: Serve>(
     device: &Arc<Device>,
@@ -27,9 +38,11 @@ pub(crate) fn start<S: Serve>(
     rings: Option<Arc<Stop>>,
 ) -> io::Result<Vec<JoinHandle<io::Result<End>>>> {
     let size = negotiated.request_bytes_max();
+    let threads = threads.clamp(1, THREADS_MAX);
     let start = |number: usize| {
         let (device, serve, rings) = (device.clone(), serve.clone(), rings.clone());
         let work = move || {
+            HAS_RELIEF.set(threads > 1);
             let outcome = run(&device, &*serve, size);
             // The rings do not hear of the end when all their entries have requests that wait.
             rings.inspect(|rings| rings.stop());
@@ -37,7 +50,7 @@ pub(crate) fn start<S: Serve>(
         };
         std::thread::Builder::new().name(format!("{name}-{number}")).spawn(work)
     };
-    (0..threads.clamp(1, THREADS_MAX)).map(start).collect()
+    (0..threads).map(start).collect()
 }
 
 fn run<S: Serve>(device: &Arc<Device>, serve: &S, size: usize) -> io::Result<End> {

@@ -32,6 +32,7 @@ mod vigil;
 mod waiting;
 
 pub use attributes::{Attributes, Entry, Space, Stamp, Statx};
+pub use classic::has_relief;
 pub use backing::{Backing, Backings};
 pub use device::Counts;
 pub use flags::InitFlags;

@@ -19,6 +19,7 @@ mod error;
 mod event;
 mod file_id;
 mod lease;
+mod lent;
 mod mutation;
 mod name;
 mod news;
@@ -44,6 +45,7 @@ pub use error::RemoteError;
 pub use event::Event;
 pub use file_id::{FileId, Neighbourhood};
 pub use lease::{Lease, Stale};
+pub use lent::{Borrowed, Lender, borrow_thread, unlent};
 pub use mutation::{
     Change, Changed, Content, Extent, Mutation, NamesNow, NewAttributes, NewMode, Outcome, RenameTarget,
 };

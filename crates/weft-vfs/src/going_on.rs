@@ -26,7 +26,9 @@ pub fn go_on(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) 
     let begun = Arc::new(Begun { state: Mutex::new(State::Polled), runtime: runtime.clone() });
     let waker = Waker::from(begun.clone());
     let _entered = runtime.enter();
-    let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut Context::from_waker(&waker))));
+    let mut poll = || work.as_mut().poll(&mut Context::from_waker(&waker));
+    // Whoever begins it waits for something else.
+    let polled = catch_unwind(AssertUnwindSafe(|| weft_remote::unlent(&mut poll)));
     if !matches!(polled, Ok(Poll::Pending)) {
         return;
     }

@@ -127,6 +127,7 @@ pub use usage::{CacheUsage, TreeUsage, UserUsage};
 pub use vfs::{Binding, Vfs, VfsOptions};
 pub use warm::{Came, Choice, Everything, Forecast, Progress, WarmEvent, WarmRequest, Warming};
 pub use weft_store::{Affinity, Class, NodeId, Object, StoreError, Stretch, Sum};
+pub use weft_remote::Lender;
 pub use why::Why;
 
 /// What every operation returns.
