@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use rustix::fs::OFlags;
 use weft_remote::{
-    Answer, Attributes, Call, Capabilities, Change, Checked, Completeness, Cursor, Event, Fetched, FileId, FileKind, Found,
-    Listing, Mutation, Name, Neighbourhood, Outcome, Page, Remote, RemoteError, Result, Seek, Space, Span, Version,
+    Answer, Attributes, Call, Capabilities, Change, Checked, Completeness, Cursor, Event, Fetched, FileId, FileKind,
+    Found, Listing, Mutation, Name, Neighbourhood, Outcome, Page, Remote, RemoteError, Result, Seek, Space, Span,
+    Version,
 };
 
 use crate::copy::reopen;

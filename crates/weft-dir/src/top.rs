@@ -162,8 +162,7 @@ const FINE_TIMES_SINCE: (u32, u32) = (6, 13);
 const FINE_TIMES: &[&str] = &["ext4", "ext3", "xfs", "btrfs", "tmpfs"];
 /// File systems of disks and of memory, by their magic number (statfs(2), linux/magic.h; those of ZFS and bcachefs are told
 /// by their own headers): ext2 to ext4, XFS, btrfs, F2FS, tmpfs, ZFS, bcachefs.
-const NEAR: &[u32] =
-    &[0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0x2fc1_2fc1, 0xca45_1a4e];
+const NEAR: &[u32] = &[0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994, 0x2fc1_2fc1, 0xca45_1a4e];
 /// File systems by their magic number (statfs(2), linux/magic.h).
 const BLIND: &[(u32, &str)] = &[
     (0x6969, "a network file system (NFS) does not tell of others' changes"),

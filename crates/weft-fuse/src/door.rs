@@ -212,12 +212,19 @@ impl<H: Handler> Door<H> {
         reply: Reply,
     ) {
         let asked = self.driver.meter.begin(operation, header);
-        self.driver.drive(asked, header, request, move |answer| {
-            match answer {
-                Ok(()) => reply.done(),
-                Err(errno) => reply.error(errno.raw()),
-            };
-        });
+        self.driver.drive(asked, header, request, move |answer| done(answer, reply));
+    }
+
+    /// The same, of what is sent: it goes on also when nobody waits for it.
+    fn finish_sending(
+        &self,
+        operation: Operation,
+        header: &Header,
+        request: impl Future<Output = Answer<()>> + Send + 'static,
+        reply: Reply,
+    ) {
+        let asked = self.driver.meter.begin(operation, header);
+        self.driver.drive_to_its_end(asked, header, request, move |answer| done(answer, reply));
     }
 
     /// Answers with an error that is known without asking.
@@ -355,6 +362,13 @@ impl<H: Handler> Door<H> {
             };
         });
     }
+}
+
+fn done(answer: Answer<()>, reply: Reply) {
+    match answer {
+        Ok(()) => reply.done(),
+        Err(errno) => reply.error(errno.raw()),
+    };
 }
 
 fn caller(header: &Header) -> Caller {

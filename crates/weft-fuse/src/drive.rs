@@ -89,6 +89,19 @@ impl Driver {
         unbounded.drive_with(Signals::Told, asked, header, request, reply);
     }
 
+    /// The same, of a request that goes on when whoever waits for it does not any more ([`Driver::to_its_end`]), and that
+    /// takes as long as there is to be sent: what it waits for has deadlines of its own, by how much that is.
+    pub(crate) fn drive_to_its_end<T: Send + 'static>(
+        &self,
+        asked: Asked,
+        header: &Header,
+        request: impl Future<Output = Answer<T>> + Send + 'static,
+        reply: impl FnOnce(Answer<T>) + Send + 'static,
+    ) {
+        let unbounded = Driver { deadline: UNBOUNDED, ..self.clone() };
+        unbounded.drive_with(Signals::Told, asked, header, self.to_its_end(request), reply);
+    }
+
     /// The same, of a request of whose signals the kernel may not tell.
     pub(crate) fn drive_with<T: Send + 'static>(
         &self,
@@ -317,5 +330,30 @@ mod tests {
             sender.send(answer).expect("the test listens");
         });
         assert!(answers.recv().is_err(), "the reply is dropped");
+    }
+
+    #[test]
+    fn what_is_sent_takes_as_long_as_there_is_to_be_sent() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let driver =
+            Driver { deadline: Duration::ZERO, ..Driver::new(runtime.handle().clone(), GRACE, Arc::default()) };
+        let (sender, answers) = mpsc::channel();
+        let (gate, opened) = tokio::sync::oneshot::channel::<()>();
+        let sends = async move {
+            opened.await.expect("the gate is opened");
+            Ok(())
+        };
+        let tell = sender.clone();
+        driver.drive_to_its_end(asked(&driver), &header(2), sends, move |answer| {
+            tell.send(answer).expect("the test listens");
+        });
+        // Another request has come to its deadline meanwhile.
+        driver.drive(asked(&driver), &header(4), std::future::pending::<Answer<()>>(), move |answer| {
+            sender.send(answer).expect("the test listens");
+        });
+        assert_eq!(answers.recv(), Ok(Err(Errno(rustix::io::Errno::TIMEDOUT))));
+        gate.send(()).expect("the request waits");
+        assert_eq!(answers.recv(), Ok(Ok(())));
     }
 }

@@ -32,8 +32,8 @@ mod vigil;
 mod waiting;
 
 pub use attributes::{Attributes, Entry, Space, Stamp, Statx};
-pub use classic::has_relief;
 pub use backing::{Backing, Backings};
+pub use classic::has_relief;
 pub use device::Counts;
 pub use flags::InitFlags;
 pub use init::{InitError, Negotiated, Wanted};

@@ -276,6 +276,11 @@ impl Dirty {
         state.taken.is_some() || state.extents.is_unsent()
     }
 
+    /// Whether something was taken out to be sent, and nobody knows yet whether the source has it.
+    pub fn is_being_sent(&self) -> bool {
+        self.state.lock().taken.is_some()
+    }
+
     /// Takes out what the source has not been told; `None` when that is nothing. What is written from now on is not in
     /// it.
     pub fn take(&self) -> Option<Batch> {

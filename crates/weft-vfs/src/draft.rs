@@ -198,12 +198,22 @@ impl Draft {
         self.base.lock().clone()
     }
 
-    /// The source has what was written: what is below and not whole is asked for anew where it is needed.
-    pub(crate) fn settle_base(&self) {
+    /// The source has another version by what was done here, which `note` notes: what is below and not whole is asked for
+    /// anew where it is needed, of that version and no other.
+    pub(crate) fn turn_to<T>(&self, note: impl FnOnce(&Dirty) -> T) -> T {
         let mut base = self.base.lock();
-        if base.as_ref().is_some_and(|object| !object.is_complete()) {
+        let noted = note(&self.dirty);
+        let is_of_it = |object: &Object| object.version().still_holds(&self.dirty.version());
+        if base.as_ref().is_some_and(|object| !object.is_complete() && !is_of_it(object)) {
             *base = None;
         }
+        noted
+    }
+
+    /// Whether a version that was below is so no more, or may soon not be: what is sent from here takes its place.
+    pub(crate) fn replaces(&self, version: &Version) -> bool {
+        // In this order: whoever has sent it notes the version first.
+        self.dirty.is_being_sent() || !self.dirty.version().still_holds(version)
     }
 }
 

@@ -126,8 +126,8 @@ pub use unsent::{Over, Unsent, UnsentError};
 pub use usage::{CacheUsage, TreeUsage, UserUsage};
 pub use vfs::{Binding, Vfs, VfsOptions};
 pub use warm::{Came, Choice, Everything, Forecast, Progress, WarmEvent, WarmRequest, Warming};
-pub use weft_store::{Affinity, Class, NodeId, Object, StoreError, Stretch, Sum};
 pub use weft_remote::Lender;
+pub use weft_store::{Affinity, Class, NodeId, Object, StoreError, Stretch, Sum};
 pub use why::Why;
 
 /// What every operation returns.

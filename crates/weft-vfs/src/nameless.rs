@@ -84,7 +84,7 @@ impl Vfs {
         let entry = answer.value.entry.ok_or(VfsError::NotFound)?;
         self.make_known(file, dir, Entry { name: name.clone(), ..entry }, &told)?;
         if let Some(draft) = file.draft() {
-            draft.dirty.rest_on(told.version)?;
+            draft.turn_to(|dirty| dirty.rest_on(told.version))?;
         }
         self.send_held(call.caller, file).await?;
         let made = file.record().attributes;

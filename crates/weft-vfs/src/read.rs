@@ -30,14 +30,14 @@ impl Vfs {
             return Err(VfsError::Changed);
         }
         self.catch_up(&call, &handle).await?;
-        let written_over = || handle.draft().map(|draft| draft.dirty.version());
         for _ in 0..SENT_ROUNDS_MAX {
-            let before = written_over();
+            let before = version_read(&handle);
             match self.read_now(&call, &handle, offset, size).await {
                 // The kernel may have another length by now than what was read has.
                 Ok(_) if handle.is_over() => return Err(VfsError::Changed),
-                // What was sent from here meanwhile has replaced the version that it was read from.
-                Err(_) if written_over() != before => {}
+                Err(error) if is_sent_over(&handle, &before, &error).await => {}
+                // Nothing was said of it as long as it could be our own doing.
+                Err(VfsError::Changed) if handle.draft().is_some() => return Err(self.changed_under(&handle.inode)),
                 outcome => return outcome,
             }
         }
@@ -139,6 +139,10 @@ impl Vfs {
             Some(arrival) => arrival,
             None => {
                 let _gate = inode.gate.lock().await;
+                if handle.draft().is_some_and(|draft| draft.replaces(object.version())) {
+                    // What was sent has come before this.
+                    return Err(VfsError::Changed);
+                }
                 self.refuse_spoilt(handle, object)?;
                 if object.available(offset) >= wanted {
                     return Ok(());
@@ -264,6 +268,27 @@ impl Vfs {
         };
         through.read(self, call, &handle.inode, offset, size).await
     }
+}
+
+/// The version that a handle reads where nothing was written over it.
+fn version_read(handle: &Handle) -> Option<Version> {
+    match handle.draft() {
+        Some(draft) => Some(draft.dirty.version()),
+        None => match &*handle.content.lock() {
+            Held::Object(object) => Some(object.version().clone()),
+            Held::Empty(_) | Held::Lost(_) | Held::Through(_) => None,
+        },
+    }
+}
+
+/// Whether what was sent from here has replaced the version that was read, so that a read that failed is to be made again.
+/// While it is on its way that is not known: it is waited for.
+async fn is_sent_over(handle: &Handle, before: &Option<Version>, error: &VfsError) -> bool {
+    let is_under_way = || handle.inode.draft().is_some_and(|draft| draft.dirty.is_being_sent());
+    if matches!(error, VfsError::Changed) && is_under_way() {
+        drop(handle.inode.gate.lock().await);
+    }
+    version_read(handle) != *before
 }
 
 /// What whoever reads an open file is told: what it has open is there no more, whether another has its name or none.

@@ -53,7 +53,8 @@ impl Vfs {
     pub async fn sync(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
         let inode = self.handle(handle)?.inode.clone();
         self.send(&call, &inode).await?;
-        self.sync_source(&call, &inode).await
+        // That took as long as there was to be sent.
+        self.sync_source(&Call::within(call.caller, self.options.deadline), &inode).await
     }
 
     pub(crate) async fn sync_source(&self, call: &Call, inode: &Inode) -> Result<()> {
@@ -94,7 +95,7 @@ impl Vfs {
             let Err(error) = self.send_batch(caller, inode, &draft, batch).await else { continue };
             let why = match self.sent_before(caller, inode, &draft, &error).await {
                 Ok(Some(version)) => {
-                    draft.dirty.rest_on(version)?;
+                    draft.turn_to(|dirty| dirty.rest_on(version))?;
                     continue;
                 }
                 Ok(None) => error,
@@ -155,11 +156,10 @@ impl Vfs {
         draft.note_sent();
         count(&self.figures.writes_sent);
         let told = Told::of_change(&answer);
-        draft.settle_base();
         if draft.has_passed(begun) {
             tracing::info!(node = inode.id.0, bytes, "what could not be sent before is at the source now");
         }
-        if let Err(error) = draft.dirty.sent(told.version.clone()) {
+        if let Err(error) = draft.turn_to(|dirty| dirty.sent(told.version.clone())) {
             // The source has the bytes all the same, which the next daemon finds by comparing them.
             tracing::warn!(%error, node = inode.id.0, "that it was sent is not noted beside what was written");
         }

@@ -79,7 +79,7 @@ impl Vfs {
         };
         self.learn_attributes(inode, entry.attributes, &told)?;
         if is_same {
-            draft.dirty.rest_on(told.version)?;
+            draft.turn_to(|dirty| dirty.rest_on(told.version))?;
         }
         Ok(is_same)
     }

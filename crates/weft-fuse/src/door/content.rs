@@ -25,7 +25,7 @@ impl<H: Handler> Door<H> {
 
     pub(super) fn fsync(&self, header: &Header, handle: HandleId, reply: Reply) {
         let synced = self.handler.sync(caller(header), handle);
-        self.finish(Operation::Fsync, header, self.driver.to_its_end(synced), reply);
+        self.finish_sending(Operation::Fsync, header, synced, reply);
     }
 
     pub(super) fn fsyncdir(&self, header: &Header, reply: Reply) {

@@ -74,7 +74,7 @@ impl<H: Handler> Door<H> {
         let flushed = self.handler.flush(caller(header), handle);
         let node = locked(header);
         if !self.locks.has(node) {
-            return self.finish(Operation::Flush, header, self.driver.to_its_end(flushed), reply);
+            return self.finish_sending(Operation::Flush, header, flushed, reply);
         }
         let given_back = self.locks.clone().closed_by(caller(header), node, owner);
         let flushed = async {
@@ -82,7 +82,7 @@ impl<H: Handler> Door<H> {
             given_back.await;
             outcome
         };
-        self.finish(Operation::Flush, header, self.driver.to_its_end(flushed), reply);
+        self.finish_sending(Operation::Flush, header, flushed, reply);
     }
 }
 

@@ -52,6 +52,11 @@ pub enum Fault {
         /// The new content.
         to: Bytes,
     },
+    /// The body ends with `VersionChanged` after so many bytes, by whatever has changed the file meanwhile.
+    Outdated {
+        /// Bytes delivered before.
+        after: u64,
+    },
     /// The body ends with `Damaged` after so many bytes.
     CutShort {
         /// Bytes delivered before.
@@ -63,7 +68,9 @@ impl Fault {
     /// Whether it strikes a body on its way, and not the call itself.
     pub(super) fn strikes_body(&self) -> bool {
         match self {
-            Fault::Stall { .. } | Fault::ChangeUnderReader { .. } | Fault::CutShort { .. } => true,
+            Fault::Stall { .. } | Fault::ChangeUnderReader { .. } | Fault::Outdated { .. } | Fault::CutShort { .. } => {
+                true
+            }
             Fault::Delay(_) | Fault::Error(_) | Fault::Disappear => false,
         }
     }

@@ -214,7 +214,10 @@ impl Fake {
                         tree.remove(number);
                     }
                 }
-                Fault::Stall { .. } | Fault::ChangeUnderReader { .. } | Fault::CutShort { .. } => {}
+                Fault::Stall { .. }
+                | Fault::ChangeUnderReader { .. }
+                | Fault::Outdated { .. }
+                | Fault::CutShort { .. } => {}
             }
         }
         Ok(())

@@ -97,6 +97,7 @@ impl Running {
         let detail = format!("fake:{} after {} bytes", self.number, self.delivered);
         match fault {
             Fault::Stall { gate, .. } => gate.pass().await,
+            Fault::Outdated { .. } => return Err(RemoteError::VersionChanged { detail }),
             Fault::CutShort { .. } => return Err(RemoteError::Damaged { detail }),
             Fault::ChangeUnderReader { to, .. } => {
                 let mut tree = self.fake.shared.tree.lock();
@@ -116,7 +117,10 @@ impl Running {
 /// After how many bytes a fault strikes.
 fn after(fault: &Fault) -> u64 {
     match fault {
-        Fault::Stall { after, .. } | Fault::ChangeUnderReader { after, .. } | Fault::CutShort { after } => *after,
+        Fault::Stall { after, .. }
+        | Fault::ChangeUnderReader { after, .. }
+        | Fault::Outdated { after }
+        | Fault::CutShort { after } => *after,
         Fault::Delay(_) | Fault::Error(_) | Fault::Disappear => 0,
     }
 }

@@ -294,6 +294,10 @@ impl Pump {
             false => self.withdraw_whole(),
         }
         let ahead = self.inode.as_ref().and_then(|inode| inode.content.lock().ahead.take());
+        let is_changed = matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. }));
+        let draft = self.inode.as_ref().and_then(|inode| inode.draft());
+        // If it is not, whoever sends is told so, and so is whoever reads.
+        let is_ours = is_changed && draft.is_some_and(|draft| draft.replaces(self.arrival.object.version()));
         if ahead.is_some() {
             tracing::debug!(%error, "what was fetched ahead did not come");
         } else if error.is_full() {
@@ -301,13 +305,17 @@ impl Pump {
                 tracing::warn!(%error, "a superseded content was not given up");
             }
             self.vfs.tell_unstored(self.delivery.node, error);
+        } else if is_ours {
+            tracing::debug!(%error, "what is sent from here has taken the place of what was fetched");
         } else {
             let text = self.vfs.path_text(self.delivery.node);
             self.vfs.troubles.tell(text, format!("{error}; what came of it was not kept"));
         }
         if let Some(inode) = self.vfs.inodes.get(self.delivery.node) {
-            inode.note_error(error);
-            if !self.whole && matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
+            if !is_ours {
+                inode.note_error(error);
+            }
+            if !self.whole && is_changed && !is_ours {
                 let _ = self.vfs.changed_under(&inode);
             }
         }

@@ -8,11 +8,12 @@ use futures_util::TryFutureExt;
 use proptest::prelude::*;
 use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise};
 use weft_remote::{Call, Caller, FileKind, RenameTarget};
+use weft_store::PIECE_BYTES;
 use weft_vfs::{
     HandleId, Looked, NewNode, NodeId, Notice, OpenFor, OpenRecord, ReadBy, Removal, SetStat, VfsError, Write,
 };
 
-use crate::bench::Bench;
+use crate::bench::{Bench, pattern};
 
 impl Bench {
     pub async fn open_for(&self, path: &str, how: OpenFor) -> Result<HandleId, VfsError> {
@@ -254,6 +255,42 @@ async fn what_was_being_sent_when_the_daemon_died_is_sent_again() {
         tokio::time::timeout(PATIENCE, refused).await.expect("it is told");
         assert_eq!(bench.at_source("a/b/hello.txt"), at_source.as_bytes());
     }
+}
+
+/// Goal: who reads what is not held of a file, while what was written to it is sent, reads on, and nobody is told of a change
+/// at the source. Method: a body that ends with the change when that has been made and not yet answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_a_file_while_it_is_sent_reads_on() {
+    let bench = Bench::writable();
+    let mut content = pattern(8 * PIECE_BYTES as usize);
+    bench.fake.file("large", content.clone());
+    let (begins, answered) = (Gate::new(), Gate::new());
+    bench
+        .fake
+        .order(Order::of(Fault::Stall { after: PIECE_BYTES, gate: begins.clone() }).on(Operation::Fetch).times(1));
+    bench.fake.order(Order::of(Fault::Outdated { after: PIECE_BYTES }).on(Operation::Fetch).times(1));
+    let handle = bench.open_for("fake/large", WRITING).await.unwrap();
+    bench.write(handle, 0, b"written").await.unwrap();
+    content[..7].copy_from_slice(b"written");
+
+    bench.fake.order(Order::of(Fault::Delay(answered.clone())).on(Operation::ApplyAnswer).times(1));
+    let offset = 4 * PIECE_BYTES;
+    let reading = tokio::spawn(bench.vfs.clone().read(bench.call(), handle, offset, 100));
+    begins.arrived(1).await;
+    let sending = tokio::spawn(bench.vfs.clone().flush(bench.call(), handle));
+    answered.arrived(1).await;
+    begins.open();
+    // Nobody can say yet whose doing it is.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!reading.is_finished());
+    answered.open();
+    sending.await.unwrap().unwrap();
+    let read = reading.await.unwrap().expect("it reads on").into_bytes().unwrap();
+    assert_eq!(read, content[offset as usize..][..100]);
+    assert!(bench.vfs.troubles().is_empty(), "{:?}", bench.vfs.troubles());
+    assert_eq!(bench.at_source("large"), content);
 }
 
 #[tokio::test(flavor = "multi_thread")]
