@@ -215,6 +215,16 @@ impl Draft {
         // In this order: whoever has sent it notes the version first.
         self.dirty.is_being_sent() || !self.dirty.version().still_holds(version)
     }
+
+    /// The same, or a send that was cut short may have done so.
+    pub(crate) fn may_have_replaced(&self, version: &Version) -> bool {
+        self.replaces(version) || self.is_cut_short_yet()
+    }
+
+    /// Whether what the source may have some of has not been sent since.
+    pub(crate) fn is_cut_short_yet(&self) -> bool {
+        self.was_cut_short() && self.dirty.is_unsent()
+    }
 }
 
 impl Inode {

@@ -35,13 +35,37 @@ impl Vfs {
             match self.read_now(&call, &handle, offset, size).await {
                 // The kernel may have another length by now than what was read has.
                 Ok(_) if handle.is_over() => return Err(VfsError::Changed),
-                Err(error) if is_sent_over(&handle, &before, &error).await => {}
+                Err(error) if self.is_sent_over(&call, &handle, &before, &error).await => {}
                 // Nothing was said of it as long as it could be our own doing.
                 Err(VfsError::Changed) if handle.draft().is_some() => return Err(self.changed_under(&handle.inode)),
                 outcome => return outcome,
             }
         }
         Err(VfsError::Changed)
+    }
+
+    /// Whether what was sent from here has replaced the version that was read, so that a read that failed is to be made again.
+    /// While it is on its way that is not known: it is waited for. What was cut short is sent now, by whoever may write it.
+    async fn is_sent_over(
+        self: &Arc<Self>,
+        call: &Call,
+        handle: &Handle,
+        before: &Option<Version>,
+        error: &VfsError,
+    ) -> bool {
+        if matches!(error, VfsError::Changed)
+            && let Some(draft) = handle.draft()
+        {
+            if handle.writing
+                && draft.is_cut_short_yet()
+                && let Err(error) = self.send(call, &handle.inode).await
+            {
+                tracing::debug!(%error, node = handle.inode.id.0, "what a reader waits for cannot be sent");
+            } else if draft.dirty.is_being_sent() {
+                drop(handle.inode.gate.lock().await);
+            }
+        }
+        version_read(handle) != *before
     }
 
     async fn read_now(self: &Arc<Self>, call: &Call, handle: &Arc<Handle>, offset: u64, size: usize) -> Result<Data> {
@@ -197,7 +221,7 @@ impl Vfs {
         inode.content.lock().latency = since.elapsed();
         let answer = match asked {
             Err(VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. })) => {
-                return Err(self.changed_under(inode));
+                return Err(self.changed_below(handle, &version));
             }
             answer => answer?,
         };
@@ -206,7 +230,7 @@ impl Vfs {
         // Two lengths are two files, whatever their tags say.
         let lengths_differ = matches!((body.file_length, object.length()), (Some(told), Some(held)) if told != held);
         if lengths_differ || !body.version.still_holds(&version) {
-            return Err(self.changed_under(inode));
+            return Err(self.changed_below(handle, &version));
         }
         if body.start % PIECE_BYTES != 0 || body.start > start {
             let detail = format!("{}: a range from {} instead of {start}", self.path_text(inode.id), body.start);
@@ -228,6 +252,14 @@ impl Vfs {
         let arrival = self.receive_range(object, delivery, end)?;
         inode.content.lock().arrivals.push(arrival.clone());
         Ok(arrival)
+    }
+
+    /// The source has another version than this, which a handle reads. That may be our own doing.
+    fn changed_below(&self, handle: &Handle, version: &Version) -> VfsError {
+        match handle.draft().is_some_and(|draft| draft.may_have_replaced(version)) {
+            true => VfsError::Changed,
+            false => self.changed_under(&handle.inode),
+        }
     }
 
     /// The source has another version than the one that is held and open. Whatever it had promised, the next open asks: who
@@ -279,16 +311,6 @@ fn version_read(handle: &Handle) -> Option<Version> {
             Held::Empty(_) | Held::Lost(_) | Held::Through(_) => None,
         },
     }
-}
-
-/// Whether what was sent from here has replaced the version that was read, so that a read that failed is to be made again.
-/// While it is on its way that is not known: it is waited for.
-async fn is_sent_over(handle: &Handle, before: &Option<Version>, error: &VfsError) -> bool {
-    let is_under_way = || handle.inode.draft().is_some_and(|draft| draft.dirty.is_being_sent());
-    if matches!(error, VfsError::Changed) && is_under_way() {
-        drop(handle.inode.gate.lock().await);
-    }
-    version_read(handle) != *before
 }
 
 /// What whoever reads an open file is told: what it has open is there no more, whether another has its name or none.

@@ -11,6 +11,7 @@ mod daemon;
 mod elsewhere;
 mod exit;
 mod handover;
+mod holders;
 mod logins;
 mod metrics;
 mod output;

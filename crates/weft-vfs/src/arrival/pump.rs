@@ -297,7 +297,7 @@ impl Pump {
         let is_changed = matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. }));
         let draft = self.inode.as_ref().and_then(|inode| inode.draft());
         // If it is not, whoever sends is told so, and so is whoever reads.
-        let is_ours = is_changed && draft.is_some_and(|draft| draft.replaces(self.arrival.object.version()));
+        let is_ours = is_changed && draft.is_some_and(|draft| draft.may_have_replaced(self.arrival.object.version()));
         if ahead.is_some() {
             tracing::debug!(%error, "what was fetched ahead did not come");
         } else if error.is_full() {

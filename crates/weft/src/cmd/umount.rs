@@ -11,6 +11,7 @@ use weft_control::{ControlError, Ending, Located, Mounts, find_for_path};
 use crate::config::Environment;
 use crate::elsewhere::{self, Place};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::holders;
 use crate::output::say;
 use crate::users;
 
@@ -30,8 +31,12 @@ pub fn run(dir: &Path, lazy: bool, json: bool) -> Outcome {
             left_behind(&located.client.unmount(lazy)?, connection, lazy)?
         }
         // A bind mount is the system's, and a mount whose daemon is gone is nobody's else.
-        Ok(Located { mount, .. }) | Err(ControlError::NoDaemon { mountpoint: mount }) => {
-            clear(&mount, lazy, &environment)?;
+        Ok(Located { mount, .. }) => {
+            clear(&mount, if lazy { Manner::Lazy } else { Manner::Unused }, &environment)?;
+            Vec::new()
+        }
+        Err(ControlError::NoDaemon { mountpoint: mount }) => {
+            clear(&mount, manner(&mount, lazy)?, &environment)?;
             Vec::new()
         }
         Err(error) => return Err(error.into()),
@@ -71,18 +76,53 @@ fn told(dir: &Path, left: &[Place], json: bool) {
     }
 }
 
+/// How a mount that has no daemon is to be taken away. Nobody will ever answer by a connection that no process holds which
+/// lives: then it is ended, for who waits for an answer could not even be killed, and without the mount there would be no way
+/// to them. That is so where the supervisor was killed with its daemon while it told the kernel something that waited for a
+/// request: the kernel takes the connection for held as long as that waits.
+fn manner(mountpoint: &Path, lazy: bool) -> Outcome<Manner> {
+    let connection = Mounts::of_this_process()?.connection_at(mountpoint);
+    Ok(match connection.filter(|connection| lazy && holders::one_lives(*connection) == Some(false)) {
+        Some(connection) => Manner::Ended { connection },
+        None if lazy => Manner::Lazy,
+        None => Manner::Unused,
+    })
+}
+
+/// How a mount is taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// If nobody uses it.
+    Unused,
+    /// At once; what is open works on.
+    Lazy,
+    /// At once, and what waits for it ends with an error.
+    Ended {
+        /// The number of its connection.
+        connection: u32,
+    },
+}
+
 /// Takes a mount away without its daemon. `-o intr` of nobody: this asks the kernel only.
-fn clear(mountpoint: &Path, lazy: bool, environment: &Environment) -> Outcome {
+fn clear(mountpoint: &Path, manner: Manner, environment: &Environment) -> Outcome {
     if environment.uid == 0 {
-        let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+        let flags = match manner {
+            Manner::Unused => UnmountFlags::empty(),
+            Manner::Lazy => UnmountFlags::DETACH,
+            Manner::Ended { .. } => UnmountFlags::DETACH | UnmountFlags::FORCE,
+        };
         return rustix::mount::unmount(mountpoint, flags).map_err(|error| match error {
             rustix::io::Errno::BUSY => Failure::failed(users::sentence(mountpoint)),
             error => Failure::failed(format!("{}: {error}", mountpoint.display())),
         });
     }
+    if let Manner::Ended { connection } = manner {
+        // Whoever mounted may (Linux Documentation/filesystems/fuse/fuse.rst), where the control file system is there.
+        let _ = std::fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1");
+    }
     let mut command = Command::new("fusermount3");
     command.arg("-u");
-    if lazy {
+    if manner != Manner::Unused {
         command.arg("-z");
     }
     let output = command.arg("--").arg(mountpoint).output();
