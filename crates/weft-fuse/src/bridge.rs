@@ -292,6 +292,10 @@ impl Handler for Bridge {
         async move { set.await.map_err(Errno::of_attribute) }
     }
 
+    fn known_at(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
+        self.vfs.known_at(dir, name)
+    }
+
     fn is_writable(&self, node: NodeId) -> bool {
         self.vfs.is_writable(node)
     }

@@ -9,6 +9,7 @@ mod names;
 mod stat;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::OFlags;
@@ -44,6 +45,8 @@ pub(crate) struct Door<H> {
     locks: Arc<LockTable<H>>,
     roll: Arc<Roll>,
     manner: Manner,
+    /// When it began to serve.
+    since: SystemTime,
 }
 
 /// How a mount is served.
@@ -75,7 +78,17 @@ impl<H: Handler> Door<H> {
         let files = Arc::new(Files { modes, backings, pages, roll: roll.clone(), told_of_closes: manner.locks });
         let locks = Arc::new(LockTable::new(handler.clone(), roll.clone(), driver.runtime().clone()));
         let reads = Arc::new(Reads::new(handler.clone(), driver.clone(), manner.unopened));
-        Door { handler, driver, reads, files, directories: Arc::default(), locks, roll, manner }
+        Door {
+            handler,
+            driver,
+            reads,
+            files,
+            directories: Arc::default(),
+            locks,
+            roll,
+            manner,
+            since: SystemTime::now(),
+        }
     }
 
     /// What answers.

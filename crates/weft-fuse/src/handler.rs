@@ -119,6 +119,9 @@ pub trait Handler: Send + Sync + 'static {
     /// The names of a directory that was opened, as they are known now; never waits.
     fn directory_names(&self, caller: Caller, node: NodeId) -> Answer<Snapshot>;
 
+    /// Which inode a name led to when that was noted last; never waits, and asks nobody.
+    fn known_at(&self, dir: NodeId, name: &[u8]) -> Option<NodeId>;
+
     /// Attributes of a listed name as far as they are known and trusted, and for how long the name itself is; never waits.
     /// What the name no longer leads to is not known.
     fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Option<(Attributes, Duration)>;

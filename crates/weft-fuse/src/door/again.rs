@@ -1,17 +1,20 @@
 //! Changes of names that the kernel asks for again, for a former daemon ended before it answered: that one may have made
-//! them. What it had begun is on the roll, so that whoever serves next takes "it exists" or "it is not there" for done; and
-//! looks before it says that what the kernel knew is stale, for the kernel would follow the path again and find that.
+//! them. What it had begun is on the roll, so that whoever serves next takes "it exists" or "it is not there" for done, where
+//! what is there can be what the request was to make: somebody else may have been faster, and two must not be told that they
+//! are the one who has made it. It looks also before it says that what the kernel knew is stale, for the kernel would follow the
+//! path again and find that.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno as E;
 use weft_fusedev::Header;
-use weft_remote::Caller;
-use weft_vfs::NodeId;
+use weft_remote::{Caller, FileKind};
+use weft_vfs::{NodeId, file_of};
 
 use super::Door;
 use crate::Errno;
-use crate::handler::{Answer, EntryReply, Handler};
+use crate::handler::{Answer, Attributes, EntryReply, Handler};
 use crate::roll::{Entry, Key, Roll};
 
 /// A change that is on the roll until this is dropped: when it has been answered.
@@ -20,6 +23,28 @@ pub(super) struct Change {
     unique: u64,
     /// A former daemon had begun it.
     pub(super) before: bool,
+    /// When this daemon began to serve: the former one had ended by then.
+    since: SystemTime,
+}
+
+/// What a name is to stand for.
+#[derive(Clone, Debug)]
+pub(super) enum Makes {
+    /// Something new.
+    New(FileKind),
+    /// A file that has a name already.
+    Link(NodeId),
+    /// A symbolic link to this.
+    Symlink(Vec<u8>),
+}
+
+/// Which change takes a name away.
+#[derive(Clone, Debug)]
+pub(super) enum Takes {
+    /// It is removed.
+    Away,
+    /// It is moved to another, in this directory.
+    To(NodeId, Vec<u8>),
 }
 
 impl<H: Handler> Door<H> {
@@ -27,7 +52,7 @@ impl<H: Handler> Door<H> {
     pub(super) fn begin_change(&self, header: &Header) -> Change {
         let before = header.is_resent() && self.roll.was_begun(header.unique);
         self.roll.enter(&Entry::Change { unique: header.unique });
-        Change { roll: self.roll.clone(), unique: header.unique, before }
+        Change { roll: self.roll.clone(), unique: header.unique, before, since: self.since }
     }
 }
 
@@ -37,18 +62,32 @@ impl Change {
         &self,
         handler: &Arc<H>,
         (caller, dir, name): (Caller, NodeId, &[u8]),
+        makes: Makes,
         made: impl Future<Output = Answer<EntryReply>> + Send + 'static,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
-        let (handler, name, before) = (handler.clone(), name.to_vec(), self.before);
+        let (handler, name, before, since) = (handler.clone(), name.to_vec(), self.before, self.since);
         async move {
             match made.await {
-                Err(Errno(errno @ (E::EXIST | E::STALE))) if before => match handler.lookup(caller, dir, name).await {
-                    Ok(found @ EntryReply::Found { .. }) => Ok(found),
-                    Ok(EntryReply::Absent { .. }) | Err(_) => Err(Errno(errno)),
-                },
+                Err(Errno(errno @ (E::EXIST | E::STALE))) if before => {
+                    let found = handler.lookup(caller, dir, name).await;
+                    match found {
+                        Ok(EntryReply::Found { attributes, ttl })
+                            if may_be_it(&*handler, caller, &attributes, makes, since).await =>
+                        {
+                            Ok(EntryReply::Found { attributes, ttl })
+                        }
+                        _ => Err(Errno(errno)),
+                    }
+                }
                 answer => answer,
             }
         }
+    }
+
+    /// Tells whether what has a name can be the new file that a former daemon was to make there.
+    pub(super) fn to_be_made(&self) -> impl FnOnce(&Attributes) -> bool + Send + use<> {
+        let (before, since) = (self.before, self.since);
+        move |found| before && is_new(found, FileKind::File, since)
     }
 
     /// What came of taking a name away, or moving it. To where there was nothing before it is moved by then if nothing is where
@@ -57,14 +96,21 @@ impl Change {
         &self,
         handler: &Arc<H>,
         (caller, dir, name): (Caller, NodeId, &[u8]),
+        takes: Takes,
         gone: impl Future<Output = Answer<()>> + Send + 'static,
     ) -> impl Future<Output = Answer<()>> + Send + 'static {
         let (handler, name, before) = (handler.clone(), name.to_vec(), self.before);
+        // As far as is known by what the former daemon noted, and nobody has asked since.
+        let moved = before.then(|| handler.known_at(dir, &name)).flatten();
         async move {
             match gone.await {
-                Err(Errno(E::NOENT)) if before => Ok(()),
+                Err(Errno(E::NOENT)) if before && is_there(&*handler, caller, &takes, moved).await => Ok(()),
                 Err(Errno(errno @ (E::EXIST | E::STALE))) if before => match handler.lookup(caller, dir, name).await {
-                    Ok(EntryReply::Absent { .. }) | Err(Errno(E::NOENT)) => Ok(()),
+                    Ok(EntryReply::Absent { .. }) | Err(Errno(E::NOENT))
+                        if is_there(&*handler, caller, &takes, moved).await =>
+                    {
+                        Ok(())
+                    }
                     _ => Err(Errno(errno)),
                 },
                 answer => answer,
@@ -72,6 +118,46 @@ impl Change {
         }
     }
 }
+
+/// Whether what has a name can be what a request was to make there.
+async fn may_be_it<H: Handler>(
+    handler: &H,
+    caller: Caller,
+    found: &Attributes,
+    makes: Makes,
+    since: SystemTime,
+) -> bool {
+    match makes {
+        Makes::New(kind) => is_new(found, kind, since),
+        Makes::Link(node) => file_of(found.node) == file_of(node),
+        Makes::Symlink(target) => {
+            found.kind == FileKind::Symlink
+                && handler.read_link(caller, found.node).await.is_ok_and(|there| there == target)
+        }
+    }
+}
+
+/// Whether something can have been made by a former daemon that had ended by this time, and that nobody was told of: it was
+/// made shortly before, and nobody has written to it.
+fn is_new(found: &Attributes, kind: FileKind, since: SystemTime) -> bool {
+    let is_of_then = found.modified <= since && since.duration_since(found.modified).is_ok_and(|age| age <= TRIED_MAX);
+    found.kind == kind && is_of_then && (kind != FileKind::File || found.size == 0)
+}
+
+/// Whether what a request was to move is where it was to be: what had its name, where that is known. What was to be removed is
+/// nowhere.
+async fn is_there<H: Handler>(handler: &H, caller: Caller, takes: &Takes, moved: Option<NodeId>) -> bool {
+    let Takes::To(dir, name) = takes else { return true };
+    match handler.lookup(caller, *dir, name.clone()).await {
+        Ok(EntryReply::Found { attributes, .. }) => {
+            moved.is_none_or(|moved| file_of(attributes.node) == file_of(moved))
+        }
+        Ok(EntryReply::Absent { .. }) | Err(_) => false,
+    }
+}
+
+/// Longer than a change of a name is tried.
+const TRIED_MAX: Duration = Duration::from_secs(120);
 
 impl Drop for Change {
     fn drop(&mut self) {

@@ -77,13 +77,15 @@ impl<H: Handler> Door<H> {
         let (dir, caller) = (NodeId(header.node), caller(header));
         let made = self.handler.create_open(caller, dir, name.to_vec(), mode);
         let (again, name, begun) = (self.handler.clone(), name.to_vec(), change.before);
+        let is_ours = change.to_be_made();
         let exclusive = OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
         let made = async move {
             match made.await {
                 Ok((entry, opened)) => made_of(&*again, entry, opened),
                 Err(Errno(E::EXIST)) => match made_before {
-                    Some(node) => open_made(&*again, caller, dir, name, Some(node)).await,
-                    None if begun => open_made(&*again, caller, dir, name, None).await,
+                    Some(node) => open_made(&*again, caller, dir, name, |found| found.node == node).await,
+                    None if exclusive && begun => open_made(&*again, caller, dir, name, is_ours).await,
+                    None if begun => open_made(&*again, caller, dir, name, |_| true).await,
                     // Somebody else was faster: the kernel looks the name up anew, asks whether it may be opened, and
                     // opens it.
                     None if !exclusive => Err(Errno(E::STALE)),
@@ -243,10 +245,10 @@ async fn open_made<H: Handler>(
     caller: weft_remote::Caller,
     dir: NodeId,
     name: Vec<u8>,
-    node: Option<NodeId>,
+    is_it: impl FnOnce(&Attributes) -> bool,
 ) -> Answer<(Made, OpenReply)> {
     match handler.lookup(caller, dir, name).await? {
-        EntryReply::Found { attributes, ttl } if node.is_none_or(|node| attributes.node == node) => {
+        EntryReply::Found { attributes, ttl } if is_it(&attributes) => {
             let opened = handler.open(caller, attributes.node, OpenFor { writing: true, ..OpenFor::default() }).await?;
             Ok((Made { attributes, ttl }, opened))
         }

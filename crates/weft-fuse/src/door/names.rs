@@ -6,6 +6,7 @@ use weft_fusedev::{Header, Reply};
 use weft_remote::{FileKind, NewMode, RenameTarget};
 use weft_vfs::{NewNode, NodeId, Removal};
 
+use super::again::{Makes, Takes};
 use super::{Door, caller};
 use crate::attributes::entry_of;
 use crate::handler::{Answer, EntryReply, Handler};
@@ -14,8 +15,9 @@ use crate::meter::Operation;
 impl<H: Handler> Door<H> {
     /// Makes a file, a directory or a special file.
     pub(super) fn make(&self, operation: Operation, header: &Header, name: &[u8], new: NewNode, reply: Reply) {
+        let makes = Makes::New(new.kind);
         let made = self.handler.create(caller(header), NodeId(header.node), name.to_vec(), new);
-        self.answer_made(operation, header, name, made, reply);
+        self.answer_made(operation, header, name, (makes, made), reply);
     }
 
     /// Makes a file or a special file: of the type that is in `kind`.
@@ -29,17 +31,17 @@ impl<H: Handler> Door<H> {
 
     pub(super) fn symlink(&self, header: &Header, name: &[u8], target: &[u8], reply: Reply) {
         let made = self.handler.symlink(caller(header), NodeId(header.node), name.to_vec(), target.to_vec());
-        self.answer_made(Operation::Symlink, header, name, made, reply);
+        self.answer_made(Operation::Symlink, header, name, (Makes::Symlink(target.to_vec()), made), reply);
     }
 
     pub(super) fn link(&self, header: &Header, node: NodeId, name: &[u8], reply: Reply) {
         let made = self.handler.link(caller(header), node, NodeId(header.node), name.to_vec());
-        self.answer_made(Operation::Link, header, name, made, reply);
+        self.answer_made(Operation::Link, header, name, (Makes::Link(node), made), reply);
     }
 
     pub(super) fn remove(&self, operation: Operation, header: &Header, name: &[u8], of: Removal, reply: Reply) {
         let removed = self.handler.remove_name(caller(header), NodeId(header.node), name.to_vec(), of);
-        self.answer_gone(operation, header, name, removed, reply);
+        self.answer_gone(operation, header, name, (Takes::Away, removed), reply);
     }
 
     pub(super) fn rename(&self, header: &Header, name: &[u8], to: (NodeId, &[u8]), flags: u32, reply: Reply) {
@@ -47,8 +49,9 @@ impl<H: Handler> Door<H> {
             return self.refuse(Operation::Rename, header, E::INVAL, reply);
         };
         let (from, to) = ((NodeId(header.node), name.to_vec()), (to.0, to.1.to_vec()));
+        let takes = Takes::To(to.0, to.1.clone());
         let moved = self.handler.rename(caller(header), from, to, target);
-        self.answer_gone(Operation::Rename, header, name, moved, reply);
+        self.answer_gone(Operation::Rename, header, name, (takes, moved), reply);
     }
 
     fn answer_made(
@@ -56,12 +59,12 @@ impl<H: Handler> Door<H> {
         operation: Operation,
         header: &Header,
         name: &[u8],
-        made: impl Future<Output = Answer<EntryReply>> + Send + 'static,
+        (makes, made): (Makes, impl Future<Output = Answer<EntryReply>> + Send + 'static),
         reply: Reply,
     ) {
         let asked = self.driver.meter.begin(operation, header);
         let change = self.begin_change(header);
-        let made = change.made(&self.handler, (caller(header), NodeId(header.node), name), made);
+        let made = change.made(&self.handler, (caller(header), NodeId(header.node), name), makes, made);
         self.driver.drive(asked, header, made, move |answer| {
             match answer {
                 Ok(EntryReply::Found { attributes, ttl }) => reply.entry(&entry_of(&attributes, ttl)),
@@ -78,12 +81,12 @@ impl<H: Handler> Door<H> {
         operation: Operation,
         header: &Header,
         name: &[u8],
-        gone: impl Future<Output = Answer<()>> + Send + 'static,
+        (takes, gone): (Takes, impl Future<Output = Answer<()>> + Send + 'static),
         reply: Reply,
     ) {
         let asked = self.driver.meter.begin(operation, header);
         let change = self.begin_change(header);
-        let gone = change.gone(&self.handler, (caller(header), NodeId(header.node), name), gone);
+        let gone = change.gone(&self.handler, (caller(header), NodeId(header.node), name), takes, gone);
         self.driver.drive(asked, header, gone, move |answer| {
             match answer {
                 Ok(()) => reply.done(),

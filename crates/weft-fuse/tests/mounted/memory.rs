@@ -137,6 +137,10 @@ impl Files {
 }
 
 impl Handler for Memory {
+    fn known_at(&self, _dir: NodeId, _name: &[u8]) -> Option<NodeId> {
+        None
+    }
+
     fn deadline(&self) -> Duration {
         Duration::from_secs(30)
     }

@@ -4,14 +4,16 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::Pid;
 
 use crate::afs::{mounted_on, mounted_with, read};
 use crate::interrupts::wait_until;
-use crate::support::{AfsCell, noise};
+use crate::support::{AfsCell, Mount, noise};
 
 /// The port of the only socket of UDP that a daemon has (proc(5): of a row in its network's table the second column is the
 /// address, and the tenth the socket's number).
@@ -216,3 +218,71 @@ fn file_servers_forget_a_mount_that_has_ended() {
 const CRASHES: usize = 3;
 const KILLS: usize = 8;
 const LONG: usize = 32 << 20;
+
+/// Goal: of two machines that make, move or take the same name one alone is told that it has, though the daemon of the other is
+/// killed meanwhile. Method: one asks while its cable is out, and its daemon is killed; the other does the same, and the cable
+/// is put in.
+#[test]
+fn who_is_killed_while_another_is_faster_is_not_told_that_it_was_first() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some((here, there)) = mounted_on(&cell, "c1", "afs", &[]).zip(mounted_on(&cell, "c2", "afs", &[])) else {
+        return;
+    };
+    let dir = |mount: &Mount| mount.at("weft.test/scratch/first");
+    std::fs::create_dir(dir(&there)).expect("made");
+    for name in ["job", "a", "b"] {
+        std::fs::write(dir(&there).join(name), name).expect("written");
+    }
+    let mut first = Vec::new();
+    let all: [(&str, Does); 4] = [
+        ("new", |dir, by| File::create_new(dir.join("new"))?.write_all(by.as_bytes())),
+        ("link", |dir, by| std::fs::hard_link(dir.join(by), dir.join("link"))),
+        ("symlink", |dir, by| std::os::unix::fs::symlink(by, dir.join("symlink"))),
+        ("moved", |dir, by| std::fs::rename(dir.join("job"), dir.join(format!("job.{by}")))),
+    ];
+    for (what, does) in all {
+        // That there is no such name is known, and promised.
+        let names = |mount: &Mount| std::fs::read_dir(dir(mount)).expect("listed").count();
+        assert_eq!(names(&here), names(&there));
+        cell.connect("c1", false);
+        let slower = asks(dir(&here), "a", does);
+        here.kill_daemon();
+        // Servers tell times in seconds.
+        let second = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("later").as_secs();
+        let killed = second();
+        wait_until("the next second", || second() > killed);
+        // Its server tells the other machine, which it does not reach, before it answers.
+        let faster = asks(dir(&there), "b", does);
+        cell.connect("c1", true);
+        let [slower, faster] = [slower, faster].map(|asks| asks.join().expect("no panic"));
+        let refused = if what == "moved" { ErrorKind::NotFound } else { ErrorKind::AlreadyExists };
+        match (&slower, &faster) {
+            (Err(error), Ok(())) | (Ok(()), Err(error)) => assert_eq!(error.kind(), refused, "{what}"),
+            both => panic!("{what}: {both:?}"),
+        }
+        first.push(if faster.is_ok() { "b" } else { "a" });
+    }
+    let is = |name: &str| std::fs::read_to_string(dir(&there).join(name)).unwrap_or_default();
+    assert_eq!([is("new"), is("link")], [first[0], first[1]]);
+    assert_eq!(std::fs::read_link(dir(&there).join("symlink")).expect("a link"), Path::new(first[2]));
+    assert_eq!(
+        ["a", "b"].map(|by| is(&format!("job.{by}"))),
+        ["a", "b"].map(|by| if by == first[3] { "job" } else { "" })
+    );
+}
+
+type Does = fn(&Path, &str) -> std::io::Result<()>;
+
+/// Has something done, and waits until the kernel has asked for it.
+fn asks(dir: PathBuf, by: &'static str, does: Does) -> JoinHandle<std::io::Result<()>> {
+    let (tell, told) = mpsc::channel();
+    let asks = std::thread::spawn(move || {
+        tell.send(rustix::thread::gettid()).expect("the test listens");
+        does(&dir, by)
+    });
+    let thread = told.recv().expect("it runs").as_raw_nonzero();
+    let stack = || std::fs::read_to_string(format!("/proc/self/task/{thread}/stack")).unwrap_or_default();
+    let is_asked = || stack().contains("request_wait_answer") && !stack().contains("fuse_lookup");
+    wait_until("it is asked", || asks.is_finished() || is_asked());
+    asks
+}
