@@ -26,7 +26,11 @@ pub(crate) struct Directories {
 
 /// An open directory.
 struct Open {
+    /// Which directory, and who has opened it.
+    of: (NodeId, Caller),
     names: Names,
+    /// Whether it was read from the beginning: whoever does so once more has called rewinddir(3), and wants the names of now.
+    begun: bool,
     /// Of a directory whose names the kernel may keep: which.
     keeps: Option<NodeId>,
 }
@@ -35,27 +39,43 @@ struct Open {
 #[derive(Clone)]
 enum Names {
     Known(Arc<Snapshot>),
-    /// They are found for this caller when somebody asks for them: a former daemon had it open, or the kernel has kept them.
-    Later(NodeId, Caller),
+    /// They are found when somebody asks for them: a former daemon had it open, or the kernel has kept them.
+    Later,
+}
+
+/// What an open directory is read from.
+pub(crate) enum Reading {
+    /// The names that it had.
+    On(Arc<Snapshot>),
+    /// The names that are to be found for whoever has opened it.
+    Anew {
+        /// Which directory.
+        node: NodeId,
+        /// Who has opened it.
+        caller: Caller,
+        /// The names that it had, where it is read once more.
+        former: Option<Arc<Snapshot>>,
+    },
 }
 
 impl Directories {
     /// Opens one whose names the kernel has kept; `None` when it has not.
     pub(crate) fn open_kept(&self, node: NodeId, caller: Caller, as_of: &AsOf) -> Option<Opened> {
         let keeps = self.kept.lock().open_kept(node, as_of.mark, Instant::now());
-        keeps.then(|| self.add(Names::Later(node, caller), Some(node), Opened::CACHE_DIR | Opened::KEEP_CACHE))
+        keeps.then(|| self.add((node, caller), Names::Later, Some(node), Opened::CACHE_DIR | Opened::KEEP_CACHE))
     }
 
-    /// Opens one with these names.
-    pub(crate) fn open(&self, node: NodeId, names: Snapshot, as_of: &AsOf) -> Opened {
+    /// Opens one with these names, for this caller.
+    pub(crate) fn open(&self, of: (NodeId, Caller), names: Snapshot, as_of: &AsOf) -> Opened {
+        let (node, _) = of;
         let keeps = names.is_for_everybody() && self.kept.lock().open_anew(node, as_of, Instant::now());
         let flags = if keeps { Opened::CACHE_DIR } else { 0 };
-        self.add(Names::Known(Arc::new(names)), keeps.then_some(node), flags)
+        self.add(of, Names::Known(Arc::new(names)), keeps.then_some(node), flags)
     }
 
-    fn add(&self, names: Names, keeps: Option<NodeId>, flags: u32) -> Opened {
+    fn add(&self, of: (NodeId, Caller), names: Names, keeps: Option<NodeId>, flags: u32) -> Opened {
         let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.open.lock().insert(handle, Open { names, keeps });
+        self.open.lock().insert(handle, Open { of, names, begun: false, keeps });
         Opened { handle, flags, ..Opened::default() }
     }
 
@@ -63,28 +83,36 @@ impl Directories {
     pub(crate) fn restore(&self, handle: u64, node: NodeId, caller: Caller) {
         self.last.fetch_max(handle, Ordering::Relaxed);
         self.kept.lock().restore(node);
-        self.open.lock().insert(handle, Open { names: Names::Later(node, caller), keeps: Some(node) });
+        let open = Open { of: (node, caller), names: Names::Later, begun: false, keeps: Some(node) };
+        self.open.lock().insert(handle, open);
     }
 
-    /// The names of one that is open; `find` finds those that are not known yet.
-    pub(crate) fn get(
-        &self,
-        handle: u64,
-        find: impl FnOnce(NodeId, Caller) -> Answer<Snapshot>,
-    ) -> Answer<Arc<Snapshot>> {
-        let open = self.open.lock().get(&handle).map(|open| (open.names.clone(), open.keeps));
-        let (names, keeps) = open.ok_or(Errno(rustix::io::Errno::BADF))?;
+    /// What one that is open is read from, from this offset on.
+    ///
+    /// # Errors
+    /// EBADF when it is not open.
+    pub(crate) fn read(&self, handle: u64, offset: u64) -> Answer<Reading> {
+        let mut all = self.open.lock();
+        let open = all.get_mut(&handle).ok_or(Errno(rustix::io::Errno::BADF))?;
+        let (rewinds, (node, caller)) = (offset == 0 && open.begun, open.of);
+        open.begun |= offset == 0;
+        let (names, keeps) = (open.names.clone(), open.keeps);
+        drop(all);
         keeps.inspect(|node| self.kept.lock().dropped(*node));
-        match names {
-            Names::Known(snapshot) => Ok(snapshot),
-            Names::Later(node, caller) => {
-                let snapshot = Arc::new(find(node, caller)?);
-                if let Some(open) = self.open.lock().get_mut(&handle) {
-                    open.names = Names::Known(snapshot.clone());
-                }
-                Ok(snapshot)
-            }
+        Ok(match names {
+            Names::Known(snapshot) if !rewinds => Reading::On(snapshot),
+            Names::Known(snapshot) => Reading::Anew { node, caller, former: Some(snapshot) },
+            Names::Later => Reading::Anew { node, caller, former: None },
+        })
+    }
+
+    /// One that is open has these names from now on.
+    pub(crate) fn renew(&self, handle: u64, names: Snapshot) -> Arc<Snapshot> {
+        let snapshot = Arc::new(names);
+        if let Some(open) = self.open.lock().get_mut(&handle) {
+            open.names = Names::Known(snapshot.clone());
         }
+        snapshot
     }
 
     /// One less, of which the kernel was never told.

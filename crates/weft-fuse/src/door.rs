@@ -2,6 +2,7 @@
 
 mod again;
 mod content;
+mod directories;
 mod extended;
 mod files;
 mod locks;
@@ -14,12 +15,11 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use rustix::fs::OFlags;
 use rustix::io::Errno as E;
-use weft_fusedev::{
-    Backings as BackingFiles, Delivery, Header, Interrupted, Operation as Asks, Read, Reply, Request, Serve, Space,
-};
+use weft_fusedev::{Backings as BackingFiles, Header, Interrupted, Operation as Asks, Reply, Request, Serve, Space};
 use weft_remote::{Caller, FileKind, NewMode};
-use weft_vfs::{DirectoryName, HandleId, NewNode, NodeId, Removal, Write};
+use weft_vfs::{HandleId, NewNode, NodeId, Removal, Write};
 
+use self::directories::Rows;
 use crate::Errno;
 use crate::attributes::{attributes_of, entry_of};
 use crate::backed::Backed;
@@ -31,7 +31,7 @@ use crate::lock_table::{LockTable, Patience};
 use crate::meter::Operation;
 use crate::pages::Pages;
 use crate::reads::Reads;
-use crate::roll::{Entry, Key, Roll};
+use crate::roll::{Key, Roll};
 
 use files::Files;
 
@@ -113,11 +113,6 @@ impl<H: Handler> Door<H> {
         Some(NodeId(node))
     }
 
-    fn close_directory(&self, handle: u64) {
-        self.directories.close(handle);
-        self.roll.strike(Key::Directory(handle));
-    }
-
     /// What something new is to allow. Where the kernel applies the umask, it has done so.
     fn new_mode(&self, mode: u32, umask: u32) -> NewMode {
         let umask = if self.manner.access_lists { stat::permissions(umask) } else { 0 };
@@ -148,8 +143,8 @@ impl<H: Handler> Serve for Door<H> {
             Asks::Read(read) => self.reads.read(*header, read, reply),
             Asks::Release { handle, .. } => self.release(header, handle, reply),
             Asks::Opendir { .. } => self.opendir(header, reply),
-            Asks::Readdir(read) => self.readdir(header, &read, reply),
-            Asks::Readdirplus(read) => self.readdirplus(header, &read, reply),
+            Asks::Readdir(read) => self.readdir(header, read, Rows::Names, reply),
+            Asks::Readdirplus(read) => self.readdir(header, read, Rows::Entries, reply),
             Asks::Releasedir { handle } => self.releasedir(header, handle, reply),
             Asks::Statfs => self.statfs(header, reply),
             Asks::Getxattr { name, size } => self.getxattr(header, name, size, reply),
@@ -280,78 +275,6 @@ impl<H: Handler> Door<H> {
                 Err(errno) => reply.error(errno.raw()),
             };
         });
-    }
-
-    fn opendir(&self, header: &Header, reply: Reply) {
-        let asked = self.driver.meter.begin(Operation::Opendir, header);
-        let listed = self.handler.open_directory(caller(header), NodeId(header.node));
-        self.close_unanswered(header);
-        let (directories, roll, handler) = (self.directories.clone(), self.roll.clone(), self.handler.clone());
-        let (caller, Header { node, unique, uid, gid, .. }) = (caller(header), *header);
-        let opened = async move {
-            let as_of = listed.await?;
-            let node = NodeId(node);
-            if let Some(opened) = directories.open_kept(node, caller, &as_of) {
-                return Ok((directories, opened));
-            }
-            let names = handler.directory_names(caller, node)?;
-            let opened = directories.open(node, names, &as_of);
-            Ok((directories, opened))
-        };
-        self.driver.drive(asked, header, opened, move |answer| match answer {
-            Ok((directories, opened)) => {
-                let handle = opened.handle;
-                roll.enter(&Entry::Directory { handle, node, unique, uid, gid });
-                if reply.opened(opened) == Delivery::Gone {
-                    directories.close_untold(handle);
-                    roll.strike(Key::Directory(handle));
-                }
-            }
-            Err(errno) => {
-                reply.error(errno.raw());
-            }
-        });
-    }
-
-    fn readdir(&self, header: &Header, read: &Read, reply: Reply) {
-        let asked = self.driver.meter.begin(Operation::Readdir, header);
-        let snapshot = match self.names_of(read.handle) {
-            Ok(snapshot) => snapshot,
-            Err(errno) => {
-                asked.answered(Some(errno));
-                reply.error(errno.raw());
-                return;
-            }
-        };
-        asked.answered(None);
-        crate::directory::names(&snapshot, NodeId(header.node), read, reply);
-    }
-
-    fn readdirplus(&self, header: &Header, read: &Read, reply: Reply) {
-        let asked = self.driver.meter.begin(Operation::Readdirplus, header);
-        let snapshot = match self.names_of(read.handle) {
-            Ok(snapshot) => snapshot,
-            Err(errno) => {
-                asked.answered(Some(errno));
-                reply.error(errno.raw());
-                return;
-            }
-        };
-        asked.answered(None);
-        let dir = NodeId(header.node);
-        let known = |row: &DirectoryName<'_>| self.handler.entry_known(dir, row);
-        crate::directory::entries(&snapshot, dir, read, known, reply);
-    }
-
-    fn names_of(&self, handle: u64) -> Result<Arc<weft_vfs::Snapshot>, Errno> {
-        self.directories.get(handle, |node, caller| self.handler.directory_names(caller, node))
-    }
-
-    fn releasedir(&self, header: &Header, handle: u64, reply: Reply) {
-        let asked = self.driver.meter.begin(Operation::Releasedir, header);
-        self.close_directory(handle);
-        asked.answered(None);
-        reply.done();
     }
 
     fn statfs(&self, header: &Header, reply: Reply) {

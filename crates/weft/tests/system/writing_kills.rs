@@ -9,8 +9,34 @@ use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 
 use crate::interrupts::wait_until;
-use crate::support::{Pair, Running, fails_with, find_program, noise, same_trees, without, write_aged};
+use crate::support::{
+    Exit, Pair, Running, fails_with, find_program, noise, same_trees, supervisor_of, without, write_aged,
+};
 use crate::writing_processes::works;
+
+/// Goal: where a daemon is killed together with its supervisor, whoever waits for the mount is freed when that is taken away.
+/// Method: programs that make and move names in one directory; the kernel may be about to be told of one of these by then, which
+/// waits for a request that nobody answers.
+#[test]
+fn who_waits_for_a_mount_that_nobody_serves_is_freed_with_it() {
+    let Some(pair) = Pair::new() else { return };
+    let (mount, shell) = (&pair.mount, "while : > new-$nth && mv new-$nth moved-$nth; do :; done 2> /dev/null");
+    let programs: Vec<Running> = (0..4).map(|nth| pair.shell(&format!("nth={nth}; {shell}")).start()).collect();
+    wait_until("all are at work", || (0..4).all(|nth| pair.there(format!("moved-{nth}")).exists()));
+    let daemon = mount.daemon();
+    let supervisor = supervisor_of(daemon).expect("it has one");
+    let ended = Exit::of(daemon);
+    for pid in [supervisor, daemon] {
+        kill_process(pid, Signal::KILL).expect("killed");
+    }
+    assert!(ended.wait(), "nobody survives SIGKILL");
+    let taken = mount.verb("umount --lazy", [mount.dir()]);
+    assert_eq!(taken.code, Some(0), "{taken:?}");
+    for program in programs {
+        let pid = rustix::process::Pid::from_raw(program.id() as i32).expect("it runs");
+        assert!(Exit::of(pid).wait(), "it ends by itself");
+    }
+}
 
 /// Goal: programs that copy see no error while daemons are killed, and the source has each byte. Method: cp and rsync copy
 /// a few hundred files and say each, dd writes a large one in small pieces with the file open all along; the daemon is

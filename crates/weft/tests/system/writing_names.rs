@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use crate::interrupts::wait_until;
 use crate::support::{Pair, fails_with, names_in, noise};
 
 fn both(path: &std::path::Path) -> File {
@@ -143,4 +144,31 @@ fn names_are_exchanged_kept_and_shared() {
         }
     }
     pair.agree();
+}
+
+/// Goal: who reads an open directory from its beginning once more finds the names of now, whoever has changed them.
+#[test]
+fn a_directory_that_is_rewound_has_the_names_of_now() {
+    let Some(pair) = Pair::new() else { return };
+    for name in ["a", "b"] {
+        std::fs::write(pair.there(name), name).expect("written");
+    }
+    let mut dir = rustix::fs::Dir::read_from(File::open(pair.at("")).expect("opened")).expect("a directory");
+    let mut names = || {
+        dir.rewind();
+        let names = dir.by_ref().map(|entry| entry.expect("read").file_name().to_str().expect("text").to_owned());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["a", "b"]);
+    std::fs::write(pair.at("c"), "c").expect("written");
+    std::fs::remove_file(pair.at("a")).expect("removed");
+    assert_eq!(names(), ["b", "c"], "changed here");
+    std::fs::write(pair.there("d"), "d").expect("written");
+    std::fs::remove_file(pair.there("b")).expect("removed");
+    wait_until("what others change is seen", || names() == ["c", "d"]);
+    pair.mount.kill_daemon();
+    std::fs::remove_file(pair.at("d")).expect("removed");
+    assert_eq!(names(), ["c"], "after a kill");
 }
