@@ -46,6 +46,10 @@ struct State {
     life: u64,
     /// Bytes that are on their way to the source, if anything is.
     taken: Option<u64>,
+    /// All of it is this file's own, also for the next daemon.
+    is_kept: bool,
+    /// A former daemon put bytes of the base beside what was written.
+    was_filled: bool,
     /// It was discarded: nothing of it is to outlive the daemon. Whether its files can be used again.
     gone: Option<bool>,
 }
@@ -66,7 +70,8 @@ impl Dirty {
             folder.remove(node, &files);
             return Err(error);
         }
-        let told = Told { extents: Extents::over(length), version, readers, end: bytes.len() as u64, life };
+        let told =
+            Told { extents: Extents::over(length), version, readers, is_filled: false, end: bytes.len() as u64, life };
         Ok(Dirty::new(folder, node, files, told))
     }
 
@@ -90,8 +95,19 @@ impl Dirty {
     }
 
     fn new(folder: &Arc<DraftFiles>, node: NodeId, files: Pair, told: Told) -> Dirty {
-        let Told { extents, version, readers, end, life } = told;
-        let state = Mutex::new(State { extents, version, readers, log_end: end, life, taken: None, gone: None });
+        let Told { extents, version, readers, is_filled, end, life } = told;
+        let state = State {
+            extents,
+            version,
+            readers,
+            log_end: end,
+            life,
+            taken: None,
+            is_kept: false,
+            was_filled: is_filled,
+            gone: None,
+        };
+        let state = Mutex::new(state);
         Dirty { node, folder: folder.clone(), files: Some(files), filling: RwLock::default(), state }
     }
 
@@ -177,8 +193,36 @@ impl Dirty {
         }
         self.log(&mut state, &Logged::Over { version: version.clone(), length: source_length })?;
         state.extents.replace(source_length);
-        state.version = version;
+        (state.version, state.was_filled) = (version, false);
         Ok(true)
+    }
+
+    /// The source will not have the file any more, or does not: what it is here is all its own from now on, for the next daemon
+    /// as well, whatever of it was sent. False, and nothing done, while bytes of it are still the base's ([`Dirty::fill`]).
+    ///
+    /// # Errors
+    /// As of [`Dirty::write`].
+    pub fn keep_all(&self) -> Result<bool> {
+        let mut state = self.state.lock();
+        if state.extents.needs_base() {
+            return Ok(false);
+        }
+        if state.is_kept {
+            return Ok(true);
+        }
+        if let Some(record) = all_of(&state.extents) {
+            self.log(&mut state, &record)?;
+            let length = state.extents.length();
+            state.extents.fill(0..length);
+        }
+        state.is_kept = true;
+        Ok(true)
+    }
+
+    /// Whether a former daemon put bytes of the base beside what was written: those were never synced, so that they may be others
+    /// where the machine failed, and the source, if it has the file, knows better.
+    pub fn was_filled(&self) -> bool {
+        self.state.lock().was_filled
     }
 
     /// How many bytes the source does not have, as far as it has said; `None` when it has all of the file, and 0 when
@@ -310,7 +354,10 @@ impl Dirty {
         }
         // Nothing is left to be lost: the log begins anew, and at no time says nothing.
         let length = state.extents.length();
-        let (bytes, life) = draft_log::beginning(self.node, version, length, state.readers).map_err(unwritable)?;
+        let (mut bytes, life) = draft_log::beginning(self.node, version, length, state.readers).map_err(unwritable)?;
+        if let Some(record) = all_of(&state.extents).filter(|_| state.is_kept) {
+            bytes.extend(record.encoded(life).map_err(unwritable)?);
+        }
         let files = self.files();
         // Whoever has begun another one meanwhile is whose it is.
         let begun = files.while_current(|| files.log.write_all_at(&bytes, 0));
@@ -423,6 +470,12 @@ impl Drop for Dirty {
             self.folder.give_back(files);
         }
     }
+}
+
+/// What says that all of a file is held here; `None` where it is empty.
+fn all_of(extents: &Extents) -> Option<Logged> {
+    let length = extents.length();
+    (length > 0).then_some(Logged::Filled(0..length))
 }
 
 fn unwritable(error: postcard::Error) -> StoreError {
@@ -584,6 +637,58 @@ mod tests {
         dirty.sent(Version::strong("3")).unwrap();
         assert!(!again().is_unsent() && again().version() == Version::strong("3"));
         assert_eq!(again().parts(0, 99), [(0..10, Origin::Base)]);
+    }
+
+    /// Goal: what was sent of a file that its source will not have any more is there for the next daemon, whatever becomes of it
+    /// after that; of one that its source has, the source tells.
+    #[test]
+    fn what_was_sent_is_kept_where_the_source_loses_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirty = begin(dir.path());
+        dirty.write(4, b"four").unwrap();
+        assert!(!dirty.keep_all().unwrap(), "bytes are missing");
+        dirty.fill(0, b"0123456789").unwrap();
+        dirty.resize(12).unwrap();
+        dirty.take().unwrap();
+        dirty.sent(Version::strong("2")).unwrap();
+        let again = || again(dir.path()).unwrap().unwrap();
+        assert!(again().needs_base() && !again().was_filled());
+        assert!(dirty.keep_all().unwrap());
+        let is_here = |wanted: &'static [u8]| {
+            for there in [&again(), &dirty] {
+                assert_eq!((there.bytes_away(), there.version()), (dirty.bytes_away(), dirty.version()));
+                assert_eq!(there.parts(0, 99), [(0..wanted.len() as u64, Origin::Written)]);
+                assert_eq!(there.read(0, wanted.len()).unwrap(), Bytes::from(wanted));
+            }
+            assert!(again().was_filled() && !dirty.was_filled());
+        };
+        is_here(b"0123four89\0\0");
+        dirty.write(12, b"more").unwrap();
+        is_here(b"0123four89\0\0more");
+        dirty.take().unwrap();
+        dirty.sent(Version::strong("3")).unwrap();
+        is_here(b"0123four89\0\0more");
+        dirty.resize(2).unwrap();
+        is_here(b"01");
+        let next = again();
+        assert!(next.over(Version::strong("4"), 1).unwrap() && !next.was_filled());
+        assert!(!again().was_filled());
+    }
+
+    /// Goal: also where all of it was sent, and where it is empty.
+    #[test]
+    fn what_is_kept_needs_nothing_of_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirty = begin(dir.path());
+        dirty.resize(0).unwrap();
+        dirty.take().unwrap();
+        dirty.sent(Version::strong("2")).unwrap();
+        assert!(dirty.keep_all().unwrap() && dirty.keep_all().unwrap());
+        let again = || again(dir.path()).unwrap().unwrap();
+        assert_eq!((again().length(), again().was_filled()), (0, false));
+        dirty.write(3, b"x").unwrap();
+        assert_eq!(again().read(0, 4).unwrap(), Bytes::from("\0\0\0x"));
+        assert!(!again().needs_base());
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) struct Told {
     pub(crate) version: Version,
     /// Under which generation those have the file open that read what is written, where it says so.
     pub(crate) readers: Option<u64>,
+    /// Bytes of the base were put beside what was written.
+    pub(crate) is_filled: bool,
     /// Where it goes on.
     pub(crate) end: u64,
     pub(crate) life: u64,
@@ -108,7 +110,7 @@ pub(crate) fn replay(log: &[u8]) -> Option<Told> {
         _ => (0, log),
     };
     let mut state: Option<(Extents, Version)> = None;
-    let mut readers = None;
+    let (mut readers, mut is_filled) = (None, false);
     while let Some((record, after)) = record(rest, life) {
         match (record, &mut state) {
             (Logged::Readers(told), None) => readers = Some(told),
@@ -116,17 +118,21 @@ pub(crate) fn replay(log: &[u8]) -> Option<Told> {
             (Logged::Wrote(range), Some((extents, _))) if range.start <= range.end => extents.write(range),
             (Logged::Resized(length), Some((extents, _))) => extents.resize(length),
             (Logged::Sent(told), Some((_, version))) => *version = told,
-            (Logged::Filled(range), Some((extents, _))) if range.start < range.end => extents.fill(range),
+            (Logged::Filled(range), Some((extents, _))) if range.start < range.end => {
+                extents.fill(range);
+                is_filled = true;
+            }
             (Logged::Over { version: told, length }, Some((extents, version))) if !extents.needs_base() => {
                 extents.replace(length);
                 *version = told;
+                is_filled = false;
             }
             _ => break,
         }
         rest = after;
     }
     let (extents, version) = state?;
-    Some(Told { extents, version, readers, end: (log.len() - rest.len()) as u64, life })
+    Some(Told { extents, version, readers, is_filled, end: (log.len() - rest.len()) as u64, life })
 }
 
 fn record(log: &[u8], life: u64) -> Option<(Logged, &[u8])> {

@@ -323,10 +323,13 @@ impl Vfs {
     /// The content below what was written: of the version that the source has, to be fetched as it is read.
     pub(crate) fn base_of(&self, inode: &Arc<Inode>, draft: &Draft) -> Result<Arc<Object>> {
         let mut base = draft.base.lock();
-        if let Some(object) = &*base {
+        let (version, length) = (draft.dirty.version(), draft.dirty.source_length());
+        // What is not whole and of before what was sent cannot be had any more.
+        if let Some(object) =
+            base.as_ref().filter(|object| object.is_complete() || object.version().still_holds(&version))
+        {
             return Ok(object.clone());
         }
-        let (version, length) = (draft.dirty.version(), draft.dirty.source_length());
         // After a restart: what is held may be it, and nobody else may have it any more.
         if let Some(Current { object, .. }) = self.held_content(inode)?
             && object.version().still_holds(&version)
@@ -372,9 +375,26 @@ impl Vfs {
         Ok(NewObject { version, length: Some(length), lease, audience, owner_uid, checked, account })
     }
 
-    /// Has all that is below what was written here, as far as it is needed: the source will not have it any more.
+    /// Has all of a file here, for the next daemon as well: the source will not have it any more.
     pub(crate) async fn complete(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
         let draft = inode.draft();
+        if let Some(draft) = &draft {
+            // What is below is of the version before, if it was sent: whoever serves next finds it beside what was written.
+            let mut filled = self.fill(call, inode, draft).await;
+            if matches!(filled, Err(VfsError::Changed))
+                && matches!(self.is_at_source_still(call, inode, draft).await, Ok(true))
+            {
+                // A copy that had begun before was stopped by what was sent.
+                draft.settle_base();
+                filled = self.fill(call, inode, draft).await;
+            }
+            match filled {
+                Ok(()) => drop(draft.dirty.keep_all()?),
+                Err(error) => {
+                    tracing::warn!(%error, node = inode.id.0, "what was written is not kept with all that lies below it");
+                }
+            }
+        }
         let object = match &draft {
             Some(draft) if !draft.dirty.needs_base() => return Ok(()),
             Some(draft) => Some(self.base_of(inode, draft)?),

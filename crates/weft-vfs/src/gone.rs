@@ -22,6 +22,7 @@ impl Vfs {
     /// at its name, else `Stale`, with which the kernel looks the path up again.
     pub(crate) async fn learn_gone(&self, call: &Call, inode: &Inode) -> Result<VfsError> {
         self.give_up_content(inode.id)?;
+        inode.keep_written();
         if self.has_identities(inode)? {
             return match Box::pin(self.ask_for_name(call, inode)).await? {
                 // What the path leads to is absent, and not what was to be made or found there: the kernel knows what to do.

@@ -105,7 +105,8 @@ impl Vfs {
         draft: &Arc<Draft>,
     ) -> Result<Option<(Arc<Object>, Vec<u64>)>> {
         let length = draft.dirty.length();
-        if !(ADOPTED_BYTES_MAX + 1..=TAKEN_OVER_BYTES_MAX).contains(&length) || draft.dirty.needs_base() {
+        let is_whole = !draft.dirty.needs_base() && !draft.dirty.was_filled();
+        if !(ADOPTED_BYTES_MAX + 1..=TAKEN_OVER_BYTES_MAX).contains(&length) || !is_whole {
             return Ok(None);
         }
         let object = self.content_to_come(inode, draft.dirty.version(), length)?;
@@ -148,7 +149,7 @@ impl Vfs {
         let length = draft.dirty.length();
         let base = draft.base();
         let whole = !draft.dirty.needs_base() || base.as_ref().is_some_and(|base| base.is_complete());
-        if !whole || length > ADOPTED_BYTES_MAX || draft.dirty.is_unsent() {
+        if !whole || length > ADOPTED_BYTES_MAX || draft.dirty.is_unsent() || draft.dirty.was_filled() {
             return Ok(None);
         }
         let version = draft.dirty.version();

@@ -211,7 +211,8 @@ impl Vfs {
             record.clone()
         };
         inode.gone.store(true, Ordering::Release);
-        // Whoever serves next knows it as well.
+        // Whoever serves next knows it as well, and what was written of it.
+        inode.keep_written();
         self.store.apply(vec![Record::Node(id, Some(record))])?;
         drop(names);
         if inode.content.lock().is_closed() {
@@ -248,6 +249,17 @@ impl Vfs {
     /// How many files are being written, or have something unsent.
     pub fn drafts(&self) -> usize {
         self.drafts.lock().len()
+    }
+}
+
+impl Inode {
+    /// The source does not have it any more: whoever has it open reads what was written, by whichever daemon.
+    pub(crate) fn keep_written(&self) {
+        if let Some(draft) = self.draft()
+            && let Err(error) = draft.dirty.keep_all()
+        {
+            tracing::warn!(%error, node = self.id.0, "what was sent of a file that is gone is not kept for the next daemon");
+        }
     }
 }
 

@@ -56,7 +56,22 @@ impl Vfs {
         }
     }
 
-    /// Whether the source has what was written here and sent, be it with other attributes.
+    /// Whether the source has what was written here and sent, be it with other attributes: what is written here rests on that
+    /// then.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from telling.
+    pub(crate) async fn is_at_source_still(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        draft: &Draft,
+    ) -> Result<bool> {
+        let _gate = inode.gate.lock().await;
+        Box::pin(self.is_at_source(call, inode, draft)).await
+    }
+
+    /// The same. The caller holds the inode's gate.
     async fn is_at_source(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, draft: &Draft) -> Result<bool> {
         let (remote, file, version) = (self.remote_of(inode)?.clone(), inode.record().file, draft.dirty.version());
         let answer = self.ask_of(call, inode, || remote.attributes(call, &file, &version)).await?;

@@ -529,6 +529,51 @@ async fn what_was_removed_while_open_is_still_gone_after_a_restart() {
     assert!(bench.fake.content("a/b/hello.txt").is_none());
 }
 
+/// Goal: what was written, sent and then removed, or replaced, while it is open is there for the next daemon as well, with what
+/// lies below it. Method: it is sent before it loses its name, and between the two halves of what is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_sent_and_lost_its_name_is_there_after_a_restart() {
+    for (is_replaced, writes_on) in [(false, false), (false, true), (true, false), (true, true)] {
+        let bench = Bench::writable();
+        let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+        bench.write(handle, 1, b"E").await.unwrap();
+        bench.flush(handle).await.unwrap();
+        assert_eq!(bench.at_source("a/b/hello.txt"), b"hEllo");
+        if writes_on {
+            bench.write(handle, 5, b"!").await.unwrap();
+        }
+        let wanted: &[u8] = if writes_on { b"hEllo!" } else { b"hEllo" };
+        let dir = bench.dir("fake/a/b").await;
+        let node = bench.walk(HELLO).await.unwrap().node;
+        let (call, name) = (bench.call(), b"hello.txt".to_vec());
+        match is_replaced {
+            true => {
+                let new = NewNode { kind: FileKind::File, mode: 0o600.into(), device: 0 };
+                bench.vfs.clone().create(call, dir, b"new".to_vec(), new).await.unwrap();
+                let (from, to) = ((dir, b"new".to_vec()), (dir, name));
+                bench.vfs.clone().rename(call, from, to, RenameTarget::Replaced).await.unwrap();
+            }
+            false => bench.vfs.clone().remove_name(call, dir, name, Removal::File).await.unwrap(),
+        }
+        let record = OpenRecord { generation: Some(1), writing: true, ..OpenRecord::default() };
+        // The daemon dies twice, and the kernel still has the file open.
+        let mut bench = bench;
+        for _ in 0..2 {
+            bench = bench.remount();
+            bench.vfs.reopen(node, handle, &record, ReadBy::Daemon).unwrap();
+            assert_eq!(bench.drain(handle).await.unwrap(), wanted, "{is_replaced} {writes_on}");
+        }
+        bench.write(handle, 0, b"H").await.unwrap();
+        bench.flush(handle).await.unwrap();
+        assert_eq!(bench.drain(handle).await.unwrap()[..5], *b"HEllo");
+        bench.vfs.close(handle);
+        bench.retired().await;
+        assert_eq!(bench.vfs.drafts(), 0);
+        let left = bench.fake.content("a/b/hello.txt").map(|bytes| bytes.len());
+        assert_eq!(left, is_replaced.then_some(0));
+    }
+}
+
 /// Goal: who opens what has just lost its last name here, and looked it up before, gets what it held, or is told to look again:
 /// never a file that is empty and was not. Method: nobody has it open; it was read or not.
 #[tokio::test(flavor = "multi_thread")]

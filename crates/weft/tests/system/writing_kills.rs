@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 
@@ -282,4 +283,86 @@ fn what_gave_way_is_whole_after_kills() {
             error => fails_with(error, Errno::IO),
         }
     }
+}
+
+/// Goal: what is open, was written and synced, and then lost its name or had another file put in its place, is read and written
+/// on after the daemon was killed, or another took its place. Method: short and long files, written whole or in part, of which
+/// something is unsent or nothing; the kernel's pages are dropped before each read.
+#[test]
+fn what_was_synced_and_lost_its_name_is_there_after_kills_and_upgrades() {
+    let Some(pair) = Pair::new() else { return };
+    let upgrade = || assert_eq!(pair.mount.verb("upgrade", [pair.mount.dir()]).code, Some(0));
+    let mut held = Vec::new();
+    for (nth, length) in [5000, 100_000, 20 << 20].into_iter().enumerate() {
+        for how in ["made", "changed", "changed again", "longer"] {
+            for is_replaced in [false, true] {
+                let name = format!("{nth} {how} {is_replaced}");
+                let mut wanted = noise(length);
+                if how != "made" {
+                    write_aged(&pair.there(&name), &wanted[..], 1000);
+                }
+                let made = OpenOptions::new().read(true).write(true).create(true).open(pair.at(&name));
+                let file = made.expect("opened");
+                let mut write = |at: usize, bytes: &[u8]| {
+                    file.write_all_at(bytes, at as u64).expect("written");
+                    wanted.resize(wanted.len().max(at + bytes.len()), 0);
+                    wanted[at..at + bytes.len()].copy_from_slice(bytes);
+                };
+                match how {
+                    "made" => write(0, &noise(length)),
+                    _ => write(3000, b"changed"),
+                }
+                file.sync_all().expect("sent");
+                match how {
+                    "changed again" => write(4000, b"again"),
+                    // What lies between is a hole.
+                    "longer" => write(length + 10_000, b"longer"),
+                    _ => {}
+                }
+                if how == "longer" {
+                    file.sync_all().expect("sent");
+                }
+                match is_replaced {
+                    true => {
+                        std::fs::write(pair.at("other"), "other").expect("written");
+                        std::fs::rename(pair.at("other"), pair.at(&name)).expect("replaced");
+                    }
+                    false => std::fs::remove_file(pair.at(&name)).expect("removed"),
+                }
+                held.push((name, file, wanted));
+            }
+        }
+    }
+    let nameless = rustix::fs::open(pair.mount.dir(), OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR | Mode::WUSR);
+    let nameless = File::from(nameless.expect("made"));
+    nameless.write_all_at(&noise(100_000), 0).expect("written");
+    nameless.sync_all().expect("nobody is told");
+    held.push(("nameless".to_owned(), nameless, noise(100_000)));
+    for round in 0..4_u8 {
+        match round % 2 {
+            0 => pair.mount.kill_daemon(),
+            _ => upgrade(),
+        }
+        for (name, file, wanted) in &mut held {
+            rustix::fs::fadvise(&*file, 0, None, rustix::fs::Advice::DontNeed).expect("told");
+            let mut bytes = vec![0; wanted.len() + 1];
+            let mut length = 0;
+            while length < bytes.len() {
+                match file
+                    .read_at(&mut bytes[length..], length as u64)
+                    .unwrap_or_else(|error| panic!("{name}: {error}"))
+                {
+                    0 => break,
+                    more => length += more,
+                }
+            }
+            assert!(bytes[..length] == wanted[..], "{name}, round {round}: {length} of {} bytes", wanted.len());
+            assert_eq!(file.metadata().expect("told").len(), wanted.len() as u64);
+            file.write_all_at(&[round], 7).expect("written");
+            wanted[7] = round;
+            file.sync_all().expect("nobody is told");
+        }
+    }
+    drop(held);
+    pair.agree();
 }
