@@ -385,7 +385,6 @@ impl Vfs {
                 && matches!(self.is_at_source_still(call, inode, draft).await, Ok(true))
             {
                 // A copy that had begun before was stopped by what was sent.
-                draft.settle_base();
                 filled = self.fill(call, inode, draft).await;
             }
             match filled {
