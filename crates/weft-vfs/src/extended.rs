@@ -147,6 +147,9 @@ impl Vfs {
     /// `Stale`, `Denied`, `Offline`; whatever keeps the remote from answering.
     pub async fn extended_of(self: Arc<Self>, call: Call, node: NodeId, name: Vec<u8>) -> Result<Option<Vec<u8>>> {
         let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(None) };
+        if inode.is_nameless() {
+            return self.extended_of_nameless(&inode, &name);
+        }
         let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
         if is_access_list(&name) && (!remote.capabilities().access_lists || self.is_known_listless(&inode)?) {
             return Ok(None);
@@ -177,6 +180,9 @@ impl Vfs {
     /// As of [`Vfs::extended_of`].
     pub async fn extended_names(self: Arc<Self>, call: Call, node: NodeId) -> Result<Vec<Vec<u8>>> {
         let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(Vec::new()) };
+        if inode.is_nameless() {
+            return self.extended_names_of_nameless(&inode);
+        }
         let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
         let mut names = match self.ask_for(&call, remote.extended_names(&call, &file)).await {
             Err(VfsError::Remote(RemoteError::Unplaced { .. })) => {
@@ -215,24 +221,37 @@ impl Vfs {
         }
         self.admit(&call, &inode).await?;
         self.refuse_moved(&call, &inode).await?;
-        let file = inode.record().file;
         let _gate = inode.gate.lock().await;
-        let change = Change::SetExtended { file, name, value, must_exist };
-        match self.apply(&call, &inode, change, SystemTime::now(), &Version::None).await {
+        if inode.is_nameless() {
+            return self.set_extended_of_nameless(&inode, &name, value.as_deref(), must_exist);
+        }
+        self.set_extended_at_source(&call, &inode, (name, value), must_exist).await
+    }
+
+    /// The same at the source. The caller holds the inode's gate.
+    pub(crate) async fn set_extended_at_source(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        (name, value): (Vec<u8>, Option<Vec<u8>>),
+        must_exist: Option<bool>,
+    ) -> Result<()> {
+        let change = Change::SetExtended { file: inode.record().file, name, value, must_exist };
+        match self.apply(call, inode, change, SystemTime::now(), &Version::None).await {
             Ok(answer) => {
-                self.retries.forget(&call);
+                self.retries.forget(call);
                 // The mode is another by an access list.
                 let told = Told::of_change(&answer);
                 if let Some(entry) = &answer.value.entry {
-                    self.learn_attributes(&inode, entry.attributes, &told)?;
+                    self.learn_attributes(inode, entry.attributes, &told)?;
                 }
-                self.rest_on(&call, &inode, &told.version).await
+                self.rest_on(call, inode, &told.version).await
             }
             // The file is there: it was found.
             Err(VfsError::Remote(RemoteError::NotFound { .. })) if must_exist == Some(true) => {
                 Err(VfsError::NoAttribute)
             }
-            Err(error) if is_gone(&error) => Err(self.learn_gone(&call, &inode).await?),
+            Err(error) if is_gone(&error) => Err(self.learn_gone(call, inode).await?),
             Err(error) => Err(error),
         }
     }

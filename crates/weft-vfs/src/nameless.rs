@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use weft_remote::{
     Attributes, Audience, Call, Caller, Change, Entry, Figure, FileId, FileKind, Lease, Name, NewAttributes, Owner,
-    Version,
+    RemoteError, Version,
 };
 use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record};
 
@@ -66,7 +66,7 @@ impl Vfs {
     ) -> Result<Looked> {
         let _gate = file.gate.lock().await;
         let here = file.record();
-        if !file.is_gone() || !here.file.as_bytes().starts_with(NAMELESS) {
+        if !file.is_nameless() {
             return Err(VfsError::NotFound);
         }
         let mode = here.attributes.mode.unwrap_or(0);
@@ -87,6 +87,10 @@ impl Vfs {
             draft.turn_to(|dirty| dirty.rest_on(told.version))?;
         }
         self.send_held(call.caller, file).await?;
+        for (name, value) in self.notes_of_nameless(file.id)? {
+            self.set_extended_at_source(call, file, (name, Some(value)), None).await?;
+        }
+        self.forget_nameless(file.id);
         let made = file.record().attributes;
         let owner = here.attributes.owner.filter(|owner| made.owner != Some(*owner));
         let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
@@ -121,6 +125,81 @@ impl Vfs {
         self.store.apply(vec![Record::Node(inode.id, Some(record.clone())), dentry])?;
         self.note_alias(inode.id, &record)
     }
+
+    /// An extended attribute of a file without a name.
+    pub(crate) fn extended_of_nameless(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.store.notes(NOTES).get(&key(inode.id, name)).map_err(VfsError::notes)
+    }
+
+    /// The names of its extended attributes.
+    pub(crate) fn extended_names_of_nameless(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        Ok(self.notes_of_nameless(inode.id)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Sets an extended attribute of a file without a name, or takes it away: its source is told when it has one. The caller
+    /// holds the inode's gate.
+    ///
+    /// # Errors
+    /// `NoAttribute`; of [`RemoteError`] `Exists`, `NoSpace`, and `Unsupported` for others than the user's.
+    pub(crate) fn set_extended_of_nameless(
+        &self,
+        inode: &Inode,
+        name: &[u8],
+        value: Option<&[u8]>,
+        must_exist: Option<bool>,
+    ) -> Result<()> {
+        let detail = || format!("the attribute {} of a file without a name", name.escape_ascii());
+        let takes_any = self.remote_of(inode)?.capabilities().extended;
+        if !takes_any || !name.starts_with(USER_ATTRIBUTES) || name.len() == USER_ATTRIBUTES.len() {
+            return Err(RemoteError::Unsupported { detail: detail() }.into());
+        }
+        let known = self.notes_of_nameless(inode.id)?;
+        let is_there = known.iter().any(|(there, _)| there == name);
+        match must_exist {
+            Some(true) if !is_there => return Err(VfsError::NoAttribute),
+            Some(false) if is_there => return Err(RemoteError::Exists { detail: detail() }.into()),
+            _ => {}
+        }
+        let others = known.iter().filter(|(there, _)| there != name).map(|(there, value)| there.len() + value.len());
+        let length = value.map_or(0, |value| name.len() + value.len());
+        if others.sum::<usize>() + length > EXTENDED_BYTES_MAX {
+            return Err(RemoteError::NoSpace { detail: detail() }.into());
+        }
+        self.store.notes(NOTES).put(&key(inode.id, name), value).map_err(VfsError::notes)
+    }
+
+    /// Nothing need be known of a file without a name any more: it has one, or is nobody's.
+    pub(crate) fn forget_nameless(&self, id: NodeId) {
+        let notes = self.store.notes(NOTES);
+        let forget = |(name, _): (Vec<u8>, _)| notes.put(&key(id, &name), None).map_err(VfsError::notes);
+        let forgotten = self.notes_of_nameless(id).and_then(|known| known.into_iter().try_for_each(forget));
+        if let Err(error) = forgotten {
+            tracing::warn!(%error, node = id.0, "attributes of what was without a name are not forgotten");
+        }
+    }
+
+    /// The extended attributes of a file without a name.
+    fn notes_of_nameless(&self, id: NodeId) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let notes = self.store.notes(NOTES).list(&key(id, b"")).map_err(VfsError::notes)?;
+        Ok(notes.into_iter().map(|(key, value)| (key[NODE_BYTES..].to_vec(), value)).collect())
+    }
+}
+
+impl Inode {
+    /// Whether it never had a name: its source does not know of it.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.is_gone() && is_nameless(&self.record.read().file)
+    }
+}
+
+/// Whether a file was made without a name, by its identity.
+pub(crate) fn is_nameless(file: &FileId) -> bool {
+    file.as_bytes().starts_with(NAMELESS)
+}
+
+/// Where an extended attribute of a node is noted.
+fn key(id: NodeId, name: &[u8]) -> Vec<u8> {
+    [&id.0.to_be_bytes(), name].concat()
 }
 
 fn random() -> u64 {
@@ -129,3 +208,11 @@ fn random() -> u64 {
 
 /// What identities of files without a name begin with: no source gives such ones.
 const NAMELESS: &[u8] = b"\0nameless\0";
+/// Whose notes their extended attributes are, by node and name.
+const NOTES: &str = "nameless";
+/// How long the node is there.
+const NODE_BYTES: usize = 8;
+/// What names of extended attributes begin with that are the user's: those alone every kind that has any takes.
+const USER_ATTRIBUTES: &[u8] = b"user.";
+/// Most bytes of names and values of the extended attributes of one file.
+const EXTENDED_BYTES_MAX: usize = 1 << 20;

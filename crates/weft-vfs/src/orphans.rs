@@ -17,6 +17,7 @@ use weft_store::{BindingId, NodeId, NodeRecord, Onward, Record};
 use crate::bygones::Bygones;
 use crate::figures::count;
 use crate::inode::Inode;
+use crate::nameless::is_nameless;
 use crate::send::is_away;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
@@ -279,6 +280,9 @@ impl Vfs {
     /// Forgets what else there is of a file that is known no more; of a directory with many names the next round does the rest.
     pub(crate) fn forget_what_was_of(&self, id: NodeId, record: &NodeRecord) -> Result<()> {
         self.namespace.forget_face(id);
+        if is_nameless(&record.file) {
+            self.forget_nameless(id);
+        }
         self.namespace.remote(record.binding).into_iter().for_each(|remote| remote.forget(&record.file));
         match record.attributes.kind {
             FileKind::Directory => self.forget_names_in(id).map(drop),

@@ -2,11 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, XattrFlags, linkat};
 use rustix::io::Errno;
 
 use crate::interrupts::wait_until;
@@ -171,4 +172,62 @@ fn a_directory_that_is_rewound_has_the_names_of_now() {
     pair.mount.kill_daemon();
     std::fs::remove_file(pair.at("d")).expect("removed");
     assert_eq!(names(), ["c"], "after a kill");
+}
+
+/// Goal: extended attributes of a file without a name are set, told, listed and taken away as on a disk, daemons are killed and
+/// followed by others meanwhile, and the file has them when it gets a name.
+#[test]
+fn what_has_no_name_has_attributes() {
+    use rustix::fs::{fgetxattr, flistxattr, fremovexattr, fsetxattr};
+    let Some(pair) = Pair::new() else { return };
+    let create = || {
+        let made = rustix::fs::open(pair.mount.dir(), OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR | Mode::WUSR);
+        made.expect("made")
+    };
+    let value = |file: &OwnedFd, name: &str| {
+        let mut bytes = [0; 256];
+        fgetxattr(file, name, &mut bytes).map(|length| bytes[..length].to_vec())
+    };
+    let names = |file: &OwnedFd| {
+        let mut bytes = [0; 256];
+        let length = flistxattr(file, &mut bytes).expect("told");
+        let mut names: Vec<_> = bytes[..length].split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+        names.retain(|name| !name.is_empty() && !name.starts_with(b"user.weft."));
+        names.sort();
+        names
+    };
+    let (file, other) = (create(), create());
+    assert_eq!(value(&file, "user.one"), Err(Errno::NODATA));
+    assert!(names(&file).is_empty());
+    rustix::io::write(&file, b"content").expect("written");
+    let set = |name: &str, value: &[u8], how| fsetxattr(&file, name, value, how);
+    set("user.one", b"1", XattrFlags::empty()).expect("set");
+    set("user.two", b"2", XattrFlags::CREATE).expect("set");
+    set("user.three", b"", XattrFlags::empty()).expect("set");
+    assert_eq!(set("user.two", b"3", XattrFlags::CREATE), Err(Errno::EXIST));
+    assert_eq!(set("user.four", b"4", XattrFlags::REPLACE), Err(Errno::NODATA));
+    assert_eq!(fremovexattr(&file, "user.four"), Err(Errno::NODATA));
+    pair.mount.kill_daemon();
+    set("user.two", b"second", XattrFlags::REPLACE).expect("set");
+    fremovexattr(&file, "user.one").expect("taken away");
+    assert_eq!(pair.mount.verb("upgrade", [pair.mount.dir()]).code, Some(0));
+    let has_them = |file: &OwnedFd| {
+        assert_eq!(names(file), [b"user.three".to_vec(), b"user.two".to_vec()]);
+        assert_eq!(value(file, "user.two"), Ok(b"second".to_vec()));
+        assert_eq!(value(file, "user.three"), Ok(Vec::new()));
+        assert_eq!(value(file, "user.one"), Err(Errno::NODATA));
+    };
+    has_them(&file);
+    assert!(names(&other).is_empty(), "it is another file");
+    let held = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, held, CWD, pair.at("named"), AtFlags::SYMLINK_FOLLOW).expect("named");
+    let open = |path: &Path| rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).expect("opened");
+    for file in [&file, &open(&pair.there("named")), &open(&pair.at("named"))] {
+        has_them(file);
+    }
+    set("user.one", b"once more", XattrFlags::empty()).expect("set");
+    assert_eq!(value(&open(&pair.there("named")), "user.one"), Ok(b"once more".to_vec()));
+    assert_eq!(std::fs::read(pair.there("named")).expect("read"), b"content");
+    drop((file, other));
+    pair.agree();
 }
