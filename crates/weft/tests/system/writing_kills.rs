@@ -301,7 +301,7 @@ fn what_was_synced_and_lost_its_name_is_there_after_kills_and_upgrades() {
                 if how != "made" {
                     write_aged(&pair.there(&name), &wanted[..], 1000);
                 }
-                let made = OpenOptions::new().read(true).write(true).create_new(true).open(pair.at(&name));
+                let made = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(pair.at(&name));
                 let file = made.expect("opened");
                 let mut write = |at: usize, bytes: &[u8]| {
                     file.write_all_at(bytes, at as u64).expect("written");
