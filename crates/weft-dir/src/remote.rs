@@ -113,12 +113,9 @@ impl Remote for Directory {
         }
         let (caller, deadline) = (call.caller, call.deadline);
         let (mutation, expected) = (mutation.clone(), expected.clone());
-        let is_short = is_short(&mutation.change);
+        let takes = Takes::of(&mutation.change);
         let work = move |shared: &Arc<Shared>| shared.apply(&caller, &mutation, &expected, deadline);
-        match is_short {
-            true => self.shortly(call, &self.root(), work).await,
-            false => self.aside(call, &self.root(), work).await,
-        }
+        self.done(takes, call, &self.root(), work).await
     }
 
     async fn sync(&self, call: &Call, file: &FileId) -> Result<()> {
@@ -181,11 +178,26 @@ impl Remote for Directory {
     }
 }
 
-/// Whether a change is made by few system calls that move little.
-fn is_short(change: &Change) -> bool {
-    match change {
-        Change::Write { extents, .. } => extents.iter().map(|extent| extent.length).sum::<u64>() <= SHORT_BYTES_MAX,
-        _ => true,
+/// How long system calls take, as a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    /// They are few, and move little.
+    Short,
+    /// As long as there is to be moved, or listed, or brought to the disk.
+    Long,
+}
+
+impl Takes {
+    /// Those by which a change is made.
+    fn of(change: &Change) -> Takes {
+        match change {
+            Change::Write { extents, .. }
+                if extents.iter().map(|extent| extent.length).sum::<u64>() > SHORT_BYTES_MAX =>
+            {
+                Takes::Long
+            }
+            _ => Takes::Short,
+        }
     }
 }
 
@@ -200,9 +212,7 @@ impl Directory {
         file: &FileId,
         work: impl FnOnce(&Arc<Shared>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let shared = self.ready().await;
-        let doing = shared.clone();
-        shared.aside.run(call.deadline, || shared.shown(file), move || work(&doing)).await
+        self.done(Takes::Long, call, file, work).await
     }
 
     /// Does system calls that are few and short as a rule, where they cost least.
@@ -212,9 +222,23 @@ impl Directory {
         file: &FileId,
         work: impl FnOnce(&Arc<Shared>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.done(Takes::Short, call, file, work).await
+    }
+
+    async fn done<T: Send + 'static>(
+        &self,
+        takes: Takes,
+        call: &Call,
+        file: &FileId,
+        work: impl FnOnce(&Arc<Shared>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let shared = self.ready().await;
         let doing = shared.clone();
-        shared.aside.run_short(call.deadline, || shared.shown(file), move || work(&doing)).await
+        let (shown, work) = (|| shared.shown(file), move || work(&doing));
+        match takes {
+            Takes::Short => shared.aside.run_short(call.deadline, shown, work).await,
+            Takes::Long => shared.aside.run(call.deadline, shown, work).await,
+        }
     }
 }
 

@@ -219,8 +219,7 @@ impl<H: Handler> Door<H> {
         request: impl Future<Output = Answer<()>> + Send + 'static,
         reply: Reply,
     ) {
-        let asked = self.driver.meter.begin(operation, header);
-        self.driver.drive(asked, header, request, move |answer| done(answer, reply));
+        self.finish_by(&self.driver, operation, header, request, reply);
     }
 
     /// The same, of what is sent: it goes on also when nobody waits for it.
@@ -231,8 +230,25 @@ impl<H: Handler> Door<H> {
         request: impl Future<Output = Answer<()>> + Send + 'static,
         reply: Reply,
     ) {
-        let asked = self.driver.meter.begin(operation, header);
-        self.driver.drive_to_its_end(asked, header, request, move |answer| done(answer, reply));
+        let request = self.driver.to_its_end(request);
+        self.finish_by(&self.driver.without_deadline(), operation, header, request, reply);
+    }
+
+    fn finish_by(
+        &self,
+        driver: &Driver,
+        operation: Operation,
+        header: &Header,
+        request: impl Future<Output = Answer<()>> + Send + 'static,
+        reply: Reply,
+    ) {
+        let asked = driver.meter.begin(operation, header);
+        driver.drive(asked, header, request, move |answer| {
+            match answer {
+                Ok(()) => reply.done(),
+                Err(errno) => reply.error(errno.raw()),
+            };
+        });
     }
 
     /// Answers with an error that is known without asking.
@@ -298,13 +314,6 @@ impl<H: Handler> Door<H> {
             };
         });
     }
-}
-
-fn done(answer: Answer<()>, reply: Reply) {
-    match answer {
-        Ok(()) => reply.done(),
-        Err(errno) => reply.error(errno.raw()),
-    };
 }
 
 fn caller(header: &Header) -> Caller {

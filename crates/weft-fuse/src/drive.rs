@@ -57,6 +57,11 @@ impl Driver {
         Driver { runtime, deadline, waits_for, lender: Arc::default(), waiting: Arc::default(), meter }
     }
 
+    /// The same, for what takes as long as there is to be sent: what it waits for has deadlines of its own, by how much that is.
+    pub(crate) fn without_deadline(&self) -> Driver {
+        Driver { deadline: UNBOUNDED, ..self.clone() }
+    }
+
     /// Where requests wait.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
@@ -85,21 +90,8 @@ impl Driver {
         request: impl Future<Output = Answer<T>> + Send + 'static,
         reply: impl FnOnce(Answer<T>) + Send + 'static,
     ) {
-        let unbounded = Driver { deadline: UNBOUNDED, waits_for: WaitsFor::Programs, ..self.clone() };
+        let unbounded = Driver { waits_for: WaitsFor::Programs, ..self.without_deadline() };
         unbounded.drive_with(Signals::Told, asked, header, request, reply);
-    }
-
-    /// The same, of a request that goes on when whoever waits for it does not any more ([`Driver::to_its_end`]), and that
-    /// takes as long as there is to be sent: what it waits for has deadlines of its own, by how much that is.
-    pub(crate) fn drive_to_its_end<T: Send + 'static>(
-        &self,
-        asked: Asked,
-        header: &Header,
-        request: impl Future<Output = Answer<T>> + Send + 'static,
-        reply: impl FnOnce(Answer<T>) + Send + 'static,
-    ) {
-        let unbounded = Driver { deadline: UNBOUNDED, ..self.clone() };
-        unbounded.drive_with(Signals::Told, asked, header, self.to_its_end(request), reply);
     }
 
     /// The same, of a request of whose signals the kernel may not tell.
@@ -345,7 +337,8 @@ mod tests {
             Ok(())
         };
         let tell = sender.clone();
-        driver.drive_to_its_end(asked(&driver), &header(2), sends, move |answer| {
+        let sends = driver.to_its_end(sends);
+        driver.without_deadline().drive(asked(&driver), &header(2), sends, move |answer| {
             tell.send(answer).expect("the test listens");
         });
         // Another request has come to its deadline meanwhile.

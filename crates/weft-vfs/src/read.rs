@@ -37,7 +37,9 @@ impl Vfs {
                 Ok(_) if handle.is_over() => return Err(VfsError::Changed),
                 Err(error) if self.is_sent_over(&call, &handle, &before, &error).await => {}
                 // Nothing was said of it as long as it could be our own doing.
-                Err(VfsError::Changed) if handle.draft().is_some() => return Err(self.changed_under(&handle.inode)),
+                Err(VfsError::Changed) if handle.inode.draft().is_some() => {
+                    return Err(self.changed_under(&handle.inode));
+                }
                 outcome => return outcome,
             }
         }

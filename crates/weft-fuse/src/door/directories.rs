@@ -63,10 +63,12 @@ impl<H: Handler> Door<H> {
             }
             Ok(Reading::Anew { node, caller, former }) => {
                 let (directories, handler) = (self.directories.clone(), self.handler.clone());
-                let listed = handler.open_directory(caller, node);
                 let found = async move {
+                    let listed = match &former {
+                        Some(_) => handler.open_directory(caller, node).await.map(drop),
+                        None => Ok(()),
+                    };
                     // Who has read it before, and cannot now, reads what there was.
-                    let listed = if former.is_some() { listed.await.map(drop) } else { Ok(()) };
                     let names = listed.and_then(|()| handler.directory_names(caller, node));
                     match (names, former) {
                         (Ok(names), _) => Ok(directories.renew(read.handle, names)),

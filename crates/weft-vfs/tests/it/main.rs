@@ -13,6 +13,7 @@ mod faults;
 mod lanes;
 mod links;
 mod locks;
+mod nameless;
 mod names;
 mod orphans;
 mod space;
