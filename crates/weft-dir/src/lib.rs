@@ -53,6 +53,7 @@ mod resolve;
 mod set;
 mod taken_in;
 mod top;
+mod watched;
 mod watches;
 mod write;
 

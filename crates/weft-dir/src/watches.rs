@@ -17,7 +17,6 @@
 //! The least recently used directory gives way when there are too many; directories above count as used after those
 //! below them, so they go last.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +25,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
 use rustix::fs::inotify::{self, WatchFlags};
 use tokio::sync::watch;
-use weft_remote::{Event, Name, News};
+use weft_remote::{Event, News};
 
 use crate::facts::{Facts, facts, facts_of};
 use crate::hands::Hands;
@@ -35,6 +34,7 @@ use crate::options::DirectoryOptions;
 use crate::place::{parted, way};
 use crate::places::Places;
 use crate::top::{Top, held};
+use crate::watched::{Refused, Watched};
 
 /// All watches of one directory tree.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Watches {
     pub(crate) inotify: Option<OwnedFd>,
     /// Guards all of the table. Held for a look or a change and for making watches and taking them back, which does not
     /// wait; the lock of the news is taken under it.
-    pub(crate) table: Mutex<Table>,
+    pub(crate) table: Mutex<Watched>,
     /// Names and files that we are changing: what the kernel tells of them waits until the outcome is promised and noted.
     pub(crate) hands: Hands,
     warned: AtomicBool,
@@ -57,57 +57,6 @@ pub(crate) struct Watches {
     pub(crate) taken_in: watch::Sender<u64>,
     /// For those who wait for that and are no tasks. Guards nothing.
     pub(crate) taking: (Mutex<()>, Condvar),
-}
-
-/// What is watched and promised.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    /// By path.
-    watches: BTreeMap<Arc<[u8]>, Watch>,
-    /// The kernel's numbers.
-    numbers: HashMap<i32, Arc<[u8]>>,
-    /// Least recently used first.
-    uses: BTreeMap<u64, Arc<[u8]>>,
-    /// Watches taken back, of which the kernel has not yet said so.
-    taken_back: HashSet<i32>,
-    /// Counts uses and promises; no two have the same number.
-    stamp: u64,
-    /// Counts what may mean that a path leads elsewhere now.
-    pub(crate) moves: u64,
-    /// Names promised in all.
-    promises: usize,
-    /// Why nothing can be reached any more.
-    pub(crate) gone: Option<&'static str>,
-}
-
-#[derive(Debug)]
-struct Watch {
-    number: i32,
-    /// Which directory it is of.
-    id: Identity,
-    used: u64,
-    /// The promise about the directory itself: its listing and its attributes.
-    itself: Option<u64>,
-    /// Promises about names in it, absent ones too.
-    names: HashMap<Box<[u8]>, Promised>,
-    /// What names stand for by our own doing, and under which promise that was told.
-    echoes: HashMap<Box<[u8]>, (u64, Facts)>,
-}
-
-/// What is promised of a name.
-#[derive(Clone, Copy, Debug)]
-struct Promised {
-    stamp: u64,
-    /// The file that was told of by itself under it, and not by the name.
-    of: Option<Identity>,
-}
-
-/// Why a directory was not watched.
-enum Refused {
-    /// Something moved meanwhile: try again.
-    Moved,
-    /// It cannot be.
-    Impossible,
 }
 
 impl Watches {
@@ -124,7 +73,7 @@ impl Watches {
             news,
             places,
             inotify,
-            table: Mutex::new(Table::default()),
+            table: Mutex::new(Watched::default()),
             hands: Hands::default(),
             warned: AtomicBool::new(false),
             hearing: AtomicBool::new(false),
@@ -135,7 +84,7 @@ impl Watches {
 
     /// Whether this directory is watched now.
     pub fn is_watched(&self, dir: &[u8]) -> bool {
-        self.table.lock().watches.contains_key(dir)
+        self.table.lock().is_watched(dir)
     }
 
     /// Makes sure that a directory and those above it are watched; says whether they are.
@@ -147,7 +96,7 @@ impl Watches {
                 if table.gone.is_some() {
                     return false;
                 }
-                if table.watches.contains_key(dir) {
+                if table.is_watched(dir) {
                     table.touch(dir);
                     return true;
                 }
@@ -163,7 +112,7 @@ impl Watches {
     fn add(&self, inotify: &OwnedFd, path: &[u8]) -> Result<(), Refused> {
         let moves = {
             let table = self.table.lock();
-            if table.watches.contains_key(path) {
+            if table.is_watched(path) {
                 return Ok(());
             }
             table.moves
@@ -184,7 +133,7 @@ impl Watches {
             Refused::Impossible
         })?;
         let outcome = table.enter(inotify, path, (number, id), moves, self.options.watches_max, &mut broken);
-        if outcome.is_err() && !table.numbers.contains_key(&number) {
+        if outcome.is_err() && table.path_of(number).is_none() {
             // Not entered among those taken back: somebody may be about to enter it, and must hear that it went.
             let _ = inotify::remove_watch(inotify, number);
         }
@@ -199,12 +148,13 @@ impl Watches {
         }
         let mut broken = Vec::new();
         let mut table = self.table.lock();
-        if table.watches.get(dir).is_none_or(|watch| watch.id.key() != key) {
+        if table.identity_of(dir).is_none_or(|id| id.key() != key) {
             return None;
         }
         // The directory itself needs no room, and what is promised already has it.
         let more = usize::from(name.is_some() && table.standing(dir, name).is_none());
-        let entered = match self.make_room(&mut table, dir, more, &mut broken) {
+        let entered = match table.make_room(self.inotify.as_ref(), self.options.promises_max, (dir, more), &mut broken)
+        {
             true => table.promise(dir, name),
             false => None,
         };
@@ -216,8 +166,7 @@ impl Watches {
     /// when the name is not known to lead to it.
     pub(crate) fn note_told_of(&self, dir: &[u8], name: &[u8], file: Identity) {
         let mut table = self.table.lock();
-        let promised = table.watches.get_mut(dir).and_then(|watch| watch.names.get_mut(name));
-        let former = promised.and_then(|promised| promised.of.replace(file));
+        let former = table.note_told_of(dir, name, file);
         // Of which nothing will be told any more.
         let former = former.filter(|former| *former != file);
         self.news.tell(former.map(|former| Event::Broken(former.file_id())).into_iter().collect());
@@ -237,7 +186,7 @@ impl Watches {
             return None;
         }
         let more = names.iter().filter(|name| table.standing(dir, Some(name)).is_none()).count();
-        let room = self.make_room(&mut table, dir, more, &mut broken);
+        let room = table.make_room(self.inotify.as_ref(), self.options.promises_max, (dir, more), &mut broken);
         let all = room && names.iter().all(|name| table.promise(dir, Some(name)).is_some());
         self.news.tell(broken);
         Some(all)
@@ -261,9 +210,7 @@ impl Watches {
     pub fn changed_file(&self, path: &[u8]) {
         let mut table = self.table.lock();
         match parted(path) {
-            Some((dir, name)) => {
-                table.break_promise(dir, name);
-            }
+            Some((dir, name)) => drop(table.break_quietly(dir, name)),
             None => table.break_itself(path, &mut Vec::new()),
         }
     }
@@ -273,8 +220,7 @@ impl Watches {
     pub fn changed_by_another_name(&self, path: &[u8]) {
         let Some((dir, name)) = parted(path) else { return };
         let mut table = self.table.lock();
-        let promised = table.break_promise(dir, name);
-        let broken = table.watches.get(dir).and_then(|watch| watch.name_broken(name, promised));
+        let broken = table.break_quietly(dir, name);
         self.news.tell(broken.into_iter().collect());
     }
 
@@ -282,14 +228,7 @@ impl Watches {
     /// that change is no news. What somebody else changes after it must show in what the file is then.
     pub fn note_echo(&self, path: &[u8], facts: &Facts) {
         let Some((dir, name)) = parted(path) else { return };
-        let mut table = self.table.lock();
-        let Some(stamp) = table.standing(dir, Some(name)) else { return };
-        if let Some(watch) = table.watches.get_mut(dir) {
-            if watch.echoes.len() >= ECHOES_MAX {
-                watch.echoes.clear();
-            }
-            watch.echoes.insert(Box::from(name), (stamp, *facts));
-        }
+        self.table.lock().note_echo(dir, name, *facts);
     }
 
     /// Whether a name still stands for what we made of it ourselves.
@@ -310,231 +249,11 @@ impl Watches {
         let mut table = self.table.lock();
         table.moves += 1;
         table.forget(self.inotify.as_ref(), b"", None, &mut Vec::new());
-        table.taken_back.clear();
+        table.forget_taken_back();
         self.news.tell(vec![Event::AllBroken]);
     }
-
-    /// Has others than `dir` and those above it give way until `more` names can be promised.
-    fn make_room(&self, table: &mut Table, dir: &[u8], more: usize, broken: &mut Vec<Event>) -> bool {
-        let here = table.watches.get(dir).map_or(0, |watch| watch.names.len());
-        if here.saturating_add(more) > self.options.promises_max {
-            // Nobody has to give way to what has no room at all.
-            return false;
-        }
-        while table.promises.saturating_add(more) > self.options.promises_max {
-            let Some(victim) = table.least_used_beside(dir) else { return false };
-            table.forget(self.inotify.as_ref(), &victim, None, broken);
-        }
-        true
-    }
 }
 
-impl Watch {
-    /// What is told of a name in the directory, of which that was promised.
-    fn name_broken(&self, name: &[u8], promised: Option<Promised>) -> Option<Event> {
-        let file = promised.and_then(|promised| promised.of).map(Identity::file_id);
-        Some(Event::NameBroken { dir: self.id.file_id(), name: Name::new(name).ok()?, file })
-    }
-}
-
-impl Table {
-    fn next_stamp(&mut self) -> u64 {
-        self.stamp += 1;
-        self.stamp
-    }
-
-    /// Counts a directory, and after it those above it, as used now.
-    fn touch(&mut self, dir: &[u8]) {
-        let mut at = Some(dir);
-        while let Some(path) = at {
-            let stamp = self.next_stamp();
-            if let Some((key, watch)) = self.watches.get_key_value(path).map(|(key, watch)| (key.clone(), watch.used)) {
-                self.uses.remove(&watch);
-                self.uses.insert(stamp, key);
-            }
-            if let Some(watch) = self.watches.get_mut(path) {
-                watch.used = stamp;
-            }
-            at = parted(path).map(|(above, _)| above);
-        }
-    }
-
-    /// Puts a new watch on the table.
-    fn enter(
-        &mut self,
-        inotify: &OwnedFd,
-        path: &[u8],
-        (number, id): (i32, Identity),
-        moves: u64,
-        watches_max: usize,
-        broken: &mut Vec<Event>,
-    ) -> Result<(), Refused> {
-        let above = parted(path).is_none_or(|(above, _)| self.watches.contains_key(above));
-        if self.moves != moves || !above || self.gone.is_some() {
-            return Err(Refused::Moved);
-        }
-        match self.numbers.get(&number).cloned() {
-            Some(same) if *same == *path => return Ok(()),
-            // The inode was moved here, which is about to be told: what it was called before is over.
-            Some(other) => self.forget(Some(inotify), &other, Some(number), broken),
-            None => {}
-        }
-        // Another inode under this path: it has gone from here.
-        self.forget(Some(inotify), path, None, broken);
-        while self.watches.len() >= watches_max {
-            let victim = self.least_used_beside(path).ok_or(Refused::Impossible)?;
-            self.forget(Some(inotify), &victim, None, broken);
-        }
-        if parted(path).is_some_and(|(above, _)| !self.watches.contains_key(above)) {
-            return Err(Refused::Moved);
-        }
-        let key: Arc<[u8]> = Arc::from(path);
-        let used = self.next_stamp();
-        self.uses.insert(used, key.clone());
-        self.numbers.insert(number, key.clone());
-        self.watches
-            .insert(key, Watch { number, id, used, itself: None, names: HashMap::new(), echoes: HashMap::new() });
-        self.touch(path);
-        Ok(())
-    }
-
-    /// The least recently used directory that is neither `path` nor above it.
-    fn least_used_beside(&self, path: &[u8]) -> Option<Arc<[u8]>> {
-        self.uses.values().find(|used| !is_at_or_below(path, used)).cloned()
-    }
-
-    fn promise(&mut self, dir: &[u8], name: Option<&[u8]>) -> Option<u64> {
-        let stamp = self.next_stamp();
-        let watch = self.watches.get_mut(dir)?;
-        let Some(name) = name else { return Some(*watch.itself.get_or_insert(stamp)) };
-        if let Some(known) = watch.names.get(name) {
-            return Some(known.stamp);
-        }
-        watch.names.insert(Box::from(name), Promised { stamp, of: None });
-        self.promises += 1;
-        Some(stamp)
-    }
-
-    fn standing(&self, dir: &[u8], name: Option<&[u8]>) -> Option<u64> {
-        let watch = self.watches.get(dir)?;
-        match name {
-            Some(name) => watch.names.get(name).map(|promised| promised.stamp),
-            None => watch.itself,
-        }
-    }
-
-    /// What a name stands for by our own doing, if the promise under which that was told stands.
-    pub(crate) fn echo(&self, dir: &[u8], name: &[u8]) -> Option<Facts> {
-        let watch = self.watches.get(dir)?;
-        let (stamp, facts) = watch.echoes.get(name)?;
-        watch.names.get(name).is_some_and(|promised| promised.stamp == *stamp).then_some(*facts)
-    }
-
-    /// It is not, any more.
-    pub(crate) fn forget_echo(&mut self, dir: &[u8], name: &[u8]) {
-        if let Some(watch) = self.watches.get_mut(dir) {
-            watch.echoes.remove(name);
-        }
-    }
-
-    /// The path that a watch of the kernel stands for.
-    pub(crate) fn path_of(&self, number: i32) -> Option<Arc<[u8]>> {
-        self.numbers.get(&number).cloned()
-    }
-
-    /// The kernel has let a watch go: whether we had asked for that.
-    pub(crate) fn was_taken_back(&mut self, number: i32) -> bool {
-        self.taken_back.remove(&number)
-    }
-
-    /// Breaks what is promised of `name` in `dir`, and of `dir` itself. A name that `leads_elsewhere` is told of to those
-    /// who know the listing as well.
-    pub(crate) fn break_name(&mut self, dir: &[u8], name: &[u8], leads_elsewhere: bool, broken: &mut Vec<Event>) {
-        let promised = self.break_promise(dir, name);
-        let Some(watch) = self.watches.get_mut(dir) else { return };
-        if promised.is_some() || (leads_elsewhere && watch.itself.is_some()) {
-            broken.extend(watch.name_broken(name, promised));
-        }
-        self.break_itself(dir, broken);
-    }
-
-    /// Breaks what is promised of `name` in `dir`, and says what that was.
-    fn break_promise(&mut self, dir: &[u8], name: &[u8]) -> Option<Promised> {
-        let watch = self.watches.get_mut(dir)?;
-        watch.echoes.remove(name);
-        let promised = watch.names.remove(name);
-        self.promises -= usize::from(promised.is_some());
-        promised
-    }
-
-    /// Breaks what is promised of a directory itself.
-    pub(crate) fn break_itself(&mut self, dir: &[u8], broken: &mut Vec<Event>) {
-        if let Some(watch) = self.watches.get_mut(dir)
-            && watch.itself.take().is_some()
-        {
-            broken.push(Event::Broken(watch.id.file_id()));
-        }
-    }
-
-    /// Breaks what is promised of a path: as a name, and as a directory.
-    pub(crate) fn break_at(&mut self, path: &[u8], broken: &mut Vec<Event>) {
-        if let Some((dir, name)) = parted(path) {
-            self.break_name(dir, name, true, broken);
-        }
-        self.break_itself(path, broken);
-    }
-
-    /// Breaks all promises on a directory and on those below it, and takes their watches back, except for `keep`.
-    pub(crate) fn forget(
-        &mut self,
-        inotify: Option<&OwnedFd>,
-        path: &[u8],
-        keep: Option<i32>,
-        broken: &mut Vec<Event>,
-    ) {
-        for path in self.at_or_below(path) {
-            let Some(watch) = self.watches.remove(&path) else { continue };
-            self.numbers.remove(&watch.number);
-            self.uses.remove(&watch.used);
-            self.promises -= watch.names.len();
-            if watch.itself.is_some() {
-                broken.push(Event::Broken(watch.id.file_id()));
-            }
-            broken.extend(watch.names.iter().filter_map(|(name, promised)| watch.name_broken(name, Some(*promised))));
-            if keep != Some(watch.number)
-                && inotify.is_some_and(|inotify| inotify::remove_watch(inotify, watch.number).is_ok())
-            {
-                self.taken_back.insert(watch.number);
-            }
-        }
-    }
-
-    fn at_or_below(&self, path: &[u8]) -> Vec<Arc<[u8]>> {
-        if path.is_empty() {
-            return self.watches.keys().cloned().collect();
-        }
-        // '0' is the byte after '/'.
-        let (from, to): (Arc<[u8]>, Arc<[u8]>) = ([path, b"/"].concat().into(), [path, b"0"].concat().into());
-        let itself = self.watches.get_key_value(path).map(|(key, _)| key.clone());
-        itself.into_iter().chain(self.watches.range(from..to).map(|(key, _)| key.clone())).collect()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn counts(&self) -> (usize, usize, usize, usize) {
-        (self.watches.len(), self.numbers.len(), self.uses.len(), self.promises)
-    }
-}
-
-/// Whether `path` is `dir` or below it.
-fn is_at_or_below(path: &[u8], dir: &[u8]) -> bool {
-    match path.strip_prefix(dir) {
-        Some(rest) => dir.is_empty() || rest.is_empty() || rest[0] == b'/',
-        None => false,
-    }
-}
-
-/// Names in one directory of which is known what we made of them.
-const ECHOES_MAX: usize = 4096;
 /// How often a watch is made anew when something moves meanwhile.
 const TRIES_MAX: usize = 8;
 /// What changes names, attributes or content.

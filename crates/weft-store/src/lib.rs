@@ -17,6 +17,7 @@
 //! The formats on disk are drawn in `docs/formats/store.md`.
 #![forbid(unsafe_code)]
 
+mod bindings;
 mod body;
 mod census;
 mod check;

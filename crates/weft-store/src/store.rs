@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use weft_remote::{Figure, FileId, Lease, Name, Neighbourhood, Notes, Version};
 
+use crate::bindings::Bindings;
 use crate::census::Identity;
 use crate::database::Place;
 use crate::dirty::Dirty;
@@ -45,8 +45,7 @@ pub struct Store {
     dir: PathBuf,
     numbers: Numbers,
     marks: Marks,
-    /// Numbers of bindings by source. Held while one is given out.
-    bindings: Mutex<HashMap<String, BindingId>>,
+    bindings: Bindings,
 }
 
 impl Store {
@@ -74,7 +73,7 @@ impl Store {
         let small = Arc::new(Small::open(dir.join(SEGMENTS_NAME), disk.clone(), Arc::clone(&troubles))?);
         let (index, flusher) = Index::open(place, Arc::clone(&small), options.flush_interval, options.journal)?;
         let numbers = Numbers::of(&index)?;
-        let bindings = read_bindings(&index)?;
+        let bindings = Bindings::of(&index)?;
         let objects = dir.join(OBJECTS_NAME);
         let drafts = DraftFiles::new(&disk, dir.join(DIRTY_NAME));
         let shelf = Shelf::open(objects, disk, index, small, troubles, lock, options.use_interval)?;
@@ -89,7 +88,7 @@ impl Store {
             dir: dir.into(),
             numbers,
             marks: Marks::default(),
-            bindings: Mutex::new(bindings),
+            bindings,
         }))
     }
 
@@ -234,20 +233,7 @@ impl Store {
     /// # Errors
     /// `Index`, also when there are more sources than numbers are given out for.
     pub fn binding(&self, source: &str) -> Result<BindingId> {
-        let mut bindings = self.bindings.lock();
-        if let Some(binding) = bindings.get(source) {
-            return Ok(*binding);
-        }
-        if bindings.len() >= BINDINGS_MAX || source.len() > SOURCE_BYTES_MAX {
-            return Err(StoreError::Index("too many sources, or too long a one".into()));
-        }
-        let last = bindings.values().max().map_or(0, |binding| binding.0);
-        let binding = BindingId(last + 1);
-        let key = key::binding(source);
-        let value = value::encode(&key, &binding)?;
-        self.shelf.index.apply_lasting(key, value)?;
-        bindings.insert(source.into(), binding);
-        Ok(binding)
+        self.bindings.number_of(source, &self.shelf.index)
     }
 
     /// Durable notes for one kind, apart from those of every other.
@@ -527,26 +513,9 @@ fn encodable(lease: Lease) -> Lease {
     }
 }
 
-fn read_bindings(index: &Index) -> Result<HashMap<String, BindingId>> {
-    let pairs = index.scan(key::BINDINGS, None, BINDINGS_MAX)?;
-    let mut bindings = HashMap::new();
-    for (key, value) in pairs {
-        let source = std::str::from_utf8(&key[key::BINDINGS.len()..]).ok().map(str::to_owned);
-        if let Some((source, binding)) = source.zip(value::decode(&key, &value).ok()) {
-            index.remember(key, value);
-            bindings.insert(source, binding);
-        }
-    }
-    Ok(bindings)
-}
-
 const LOCK_NAME: &str = "lock";
 const OBJECTS_NAME: &str = "objects";
 const DIRTY_NAME: &str = "dirty";
 const SEGMENTS_NAME: &str = "segments";
 /// How many numbers are tried for a file.
 const PROBES_MAX: u32 = 16;
-/// Most sources that get a number.
-const BINDINGS_MAX: usize = 1 << 16;
-/// Longest source.
-const SOURCE_BYTES_MAX: usize = 16 << 10;

@@ -7,7 +7,7 @@ use weft_control::{CheckProgress, Checked, Code, Lines, PathBytes, Refusal};
 use weft_store::{Check, Damage};
 use weft_vfs::Vfs;
 
-use crate::daemon::joined;
+use crate::words::joined;
 
 /// Looks at everything that is held, and with `repair` gives up what is damaged. Dropping the stream ends the work.
 pub fn check(vfs: &Arc<Vfs>, repair: bool) -> Lines<Checked> {

@@ -25,6 +25,7 @@ mod users;
 mod warming;
 mod watching;
 mod wire_up;
+mod words;
 
 use std::process::ExitCode;
 

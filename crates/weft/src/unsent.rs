@@ -8,7 +8,7 @@ use weft_control::{Code, Copied, Decision, Lines, PathBytes, Refusal, UnsentFile
 use weft_remote::{Caller, Name};
 use weft_vfs::{Over, Unsent, UnsentError, Vfs};
 
-use crate::daemon::{code_of, joined, shown};
+use crate::words::{code_of, joined, shown};
 
 /// These files.
 pub fn report(files: impl IntoIterator<Item = Unsent>) -> UnsentReport {

@@ -14,7 +14,7 @@ use weft_control::{Code, Lines, Refusal, WarmCame, WarmForecast, WarmOrder, Warm
 use weft_remote::{Caller, Rules};
 use weft_vfs::{Came, Choice, Forecast, Progress, Vfs, WarmEvent, WarmRequest, Warming};
 
-use crate::daemon::{code_of, joined, names_of, refusal};
+use crate::words::{code_of, joined, names_of, refusal};
 
 /// Begins to fetch ahead, and tells what happens. Dropping the stream ends the work.
 ///

@@ -9,7 +9,7 @@ use weft_control::{Change, ChangeKind, Code, Lines, Refusal, Watched};
 use weft_remote::{Caller, Name, Version};
 use weft_vfs::Vfs;
 
-use crate::daemon::joined;
+use crate::words::joined;
 
 /// The changes at and below a path as far as the caller may know of them. With `every` what is held there is asked
 /// about at that pace, first at once, until the stream is dropped.
