@@ -21,6 +21,9 @@ pub struct UnsentFile {
     pub why: Option<String>,
     /// Whether it is tried again by itself.
     pub tried_again: bool,
+    /// Whether it is being sent now.
+    #[serde(default)]
+    pub is_sending: bool,
     /// Whether it is open for writing: then it is sent at the close.
     pub is_open: bool,
     /// Where the written bytes lie on this machine.

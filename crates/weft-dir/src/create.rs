@@ -132,7 +132,10 @@ fn is_our_own(told: &Facts) -> bool {
 
 /// Gives what was made in `dir` to the caller, where we may: the kernel would have made it for the caller.
 fn give(dir: &OwnedFd, made: &OwnedFd, caller: &Caller) -> rustix::io::Result<()> {
-    if caller.uid == 0 || !rustix::process::geteuid().is_root() {
+    let we = rustix::process::geteuid();
+    // Root may have another group than ours as well.
+    let is_ours = caller.uid == we.as_raw() && caller.gid == rustix::process::getegid().as_raw();
+    if is_ours || !we.is_root() {
         return Ok(());
     }
     // A directory with the set-group-id bit gives its own group to what is made in it.

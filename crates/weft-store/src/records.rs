@@ -174,6 +174,11 @@ impl DentryRecord {
             DentryTarget::Absent => None,
         }
     }
+
+    /// Whether the directory's own listing names it.
+    pub fn is_by_list(&self) -> bool {
+        matches!(self.source, DentrySource::Listed | DentrySource::Described)
+    }
 }
 
 /// How a name became known.

@@ -156,10 +156,11 @@ impl Vfs {
         if let Some(breaks) = self.namespace.breaks(binding) {
             breaks.end(id);
         }
-        if self.store.node(id)?.is_some() {
-            self.distrust(&*self.inode(id)?)?;
+        match self.inode(id) {
+            // It, or the directory that it was in, is not known any more: a use begins with a look at its name.
+            Err(VfsError::Stale) => Ok(()),
+            inode => self.distrust(&*inode?),
         }
-        Ok(())
     }
 
     /// Ends the leases on a name, on what it led to, and on a file that was told of by way of it: the next use asks again.

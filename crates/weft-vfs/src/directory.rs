@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use weft_remote::{Call, Caller, Completeness, FileKind, Listing, Name, Version};
-use weft_store::{DentrySource, DentryTarget, ListingRecord, NodeId};
+use weft_store::{DentryRecord, DentryTarget, ListingRecord, NodeId};
 
 use crate::arrival::State;
 use crate::figures::count;
@@ -136,7 +136,7 @@ impl Vfs {
             if let Some(arrival) = dir.arrival(|_| true)
                 && let State::Failed(error) = arrival.end(call).await?
             {
-                return self.stale_listing(dir, error).map(|()| None);
+                return self.stale_listing(dir, &call.caller, error).map(|()| None);
             }
             if self.listing_holds(dir, &call.caller)? {
                 count(&self.figures.listings_local);
@@ -150,7 +150,7 @@ impl Vfs {
                 Ok(false) => {}
                 Err(error) => {
                     dir.note_error(&error);
-                    return self.stale_listing(dir, error).map(|()| None);
+                    return self.stale_listing(dir, &call.caller, error).map(|()| None);
                 }
             }
         }
@@ -222,21 +222,47 @@ impl Vfs {
     }
 
     /// The listing could not be had: names known from elsewhere still count, as does a listing whose lease has
-    /// ended when the source does not answer. Where a source ends leases by its word, that a listing is refused, or gone,
-    /// is its word on the names as well.
-    pub(crate) fn stale_listing(&self, dir: &Inode, error: VfsError) -> Result<()> {
+    /// ended when the source does not answer. That a listing is refused, or gone, which this caller was shown before, is the
+    /// source's word on that list, and where a source ends leases by its word on all names.
+    pub(crate) fn stale_listing(&self, dir: &Inode, caller: &Caller, error: VfsError) -> Result<()> {
         let listing = self.store.listing(dir.id)?;
-        let silent = listing.is_some_and(|listing| self.names_serve_after(dir, &listing.lease, listing.learnt, &error));
+        let serves_after =
+            |listing: &ListingRecord| self.names_serve_after(dir, &listing.lease, listing.learnt, &error);
         let is_denied = matches!(&error, VfsError::Remote(weft_remote::RemoteError::Denied { .. }));
-        let of_names_elsewhere = (is_gone(&error) || is_denied) && !self.is_breakable(dir.record.read().binding);
-        let refused = of_names_elsewhere || matches!(error, VfsError::Offline);
-        let names = self.store.dentries(dir.id, None, 1)?;
-        let has_names = names.iter().any(|(_, dentry)| dentry.target != DentryTarget::Absent);
-        if silent || (refused && has_names) {
+        let serves = if listing.as_ref().is_some_and(serves_after) {
+            true
+        } else if matches!(error, VfsError::Offline) {
+            self.knows_names(dir, caller, |_| true)?
+        } else if (is_gone(&error) || is_denied) && !self.is_breakable(dir.record.read().binding) {
+            if listing.is_some_and(|listing| self.shows_listing(dir, &listing, caller)) {
+                self.end_listing(dir, is_gone(&error))?;
+            }
+            self.knows_names(dir, caller, |dentry| !dentry.is_by_list() && dentry.learnt > SystemTime::UNIX_EPOCH)?
+        } else {
+            false
+        };
+        if serves {
             count(&self.figures.served_stale);
             return Ok(());
         }
         Err(error)
+    }
+
+    /// Whether a directory has a name of this sort that a caller may see.
+    fn knows_names(&self, dir: &Inode, caller: &Caller, counts: impl Fn(&DentryRecord) -> bool) -> Result<bool> {
+        let mut after: Option<Name> = None;
+        loop {
+            let names = self.store.dentries(dir.id, after.as_ref(), NAMES_AT_ONCE)?;
+            let Some((last, _)) = names.last() else { return Ok(false) };
+            after = Some(last.clone());
+            for (_, dentry) in names.iter().filter(|(_, dentry)| counts(dentry)) {
+                if let DentryTarget::Node(node) = dentry.target
+                    && self.store.node(node)?.is_none_or(|record| record.audience.includes(caller))
+                {
+                    return Ok(true);
+                }
+            }
+        }
     }
 
     pub(crate) fn own_names(&self, dir: NodeId) -> Snapshot {
@@ -270,7 +296,7 @@ impl Vfs {
             for (name, dentry) in &names {
                 if let DentryTarget::Node(node) = dentry.target {
                     let record = self.store.node(node)?;
-                    let by_list = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
+                    let by_list = dentry.is_by_list();
                     if !by_list && is_reading(name) {
                         continue;
                     }

@@ -8,7 +8,7 @@ use tz::UtcDateTime;
 use weft_remote::{
     Audience, Call, Change, FileKind, Lease, RemoteError, Sameness, SourceState, Version, is_access_list,
 };
-use weft_store::{DentrySource, NodeId};
+use weft_store::NodeId;
 
 use crate::inode::Inode;
 use crate::learn::Told;
@@ -300,8 +300,7 @@ impl Vfs {
             Some(inode.id)
         } else {
             let dentry = self.store.dentry(record.parent, &record.name)?;
-            let listed = |source| matches!(source, DentrySource::Listed | DentrySource::Described);
-            dentry.is_some_and(|dentry| listed(dentry.source)).then_some(record.parent)
+            dentry.is_some_and(|dentry| dentry.is_by_list()).then_some(record.parent)
         };
         let Some(dir) = lists else { return Ok(None) };
         Ok(self.store.listing(dir)?.and_then(|listing| listing.origin).map(|origin| origin.how))

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use weft_remote::Name;
-use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId};
+use weft_store::{DentryRecord, DentryTarget, NodeId};
 
 use crate::Result;
 use crate::vfs::Vfs;
@@ -46,10 +46,7 @@ impl Vfs {
 
     /// Whether it was, with a name of which this is known.
     pub(crate) fn is_listed_since(&self, dir: NodeId, known: Option<&DentryRecord>, asked: SystemTime) -> bool {
-        let is_listed = |known: &DentryRecord| {
-            known.target != DentryTarget::Absent
-                && matches!(known.source, DentrySource::Listed | DentrySource::Described)
-        };
+        let is_listed = |known: &DentryRecord| known.target != DentryTarget::Absent && known.is_by_list();
         known.is_some_and(is_listed) && self.listed_since(dir, asked)
     }
 

@@ -118,6 +118,43 @@ impl Vfs {
         Ok(true)
     }
 
+    /// Ends a listing that its source does not show any more. Of a directory that is gone, names that were in the list are known
+    /// no longer, and those that were met otherwise, and its own, are asked about at their next use.
+    pub(crate) fn end_listing(&self, dir: &Inode, is_gone: bool) -> Result<()> {
+        self.store.apply(vec![Record::Listing(dir.id, None)])?;
+        if !is_gone {
+            return Ok(());
+        }
+        let (parent, name) = {
+            let record = dir.record.read();
+            (record.parent, record.name.clone())
+        };
+        self.doubt_name(parent, &name)?;
+        let mut after: Option<Name> = None;
+        loop {
+            let names_locked = self.renames.lock();
+            let mut known = self.store.dentries(dir.id, after.as_ref(), ROWS_AT_ONCE)?;
+            let Some((last, _)) = known.last() else { return Ok(()) };
+            after = Some(last.clone());
+            known.retain(|(_, dentry)| dentry.target != DentryTarget::Absent);
+            let (mut changes, mut doubted) = (Vec::new(), Vec::new());
+            for (name, dentry) in known {
+                if dentry.is_by_list() {
+                    self.tell_gone(Some(&dentry));
+                    self.notices.send(Notice::Entry { parent: self.namespace.shown(dir.id), name: name.clone() });
+                    changes.push(Record::Dentry(dir.id, name, None));
+                } else {
+                    let in_doubt = DentryRecord { learnt: SystemTime::UNIX_EPOCH, ..dentry };
+                    changes.push(Record::Dentry(dir.id, name.clone(), Some(in_doubt)));
+                    doubted.push((name, dentry.node()));
+                }
+            }
+            self.store.apply(changes)?;
+            drop(names_locked);
+            self.expire(dir.id, doubted);
+        }
+    }
+
     /// Learns names of a directory that something else named.
     pub(crate) fn learn_linked(&self, binding: BindingId, dir: &FileId, page: Page, told: Told) -> Result<()> {
         let dir = self.identify(binding, dir)?;
@@ -299,8 +336,7 @@ impl Vfs {
             after = Some(last.clone());
             let (mut changes, mut left) = (Vec::new(), Vec::new());
             for (name, dentry) in known {
-                let listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
-                let falls = listed || completeness.denies(&name);
+                let falls = dentry.is_by_list() || completeness.denies(&name);
                 if falls && dentry.target != DentryTarget::Absent && !names.contains(&name_key(&name)) {
                     self.tell_gone(Some(&dentry));
                     self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });

@@ -171,11 +171,11 @@ impl Vfs {
         let before = self.store.listing(dir.id)?.map(|listing| listing.version);
         if let Err(error) = self.relist(call, dir).await {
             dir.note_error(&error);
+            // Names that are known from elsewhere are all that a directory without a list has.
+            self.stale_listing(dir, &call.caller, error.clone())?;
             if before.is_some() {
                 return Err(error);
             }
-            // Names that are known from elsewhere are all that a directory without a list has.
-            self.stale_listing(dir, error)?;
         }
         let after = self.store.listing(dir.id)?.map(|listing| listing.version);
         done.checked += 1;

@@ -116,7 +116,7 @@ impl Vfs {
 
     /// How much longer a name is trusted: what a listing says, as long as the listing; else by its own lease.
     fn dentry_remaining(&self, dir: &Inode, name: &Name, dentry: &DentryRecord, now: SystemTime) -> Result<Duration> {
-        let is_listed = matches!(dentry.source, DentrySource::Listed | DentrySource::Described);
+        let is_listed = dentry.is_by_list();
         let listing = if is_listed { self.store.listing(dir.id)? } else { None };
         let listing = self.vouching(listing, || {
             let record = dentry.node().map(|id| self.store.node(id)).transpose()?.flatten();

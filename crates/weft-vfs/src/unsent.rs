@@ -35,6 +35,8 @@ pub struct Unsent {
     pub why: Option<String>,
     /// Whether it is tried again by itself.
     pub tried_again: bool,
+    /// Whether it is being sent now.
+    pub is_sending: bool,
     /// Whether somebody has it open for writing: then it is sent at the close.
     pub is_open: bool,
     /// Where the written bytes lie on this machine.
@@ -44,7 +46,7 @@ pub struct Unsent {
 impl Unsent {
     /// Whether somebody has to know: it could not be sent, or nobody is left who would.
     pub fn is_stuck(&self) -> bool {
-        self.why.is_some() || !self.is_open
+        self.why.is_some() || !(self.is_open || self.is_sending)
     }
 }
 
@@ -63,6 +65,9 @@ pub enum UnsentError {
     /// Nothing of that path is unsent.
     #[error("nothing that was written to it is unsent; `weft unsent` lists what is")]
     NotUnsent,
+    /// It was sent before anything else could be done about it.
+    #[error("it was being sent, and is at its source now; nothing of it is left to give up")]
+    Sent,
     /// It is being written.
     #[error("open for writing by a program; close it there first, which sends it")]
     Open,
@@ -112,6 +117,7 @@ impl Vfs {
             since: draft.since(),
             tried_again: failed.as_ref().is_some_and(|failed| failed.may_pass),
             why: failed.map(|failed| failed.why),
+            is_sending: draft.is_sending(),
             is_open: self.is_open_for_writing(inode),
             kept: draft.dirty.path().to_owned(),
         })
@@ -147,7 +153,7 @@ impl Vfs {
     /// Gives up what was written: the file is what its source has. Returns how many bytes are given up.
     ///
     /// # Errors
-    /// `NotUnsent`, `Open`.
+    /// `NotUnsent`, `Sent`, `Open`.
     pub async fn discard_unsent(
         self: &Arc<Self>,
         path: &[Name],
@@ -155,8 +161,8 @@ impl Vfs {
     ) -> std::result::Result<u64, UnsentError> {
         let (inode, draft) = self.unsent_at(path)?;
         let _gate = inode.gate.lock().await;
-        // It may have been sent meanwhile.
-        let bytes = draft.dirty.bytes_away().ok_or(UnsentError::NotUnsent)?;
+        // Whoever had the gate may have sent it.
+        let bytes = draft.dirty.bytes_away().ok_or(UnsentError::Sent)?;
         self.give_up(&inode, &draft)?;
         tracing::info!(node = inode.id.0, bytes, "what was written and not sent is given up by the user's word");
         // What it is now, the source says, or the next use asks.

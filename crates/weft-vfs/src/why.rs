@@ -84,6 +84,7 @@ impl Vfs {
     fn why_written(&self, why: &mut Why, inode: &Inode, path: &[Name], now: SystemTime) {
         let Some(unsent) = self.unsent_of(inode, path.to_vec()) else { return };
         let because = match (&unsent.why, unsent.is_open) {
+            _ if unsent.is_sending => "for it is being sent".to_owned(),
             (Some(error), _) if unsent.tried_again => format!("because {error}; it is tried again by itself"),
             (Some(error), _) => format!("because {error}; `weft unsent` says what can be done"),
             (None, true) => "because it is open for writing; it is sent at the close".to_owned(),

@@ -59,6 +59,7 @@ fn file(unsent: Unsent) -> UnsentFile {
         since_unix_s: unsent.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         why: unsent.why,
         tried_again: unsent.tried_again,
+        is_sending: unsent.is_sending,
         is_open: unsent.is_open,
         kept: unsent.kept.as_path().into(),
     }
@@ -66,7 +67,7 @@ fn file(unsent: Unsent) -> UnsentFile {
 
 fn refusal(path: &[Name], error: &UnsentError) -> Refusal {
     let code = match error {
-        UnsentError::NotUnsent => Code::NotFound,
+        UnsentError::NotUnsent | UnsentError::Sent => Code::NotFound,
         UnsentError::Open => Code::Busy,
         UnsentError::Changed => Code::Failed,
         UnsentError::Incomplete { cause, .. } => code_of(cause),

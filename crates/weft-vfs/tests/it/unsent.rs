@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_remote::RemoteError;
-use weft_remote::fake::{Fault, Operation, Order};
+use weft_remote::fake::{Fault, Gate, Operation, Order};
 use weft_vfs::{HandleId, Over, Unsent, UnsentError, VfsError};
 
 use crate::bench::{Bench, USER, names};
@@ -88,6 +88,33 @@ async fn what_is_written_is_listed_before_it_is_closed() {
     let nothing = bench.vfs.discard_unsent(&names(HELLO), USER).await;
     assert!(matches!(nothing, Err(UnsentError::NotUnsent)));
     bench.vfs.close(handle);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_being_sent_is_told_as_that() {
+    let bench = Bench::writable();
+    let answered = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(answered.clone())).on(Operation::ApplyAnswer).times(1));
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    let sending = tokio::spawn(bench.vfs.clone().flush(bench.call(), handle));
+    answered.arrived(1).await;
+    bench.vfs.close(handle);
+
+    let unsent = bench.one();
+    assert!(unsent.is_sending && unsent.why.is_none() && !unsent.is_stuck(), "{unsent:?}");
+    let why = bench.vfs.why(&names(HELLO)).unwrap();
+    let (_, told) = why.facts.iter().find(|(key, _)| key == "written here").expect("told");
+    assert!(told.contains("being sent"), "{told}");
+
+    let vfs = bench.vfs.clone();
+    let giving_up = tokio::spawn(async move { vfs.discard_unsent(&names(HELLO), USER).await });
+    answered.open();
+    sending.await.unwrap().unwrap();
+    let outcome = giving_up.await.unwrap();
+    // The second where it came after all was done.
+    assert!(matches!(outcome, Err(UnsentError::Sent | UnsentError::NotUnsent)), "{outcome:?}");
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
 }
 
 #[tokio::test(flavor = "multi_thread")]

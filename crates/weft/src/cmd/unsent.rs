@@ -21,7 +21,7 @@ use crate::output::say;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct UnsentArgs {
-    /// Try again now to send what was written to each PATH
+    /// Try again now to send what was written to each PATH, or to the files below it
     #[arg(long, requires = "paths")]
     pub send: bool,
     /// Send all of the file over whatever version the source has by now
@@ -45,7 +45,7 @@ pub struct UnsentArgs {
 pub fn run(args: &UnsentArgs, json: bool) -> Outcome {
     match (args, &args.save_as) {
         (_, Some(file)) => save_as(&args.paths, file, json),
-        (UnsentArgs { send: true, over: false, .. }, _) => decide(&args.paths, Decision::Send, "sent", json),
+        (UnsentArgs { send: true, over: false, .. }, _) => send(&args.paths, json),
         (UnsentArgs { send: true, .. }, _) => decide(&args.paths, Decision::SendOver, "sent", json),
         (UnsentArgs { discard: true, .. }, _) => decide(&args.paths, Decision::Discard, "given up", json),
         _ => list(&args.paths, json),
@@ -98,6 +98,7 @@ pub(super) fn line(file: &UnsentFile) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let ago = show_time(now.saturating_sub(file.since_unix_s));
     let why = match (&file.why, file.is_open, file.tried_again) {
+        _ if file.is_sending => "it is being sent".to_owned(),
         (Some(why), _, true) => format!("{why}; it is tried again by itself"),
         (Some(why), ..) => why.clone(),
         (None, true, _) => "it is open for writing, and sent at the close".to_owned(),
@@ -117,6 +118,25 @@ fn decide(paths: &[PathBuf], decision: Decision, word: &str, json: bool) -> Outc
     });
     tell(&done, word, json);
     outcome
+}
+
+/// Tries to send each path, and what is unsent below it.
+fn send(paths: &[PathBuf], json: bool) -> Outcome {
+    let (found, outcome) = for_each(paths, |path| {
+        let mut located = find(path)?;
+        let report = located.client.unsent(&located.path.0)?;
+        let files = report.files.iter().map(|file| absolute(&located.hello.mountpoint, file).as_path().to_owned());
+        // Of a path of which nothing is unsent the daemon says so.
+        let files: Vec<PathBuf> = if report.files.is_empty() { vec![path.to_owned()] } else { files.collect() };
+        Ok((files, report.more))
+    });
+    let files: Vec<PathBuf> = found.iter().flat_map(|(files, _)| files.clone()).collect();
+    let sent = decide(&files, Decision::Send, "sent", json);
+    let more: u64 = found.iter().map(|(_, more)| more).sum();
+    if more > 0 {
+        eprintln!("weft: {more} more are below it; try again for those");
+    }
+    outcome.and(sent)
 }
 
 fn tell(done: &[(impl AsRef<Path>, u64)], word: &str, json: bool) {
@@ -196,6 +216,7 @@ Examples:
   weft unsent                                what is not at its source, of all mounts of yours
   weft unsent ~/www/docs                     at and below a path
   weft unsent --send ~/www/a.txt             try again now
+  weft unsent --send ~/www                   all that is below it
   weft unsent --send --over ~/www/a.txt      mine, whatever the source has
   weft unsent --save-as /tmp/mine ~/www/a.txt
   weft unsent --discard ~/www/a.txt          theirs: what was written here is gone";

@@ -100,6 +100,8 @@ fn a_conflict_is_told_and_kept_until_somebody_decides() {
     assert_eq!(place.rows().len(), 1);
     let again = place.unsent("--send");
     assert!(again.code == Some(1) && again.err.contains("--over"), "{again:?}");
+    let all = place.mount.verb("unsent --send", [place.mount.dir()]);
+    assert!(all.code == Some(1) && all.err.contains("a.txt: it changed at its source"), "{all:?}");
     assert_eq!(place.at_source("a.txt"), "theirs");
 }
 
@@ -121,6 +123,8 @@ fn mine_is_written_over_theirs() {
         wait_until("what was sent", || place.here("a.txt") == MINE);
         assert!(place.rows().is_empty());
     }
+    let nothing = place.mount.verb("unsent --send", [place.mount.dir()]);
+    assert!(nothing.code == Some(4) && nothing.err.contains("nothing"), "{nothing:?}");
 }
 
 #[test]
