@@ -109,6 +109,10 @@ impl Handler for Bridge {
         self.vfs.directory_names(node, &caller).map_err(Errno::from)
     }
 
+    fn names_mark(&self, node: NodeId) -> u64 {
+        self.vfs.names_mark(node)
+    }
+
     fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Option<(Attributes, Duration)> {
         // What the store cannot read now is asked when somebody uses the name.
         let known = self.vfs.entry_known(dir, row).ok().flatten();

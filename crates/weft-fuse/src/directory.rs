@@ -29,6 +29,8 @@ struct Open {
     /// Which directory, and who has opened it.
     of: (NodeId, Caller),
     names: Names,
+    /// As of when they are, by the directory's mark.
+    mark: u64,
     /// Whether it was read from the beginning: whoever does so once more has called rewinddir(3), and wants the names of now.
     begun: bool,
     /// Of a directory whose names the kernel may keep: which.
@@ -62,7 +64,9 @@ impl Directories {
     /// Opens one whose names the kernel has kept; `None` when it has not.
     pub(crate) fn open_kept(&self, node: NodeId, caller: Caller, as_of: &AsOf) -> Option<Opened> {
         let keeps = self.kept.lock().open_kept(node, as_of.mark, Instant::now());
-        keeps.then(|| self.add((node, caller), Names::Later, Some(node), Opened::CACHE_DIR | Opened::KEEP_CACHE))
+        keeps.then(|| {
+            self.add((node, caller), Names::Later, as_of.mark, Some(node), Opened::CACHE_DIR | Opened::KEEP_CACHE)
+        })
     }
 
     /// Opens one with these names, for this caller.
@@ -70,12 +74,12 @@ impl Directories {
         let (node, _) = of;
         let keeps = names.is_for_everybody() && self.kept.lock().open_anew(node, as_of, Instant::now());
         let flags = if keeps { Opened::CACHE_DIR } else { 0 };
-        self.add(of, Names::Known(Arc::new(names)), keeps.then_some(node), flags)
+        self.add(of, Names::Known(Arc::new(names)), as_of.mark, keeps.then_some(node), flags)
     }
 
-    fn add(&self, of: (NodeId, Caller), names: Names, keeps: Option<NodeId>, flags: u32) -> Opened {
+    fn add(&self, of: (NodeId, Caller), names: Names, mark: u64, keeps: Option<NodeId>, flags: u32) -> Opened {
         let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.open.lock().insert(handle, Open { of, names, begun: false, keeps });
+        self.open.lock().insert(handle, Open { of, names, mark, begun: false, keeps });
         Opened { handle, flags, ..Opened::default() }
     }
 
@@ -83,18 +87,21 @@ impl Directories {
     pub(crate) fn restore(&self, handle: u64, node: NodeId, caller: Caller) {
         self.last.fetch_max(handle, Ordering::Relaxed);
         self.kept.lock().restore(node);
-        let open = Open { of: (node, caller), names: Names::Later, begun: false, keeps: Some(node) };
+        let open = Open { of: (node, caller), names: Names::Later, mark: 0, begun: false, keeps: Some(node) };
         self.open.lock().insert(handle, open);
     }
 
-    /// What one that is open is read from, from this offset on.
+    /// What one that is open is read from, from this offset on. Who begins to read it finds the names of now, be it that others
+    /// came since it was opened: the kernel does not tell of a rewinddir(3) before the first readdir(3). `mark_now` is the
+    /// mark that a directory has now.
     ///
     /// # Errors
     /// EBADF when it is not open.
-    pub(crate) fn read(&self, handle: u64, offset: u64) -> Answer<Reading> {
+    pub(crate) fn read(&self, handle: u64, offset: u64, mark_now: impl FnOnce(NodeId) -> u64) -> Answer<Reading> {
         let mut all = self.open.lock();
         let open = all.get_mut(&handle).ok_or(Errno(rustix::io::Errno::BADF))?;
-        let (rewinds, (node, caller)) = (offset == 0 && open.begun, open.of);
+        let (node, caller) = open.of;
+        let rewinds = offset == 0 && (open.begun || open.mark != mark_now(node));
         open.begun |= offset == 0;
         let (names, keeps) = (open.names.clone(), open.keeps);
         drop(all);

@@ -119,6 +119,9 @@ pub trait Handler: Send + Sync + 'static {
     /// The names of a directory that was opened, as they are known now; never waits.
     fn directory_names(&self, caller: Caller, node: NodeId) -> Answer<Snapshot>;
 
+    /// While this is the same, so are the names of a directory; never waits.
+    fn names_mark(&self, node: NodeId) -> u64;
+
     /// Which inode a name led to when that was noted last; never waits, and asks nobody.
     fn known_at(&self, dir: NodeId, name: &[u8]) -> Option<NodeId>;
 

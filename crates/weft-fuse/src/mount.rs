@@ -154,7 +154,7 @@ pub fn mount<H: Handler>(
                 (Transport::Auto, Some(_)) => Transport::Classic,
                 (transport, _) => transport,
             };
-            let wanted = wanted(privileged, locks, handler.has_access_lists(), options.maps_unkept);
+            let wanted = wanted(privileged, locks, handler.has_access_lists(), options);
             let session = Session::begin_over(device, &wanted, transport, RingLimits::default());
             let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
             let (roll, notices) = match life {
@@ -262,12 +262,17 @@ fn options_of(options: &MountOptions) -> weft_fusedev::MountOptions {
 }
 
 /// What is asked of the kernel.
-fn wanted(privileged: bool, locks: bool, access_lists: bool, maps_unkept: bool) -> Wanted {
+fn wanted(privileged: bool, locks: bool, access_lists: bool, options: &MountOptions) -> Wanted {
     let mut flags = WANTED_FLAGS.into_iter().fold(InitFlags::default(), |all, flag| all | flag);
     if privileged {
         flags = flags | InitFlags::PASSTHROUGH;
     }
-    if maps_unkept {
+    if options.read_only {
+        // After a write past its pages that nobody waits for the kernel leaves in them what was there before
+        // (`generic_file_direct_write` of Linux mm/filemap.c and `fuse_aio_complete` of fs/fuse/file.c; observed with 6.18).
+        flags = flags | InitFlags::ASYNC_DIO;
+    }
+    if options.maps_unkept {
         flags = flags | InitFlags::DIRECT_IO_ALLOW_MMAP;
     }
     if access_lists {
@@ -300,14 +305,13 @@ fn raise_read_ahead(mountpoint: &Path) {
 }
 
 /// Taken where the kernel offers them (the reasons: SEMANTICS.md and the kernel's fuse.h).
-const WANTED_FLAGS: [InitFlags; 12] = [
+const WANTED_FLAGS: [InitFlags; 11] = [
     InitFlags::ABORT_ERROR,
     InitFlags::ASYNC_READ,
     InitFlags::BIG_WRITES,
     InitFlags::DO_READDIRPLUS,
     InitFlags::READDIRPLUS_AUTO,
     InitFlags::PARALLEL_DIROPS,
-    InitFlags::ASYNC_DIO,
     InitFlags::ATOMIC_O_TRUNC,
     InitFlags::HANDLE_KILLPRIV_V2,
     InitFlags::EXPLICIT_INVAL_DATA,
@@ -324,3 +328,27 @@ const BACKGROUND_REQUESTS_MAX: u16 = 1024;
 /// Read-ahead of the mount in KiB, as the system file takes it. An answer of so much and its header fit into a pipe of
 /// the size that everybody may have (1 MiB in slots of a page), and into the second cache of a processor.
 const READ_AHEAD_KB: &str = "512";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is written past the pages at nobody's waiting would leave old ones behind.
+    #[test]
+    fn direct_writes_are_waited_for() {
+        let options = |read_only| MountOptions {
+            mountpoint: PathBuf::new(),
+            source: String::new(),
+            allow_other: false,
+            exec: true,
+            threads: 1,
+            transport: Transport::Auto,
+            unopened: false,
+            maps_unkept: false,
+            read_only,
+        };
+        for read_only in [false, true] {
+            assert_eq!(wanted(true, true, true, &options(read_only)).flags.contains(InitFlags::ASYNC_DIO), read_only);
+        }
+    }
+}

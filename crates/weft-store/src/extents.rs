@@ -18,6 +18,8 @@ pub(crate) struct Extents {
     base_end: u64,
     /// The file's length at the source.
     sent_length: u64,
+    /// It was cut or made longer, and the source has not been told that it changed, be it as long as it was.
+    touched: bool,
     /// How long the file at the source may be besides, where something was sent and it is not known what came of that.
     unsure: Option<u64>,
 }
@@ -38,6 +40,7 @@ pub enum Origin {
 pub struct Batch {
     ranges: RangeSet<u64>,
     length: u64,
+    touched: bool,
     former_length: u64,
     former_unsure: Option<u64>,
 }
@@ -64,6 +67,7 @@ impl Extents {
             length: base_length,
             base_end: base_length,
             sent_length: base_length,
+            touched: false,
             unsure: None,
         }
     }
@@ -106,8 +110,9 @@ impl Extents {
         self.unsent.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// The file has another length.
+    /// The file is given a length, which may be what it has.
     pub(crate) fn resize(&mut self, length: u64) {
+        self.touched = true;
         if length >= self.length {
             self.grow(length);
             return;
@@ -129,7 +134,7 @@ impl Extents {
     }
 
     pub(crate) fn is_unsent(&self) -> bool {
-        !self.unsent.is_empty() || self.length != self.sent_length || self.unsure.is_some()
+        !self.unsent.is_empty() || self.length != self.sent_length || self.touched || self.unsure.is_some()
     }
 
     /// How long the file at the source may be.
@@ -145,6 +150,7 @@ impl Extents {
         let batch = Batch {
             ranges: std::mem::take(&mut self.unsent),
             length: self.length,
+            touched: std::mem::take(&mut self.touched),
             former_length: self.sent_length,
             former_unsure: self.unsure.take(),
         };
@@ -154,7 +160,8 @@ impl Extents {
 
     /// It could not be sent, or not all of it.
     pub(crate) fn put_back(&mut self, batch: Batch) {
-        let Batch { mut ranges, length, former_length, former_unsure } = batch;
+        let Batch { mut ranges, length, touched, former_length, former_unsure } = batch;
+        self.touched |= touched;
         self.sent_length = former_length;
         self.unsure = Some(former_unsure.map_or(length, |former| former.max(length)));
         ranges.remove(self.length..u64::MAX);

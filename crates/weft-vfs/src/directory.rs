@@ -106,6 +106,11 @@ impl Vfs {
         Ok(AsOf { mark, trusted: listing.map_or(Duration::ZERO, trusted) })
     }
 
+    /// While this is the same, so are the names of a directory.
+    pub fn names_mark(&self, node: NodeId) -> u64 {
+        self.store.names_mark(self.namespace.real(node))
+    }
+
     /// The names of a directory, from what the store has of it. Asks no remote.
     ///
     /// # Errors

@@ -27,8 +27,6 @@ pub(crate) struct Draft {
     generation: AtomicU64,
     /// The content below what was written, where some of it is needed and known.
     base: Mutex<Option<Arc<Object>>>,
-    /// It is being sent now.
-    sending: AtomicBool,
     /// It was being sent, and nobody knows how much of that the source has: a former daemon ended, or the source did not
     /// take all of it.
     cut_short: AtomicBool,
@@ -78,7 +76,6 @@ impl Draft {
             dirty,
             generation,
             base: Mutex::new(base),
-            sending: AtomicBool::new(false),
             cut_short: AtomicBool::new(false),
             attempts: Mutex::default(),
             before: Mutex::default(),
@@ -110,16 +107,6 @@ impl Draft {
     /// A handle that wrote it in a former life of the daemon is open again, and is counted under this.
     pub(crate) fn take_up(&self, generation: u64) {
         self.generation.store(generation, Ordering::Relaxed);
-    }
-
-    /// It begins to be sent, or that ends. The caller holds the gate.
-    pub(crate) fn note_sending(&self, is_so: bool) {
-        self.sending.store(is_so, Ordering::Relaxed);
-    }
-
-    /// Whether it is being sent now.
-    pub(crate) fn is_sending(&self) -> bool {
-        self.sending.load(Ordering::Relaxed)
     }
 
     /// The source may have some of what was being sent.

@@ -12,6 +12,7 @@ use weft_store::NodeId;
 
 use crate::inode::Inode;
 use crate::learn::Told;
+use crate::nameless::USER_ATTRIBUTES;
 use crate::offline::Mode;
 use crate::vfs::{Vfs, is_gone};
 use crate::why::version_words;
@@ -147,7 +148,7 @@ impl Vfs {
     /// `Stale`, `Denied`, `Offline`; whatever keeps the remote from answering.
     pub async fn extended_of(self: Arc<Self>, call: Call, node: NodeId, name: Vec<u8>) -> Result<Option<Vec<u8>>> {
         let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(None) };
-        if inode.is_nameless() {
+        if inode.is_gone() {
             return self.extended_of_nameless(&inode, &name);
         }
         let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
@@ -180,7 +181,7 @@ impl Vfs {
     /// As of [`Vfs::extended_of`].
     pub async fn extended_names(self: Arc<Self>, call: Call, node: NodeId) -> Result<Vec<Vec<u8>>> {
         let Some(inode) = self.inode_with_attributes(&call, node).await? else { return Ok(Vec::new()) };
-        if inode.is_nameless() {
+        if inode.is_gone() {
             return self.extended_names_of_nameless(&inode);
         }
         let (remote, file) = (self.remote_of(&inode)?, inode.record().file);
@@ -219,10 +220,14 @@ impl Vfs {
         if name.starts_with(OWN_ATTRIBUTES) {
             return Err(VfsError::Denied);
         }
+        if name == USER_ATTRIBUTES {
+            let detail = "the attribute user.: it has no name below that".to_owned();
+            return Err(RemoteError::Invalid { detail }.into());
+        }
         self.admit(&call, &inode).await?;
         self.refuse_moved(&call, &inode).await?;
         let _gate = inode.gate.lock().await;
-        if inode.is_nameless() {
+        if inode.is_gone() {
             return self.set_extended_of_nameless(&inode, &name, value.as_deref(), must_exist);
         }
         self.set_extended_at_source(&call, &inode, (name, value), must_exist).await

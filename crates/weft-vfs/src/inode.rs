@@ -97,6 +97,8 @@ pub(crate) struct Content {
     pub(crate) told_to: ToldTo,
     /// When the kernel was last about to be told that a name leads here.
     pub(crate) named: Option<Instant>,
+    /// The name of it that was taken away last from here: of that the kernel knows.
+    pub(crate) unnamed_here: Option<(NodeId, Name)>,
     /// When it turned out that it had more than one name until then.
     pub(crate) had_several_names: Option<Instant>,
     /// For whom content without a validator came last.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
-use weft_remote::Call;
+use weft_remote::{Call, Name};
 use weft_store::NodeId;
 
 use crate::absences::ON_ITS_WAY_MAX;
@@ -142,7 +142,7 @@ impl Vfs {
             let record = inode.record.read();
             (record.binding, record.file.clone(), record.parent, record.name.clone())
         };
-        if !self.is_breakable(binding) || inode.is_gone() {
+        if !self.is_breakable(binding) || inode.is_gone() || self.was_unnamed_here(inode, parent, &name) {
             return false;
         }
         let (Some(remote), Some(dir)) = (self.namespace.remote(binding), self.inodes.peek(parent)) else {
@@ -150,6 +150,17 @@ impl Vfs {
         };
         let dir = dir.record.read().file.clone();
         !remote.may_be_named(&file, &dir, &name)
+    }
+
+    /// Whether the name by which a file was found was taken away from here: whoever comes by the file has it open, or has found it
+    /// by another.
+    fn was_unnamed_here(&self, inode: &Inode, parent: NodeId, name: &Name) -> bool {
+        let is_it = |unnamed: &(NodeId, Name)| unnamed.0 == parent && unnamed.1 == *name;
+        let leads_here = || {
+            let known = self.store.dentry(parent, name).ok().flatten();
+            known.and_then(|known| known.node()) == Some(inode.id)
+        };
+        inode.content.lock().unnamed_here.as_ref().is_some_and(is_it) && !leads_here()
     }
 
     /// Whether the name by which a file was found may lead to another by now: by which of several it was is not known here, the

@@ -91,6 +91,7 @@ mod unsent;
 mod usage;
 mod validate;
 mod vfs;
+mod victim;
 mod walk;
 mod warm;
 mod why;

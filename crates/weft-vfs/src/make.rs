@@ -85,6 +85,7 @@ impl Vfs {
         let _gate = file.gate.lock().await;
         let _listing = dir.gate.lock().await;
         let applied = self.apply_to_both(&call, (&dir, &file), change).await;
+        self.retries.forget(&call);
         let answer = self.there_already(&dir, &name, applied)?;
         let unheard = self.unheard(&[(&dir, &name)]);
         let version = answer.version.clone();
@@ -109,6 +110,7 @@ impl Vfs {
                 _ => {}
             }
         }
+        let victim = self.with_names_counted(&call, victim).await;
         self.keep_open(&call, victim.as_ref()).await;
         let _listing = dir.gate.lock().await;
         let change = Change::Remove { dir: dir.record().file, name: name.clone() };
@@ -121,7 +123,7 @@ impl Vfs {
         let told = Told::of_change(&answer);
         self.name_is_gone(&dir, &name, &told.under(self.lease_in(&dir, &answer.value.dirs, &told)))?;
         self.names_changed(&[&dir], &answer.value.dirs, &told)?;
-        self.lost_a_name(victim)?;
+        self.lost_a_name(victim, (&dir, &name))?;
         self.outdate_answers(&call, &[&dir]).await;
         unheard.heard();
         Ok(())
@@ -142,9 +144,10 @@ impl Vfs {
         let (to, new_name) = self.spot(&call, to, &new_name).await?;
         self.same_tree(&from, &to)?;
         let moved = self.moving(&call, &from, &name).await?;
-        let victim = self.victim(&call, &to, &new_name).await?;
+        let mut victim = self.victim(&call, &to, &new_name).await?;
         let same = matches!((&moved, &victim), (Some((moved, _)), Some((victim, _))) if moved == victim);
         if target == RenameTarget::Replaced && !same {
+            victim = self.with_names_counted(&call, victim).await;
             self.keep_open(&call, victim.as_ref()).await;
         }
         let change = Change::Rename {
@@ -166,9 +169,9 @@ impl Vfs {
         }
         let other = victim.as_ref().map(|(id, _)| *id).filter(|_| target == RenameTarget::Exchanged);
         let id = moved.map(|(id, _)| id);
-        let came = self.moved((&from, &name), (&to, new_name), (id, other), answer)?;
+        let came = self.moved((&from, &name), (&to, new_name.clone()), (id, other), answer)?;
         if target == RenameTarget::Replaced && is_told {
-            self.lost_a_name(victim)?;
+            self.lost_a_name(victim, (&to, &new_name))?;
         }
         self.outdate_answers(&call, &[&from, &to]).await;
         unheard.heard();
@@ -441,54 +444,6 @@ impl Vfs {
         }
         self.retries.forget(call);
         Ok(moved)
-    }
-
-    /// What a name leads to: as far as is known here, and its source has not told otherwise, or else by its source.
-    async fn victim(self: &Arc<Self>, call: &Call, dir: &Inode, name: &Name) -> Result<Option<(NodeId, NodeRecord)>> {
-        let holds = |dentry: &DentryRecord| self.is_told_all(dir) && !self.name_has_ended(dir, name, dentry.learnt);
-        let known = self.store.dentry(dir.id, name)?.filter(|dentry| holds(dentry));
-        let id = match known.map(|dentry| dentry.target) {
-            Some(DentryTarget::Node(id)) => id,
-            _ => match self.clone().lookup(*call, self.namespace.shown(dir.id), name.as_bytes().to_vec()).await? {
-                Looked::Entry { stat, .. } => self.namespace.real(stat.node),
-                Looked::Absent { .. } => return Ok(None),
-            },
-        };
-        let record = match self.inodes.peek(id) {
-            Some(inode) => Some(inode.record()),
-            None => self.store.node(id)?,
-        };
-        Ok(record.map(|record| (id, record)))
-    }
-
-    /// What is open of a file that is about to lose its last name is all brought here. What cannot be had is lost to
-    /// whoever has it open; the name goes all the same.
-    async fn keep_open(self: &Arc<Self>, call: &Call, victim: Option<&(NodeId, NodeRecord)>) {
-        let Some((id, record)) = victim else { return };
-        let Some(inode) = self.inodes.peek(*id) else { return };
-        let is_open = !inode.content.lock().is_closed();
-        if is_open
-            && record.attributes.kind == FileKind::File
-            && record.attributes.links.unwrap_or(1) <= 1
-            && let Err(error) = self.complete(call, &inode).await
-        {
-            tracing::warn!(%error, path = self.path_text(*id), "removed while it is open, and not all of it is here");
-        }
-    }
-
-    fn lost_a_name(self: &Arc<Self>, victim: Option<(NodeId, NodeRecord)>) -> Result<()> {
-        let Some((id, record)) = victim else { return Ok(()) };
-        let is_directory = record.attributes.kind == FileKind::Directory;
-        if is_directory || record.attributes.links.unwrap_or(1) <= 1 {
-            return self.mark_gone(id);
-        }
-        match self.inodes.peek(id) {
-            Some(inode) => self.distrust_quietly(&inode),
-            None => {
-                let distrusted = NodeRecord { learnt: SystemTime::UNIX_EPOCH, ..record };
-                Ok(self.store.apply(vec![Record::Node(id, Some(distrusted))])?)
-            }
-        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Files without a name (`O_TMPFILE`): they are here alone until somebody gives them one.
+//! Files without a name (`O_TMPFILE`): they are here alone until somebody gives them one. Of those that have lost their last one
+//! the extended attributes are here as well.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -28,13 +29,17 @@ impl Vfs {
         let Ok(name) = Name::new("nameless") else { return Err(VfsError::NotFound) };
         let (dir, name) = self.spot(&call, dir, name.as_bytes()).await?;
         let now = SystemTime::now();
+        let above = dir.record.read().attributes;
+        // As what has a name, it gets the group of a directory with that bit.
+        let inherited = above.owner.filter(|_| above.mode.is_some_and(|mode| mode & SET_GROUP_ID != 0));
+        let gid = inherited.map_or(call.caller.gid, |owner| owner.gid);
         let attributes = Attributes {
             size: Figure::Exact(0),
             modified: Figure::Exact(now),
             changed: Figure::Exact(now),
             accessed: Figure::Exact(now),
             mode: Some(mode),
-            owner: Some(Owner { uid: call.caller.uid, gid: call.caller.gid }),
+            owner: Some(Owner { uid: call.caller.uid, gid }),
             links: Some(0),
             ..Attributes::of_kind(FileKind::File)
         };
@@ -94,8 +99,8 @@ impl Vfs {
         let made = file.record().attributes;
         let owner = here.attributes.owner.filter(|owner| made.owner != Some(*owner));
         let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
-        // Writing takes set-id bits away. What a default access list does not allow stays so.
-        let is_without = |made: &u16| (made ^ mode) & 0o7000 != 0;
+        // Writing takes set-id bits away, as another owner does. What a default access list does not allow stays so.
+        let is_without = |made: &u16| (made ^ mode) & 0o7000 != 0 || (owner.is_some() && mode & SET_IDS != 0);
         let restored = made.mode.filter(is_without).map(|made| made & 0o777 | mode & 0o7000);
         let wanted = NewAttributes { mode: restored, uid, gid, ..Default::default() };
         if wanted != NewAttributes::default() {
@@ -126,6 +131,25 @@ impl Vfs {
         self.note_alias(inode.id, &record)
     }
 
+    /// Notes the extended attributes of a file that is about to lose its last name: whoever has it open asks for them after.
+    ///
+    /// # Errors
+    /// What the remote says.
+    pub(crate) async fn note_extended(&self, call: &Call, inode: &Inode) -> Result<()> {
+        let (remote, file) = (self.remote_of(inode)?, inode.record().file);
+        if inode.is_gone() || !remote.capabilities().extended {
+            return Ok(());
+        }
+        self.forget_nameless(inode.id);
+        let names = self.ask_for(call, remote.extended_names(call, &file)).await?;
+        for name in names.iter().filter(|name| name.starts_with(USER_ATTRIBUTES)) {
+            if let Some(value) = self.ask_for(call, remote.extended(call, &file, name)).await? {
+                self.store.notes(NOTES).put(&key(inode.id, name), Some(&value)).map_err(VfsError::notes)?;
+            }
+        }
+        Ok(())
+    }
+
     /// An extended attribute of a file without a name.
     pub(crate) fn extended_of_nameless(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
         self.store.notes(NOTES).get(&key(inode.id, name)).map_err(VfsError::notes)
@@ -150,7 +174,7 @@ impl Vfs {
     ) -> Result<()> {
         let detail = || format!("the attribute {} of a file without a name", name.escape_ascii());
         let takes_any = self.remote_of(inode)?.capabilities().extended;
-        if !takes_any || !name.starts_with(USER_ATTRIBUTES) || name.len() == USER_ATTRIBUTES.len() {
+        if !takes_any || !name.starts_with(USER_ATTRIBUTES) {
             return Err(RemoteError::Unsupported { detail: detail() }.into());
         }
         let known = self.notes_of_nameless(inode.id)?;
@@ -197,6 +221,10 @@ pub(crate) fn is_nameless(file: &FileId) -> bool {
     file.as_bytes().starts_with(NAMELESS)
 }
 
+/// What is made in a directory with this bit gets its group.
+const SET_GROUP_ID: u16 = 0o2000;
+/// The bits of a mode that another owner takes away.
+const SET_IDS: u16 = 0o6000;
 /// Where an extended attribute of a node is noted.
 fn key(id: NodeId, name: &[u8]) -> Vec<u8> {
     [&id.0.to_be_bytes(), name].concat()
@@ -213,6 +241,6 @@ const NOTES: &str = "nameless";
 /// How long the node is there.
 const NODE_BYTES: usize = 8;
 /// What names of extended attributes begin with that are the user's: those alone every kind that has any takes.
-const USER_ATTRIBUTES: &[u8] = b"user.";
+pub(crate) const USER_ATTRIBUTES: &[u8] = b"user.";
 /// Most bytes of names and values of the extended attributes of one file.
 const EXTENDED_BYTES_MAX: usize = 1 << 20;

@@ -280,7 +280,7 @@ impl Vfs {
     /// Forgets what else there is of a file that is known no more; of a directory with many names the next round does the rest.
     pub(crate) fn forget_what_was_of(&self, id: NodeId, record: &NodeRecord) -> Result<()> {
         self.namespace.forget_face(id);
-        if is_nameless(&record.file) {
+        if is_nameless(&record.file) || record.attributes.links == Some(0) {
             self.forget_nameless(id);
         }
         self.namespace.remote(record.binding).into_iter().for_each(|remote| remote.forget(&record.file));

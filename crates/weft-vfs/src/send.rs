@@ -23,16 +23,8 @@ struct Taken<'a> {
     batch: Option<Batch>,
 }
 
-impl Taken<'_> {
-    fn new(draft: &Draft, batch: Batch) -> Taken<'_> {
-        draft.note_sending(true);
-        Taken { draft, batch: Some(batch) }
-    }
-}
-
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.draft.note_sending(false);
         if let Some(batch) = self.batch.take() {
             self.draft.dirty.put_back(batch);
         }
@@ -147,7 +139,7 @@ impl Vfs {
         batch: Batch,
     ) -> Result<()> {
         let (extents, length) = (batch.extents(), batch.length());
-        let mut taken = Taken::new(draft, batch);
+        let mut taken = Taken { draft, batch: Some(batch) };
         let bytes: u64 = extents.iter().map(|extent| extent.length).sum();
         let content = Arc::new(Sending::of(draft.clone(), length, self.attempts.clone()));
         let begun = SystemTime::now();

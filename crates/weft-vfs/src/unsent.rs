@@ -117,7 +117,7 @@ impl Vfs {
             since: draft.since(),
             tried_again: failed.as_ref().is_some_and(|failed| failed.may_pass),
             why: failed.map(|failed| failed.why),
-            is_sending: draft.is_sending(),
+            is_sending: draft.dirty.is_being_sent(),
             is_open: self.is_open_for_writing(inode),
             kept: draft.dirty.path().to_owned(),
         })

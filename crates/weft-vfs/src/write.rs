@@ -68,7 +68,10 @@ impl Vfs {
         let handle = self.handle_to_write(handle)?;
         self.catch_up(&call, &handle).await?;
         self.draft_of(&handle)?;
-        self.drop_set_id(&call, &handle.inode).await?;
+        // Of this the kernel does not say who may keep them: root may (CAP_FSETID).
+        if call.caller.uid != 0 {
+            self.drop_set_id(&call, &handle.inode).await?;
+        }
         let draft = self.draft_held(&handle)?;
         let end = offset.saturating_add(length);
         let grows = matches!(how, Allocate::Extend | Allocate::Zero) && end > draft.dirty.length();
@@ -96,7 +99,10 @@ impl Vfs {
         let _gate = inode.gate.lock().await;
         let Some(mode) = inode.mode_to_drop_to() else { return Ok(()) };
         let new = weft_remote::NewAttributes { mode: Some(mode), ..Default::default() };
-        self.set_attributes(call, inode, new).await
+        self.set_attributes(call, inode, new).await?;
+        // Of a write the kernel expects nothing but another length and times.
+        self.notices.send_later(Notice::Attributes { node: self.namespace.shown(inode.id) }, &self.runtime);
+        Ok(())
     }
 
     /// Has what is known of a file's mode be what its source has told, where it tells of changes: what is set by a mode that

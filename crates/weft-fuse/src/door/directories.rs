@@ -56,7 +56,7 @@ impl<H: Handler> Door<H> {
         let operation = if rows == Rows::Names { Operation::Readdir } else { Operation::Readdirplus };
         let asked = self.driver.meter.begin(operation, header);
         let dir = NodeId(header.node);
-        match self.directories.read(read.handle, read.offset) {
+        match self.directories.read(read.handle, read.offset, |node| self.handler.names_mark(node)) {
             Ok(Reading::On(snapshot)) => {
                 asked.answered(None);
                 tell(&*self.handler, &snapshot, dir, (&read, rows), reply);

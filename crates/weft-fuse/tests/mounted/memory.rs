@@ -230,6 +230,10 @@ impl Handler for Memory {
         Ok(Snapshot::default())
     }
 
+    fn names_mark(&self, _: NodeId) -> u64 {
+        0
+    }
+
     fn entry_known(&self, _: NodeId, _: &DirectoryName<'_>) -> Option<(Attributes, Duration)> {
         None
     }

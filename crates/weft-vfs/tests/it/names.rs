@@ -117,6 +117,38 @@ async fn a_list_that_breaks_off_is_not_confirmed_as_the_one_before_it() {
     assert_eq!(bench.list("fake/d").await.expect("a listing"), ["first", "third"]);
 }
 
+/// Goal: a list that its source showed and shows no more is over, also where its names were met one by one; names that were never
+/// in a list count on. Method: refused and gone, by a use and by a reload; and then shown again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_is_refused_or_gone_is_not_shown_from_memory() {
+    let refused = RemoteError::Denied { detail: "closed".to_owned() };
+    let gone = RemoteError::NotFound { detail: "404".to_owned() };
+    for (error, reloads) in [(refused.clone(), false), (gone.clone(), false), (refused, true), (gone, true)] {
+        let bench = Bench::with(Freshness::Always);
+        bench.fake.adjust(|terms| terms.stable_ids = false);
+        bench.fake.file("d/f", "one");
+        bench.fake.file("d/g", "two");
+        assert_eq!(bench.list("fake/d").await.expect("a listing"), ["f", "g"]);
+        assert_eq!(bench.cat("fake/d/f").await.expect("content"), b"one");
+        bench.fake.order(Order::of(Fault::Error(error.clone())).on(Operation::Entries).at("d"));
+        if reloads {
+            let reloaded = bench.vfs.reload(&crate::bench::names("fake/d"), false, crate::bench::USER).await;
+            assert!(reloaded.is_err(), "{error}: {reloaded:?}");
+        }
+        for _ in 0..2 {
+            let listed = bench.list("fake/d").await;
+            assert!(listed.is_err(), "{error}: {listed:?}");
+        }
+        assert_eq!(bench.cat("fake/d/g").await.expect("content"), b"two");
+        if matches!(error, RemoteError::NotFound { .. }) {
+            // What is met from now on is all that there is to see.
+            assert_eq!(bench.list("fake/d").await.expect("names met"), ["g"]);
+        }
+        bench.fake.heal();
+        assert_eq!(bench.list("fake/d").await.expect("a listing"), ["f", "g"]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listing_that_contradicts_what_is_known_wins() {
     let bench = Bench::with(Freshness::Ttl(Duration::from_secs(3600)));

@@ -53,6 +53,7 @@ mod watch;
 mod wfs;
 mod writing;
 mod writing_kills;
+mod writing_links;
 mod writing_names;
 mod writing_processes;
 mod writing_readers;

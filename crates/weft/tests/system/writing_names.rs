@@ -162,7 +162,9 @@ fn a_directory_that_is_rewound_has_the_names_of_now() {
         names.sort();
         names
     };
-    assert_eq!(names(), ["a", "b"]);
+    std::fs::write(pair.at("early"), "made before anything was read").expect("written");
+    assert_eq!(names(), ["a", "b", "early"]);
+    std::fs::remove_file(pair.at("early")).expect("removed");
     std::fs::write(pair.at("c"), "c").expect("written");
     std::fs::remove_file(pair.at("a")).expect("removed");
     assert_eq!(names(), ["b", "c"], "changed here");

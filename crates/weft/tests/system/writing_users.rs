@@ -1,6 +1,7 @@
 //! Other users in a mount that is open to all.
 
 use crate::support::{Pair, is_root, without};
+use crate::writing_processes::works;
 
 /// Goal: an ordinary user may in the mount what the modes say and no more, and what is made is that user's, by umask and
 /// by directories that hand their group on; the source says the same.
@@ -48,5 +49,43 @@ END
         shared/folder 2755 65534:2\nshared/folder/file 644 65534:2\nof_root 644 0:0\nof_group 660 0:2\n";
     assert_eq!(facts, wanted);
     assert_eq!(std::fs::read_to_string(pair.there("of_root")).expect("read"), "root\n");
+    pair.agree();
+}
+
+/// Goal: what is made has the group of whoever makes it, root as well, or that of a directory that hands its group on; so has
+/// what is made without a name and gets one, with its own set-id bits.
+#[test]
+fn what_is_made_has_its_makers_group_or_the_directorys() {
+    if !is_root() {
+        return without("only root can be in another group");
+    }
+    let Some(pair) = Pair::new() else { return };
+    let text = r#"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+source = os.environ["source"]
+for folder, mode in [("plain", 0o777), ("shared", 0o2777)]:
+    os.mkdir(folder)
+    os.chown(folder, 0, 77)
+    os.chmod(folder, mode)
+os.setgid(65534)
+for folder, gid in [("plain", 65534), ("shared", 77)]:
+    at = lambda name: folder + "/" + name
+    os.mkfifo(at("pipe"))
+    os.mkdir(at("folder"))
+    open(at("file"), "w").close()
+    os.symlink("to", at("link"))
+    nameless = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o2770)
+    assert os.fstat(nameless).st_gid == gid, os.fstat(nameless)
+    link = libc.linkat(-100, f"/proc/self/fd/{nameless}".encode(), -100, at("named").encode(), 0x400)
+    assert link == 0, os.strerror(ctypes.get_errno())
+    for name in ["pipe", "folder", "file", "link", "named"]:
+        for path in [at(name), source + "/" + at(name)]:
+            told = os.lstat(path)
+            assert (told.st_uid, told.st_gid) == (0, gid), (path, told)
+    assert os.stat(source + "/" + at("named")).st_mode & 0o7777 == os.fstat(nameless).st_mode & 0o7777 == 0o2750
+"#;
+    let Some(program) = works(&pair, text) else { return };
+    program.good();
     pair.agree();
 }
