@@ -148,6 +148,7 @@ fn of_remote(error: &RemoteError) -> rustix::io::Errno {
         RemoteError::Unreachable { .. } => E::HOSTUNREACH,
         RemoteError::TimedOut { .. } => E::TIMEDOUT,
         RemoteError::Busy { .. } => E::AGAIN,
+        RemoteError::CutShort { .. } => E::IO,
         RemoteError::Damaged { .. } => E::IO,
         RemoteError::Failed { .. } => E::IO,
     }

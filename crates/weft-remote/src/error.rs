@@ -128,7 +128,13 @@ pub enum RemoteError {
         /// When, if the source said.
         retry_after: Option<Duration>,
     },
-    /// The source answered something that cannot be right: a body cut short, a wrong range, broken protocol.
+    /// A body ended before its end; what came of it is right as far as anybody knows.
+    #[error("{detail}: the answer ended too early")]
+    CutShort {
+        /// What, and how far it came.
+        detail: String,
+    },
+    /// The source answered something that cannot be right: other bytes than announced, a wrong range, broken protocol.
     #[error("{detail}: the answer is damaged")]
     Damaged {
         /// What is wrong with it.
@@ -149,6 +155,7 @@ impl RemoteError {
             RemoteError::Unreachable { .. }
             | RemoteError::TimedOut { .. }
             | RemoteError::Busy { .. }
+            | RemoteError::CutShort { .. }
             | RemoteError::Damaged { .. }
             | RemoteError::NoSpace { .. }
             | RemoteError::OverQuota { .. }

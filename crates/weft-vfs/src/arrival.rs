@@ -2,8 +2,8 @@
 //!
 //! One task pumps the body's bytes into an object; readers take them from the object as they come. The pump runs
 //! ahead of its readers by a bounded distance and then holds the source back; when nobody takes up the rest for a
-//! while, a body that can be resumed is dropped and its object stays as a part. Names that the body reveals are
-//! learnt on the way. The object is committed when every announced byte has come, never before.
+//! while, a body that can be resumed is dropped and its object stays as a part. The same becomes of one that breaks off
+//! after a piece or more: the rest is fetched by who wants it. Names that the body reveals are learnt on the way. The object is committed when every announced byte has come, never before.
 
 mod pump;
 
@@ -51,7 +51,7 @@ pub(crate) enum State {
     Running,
     /// All came.
     Done,
-    /// Nobody took up the rest.
+    /// Nobody took up the rest, or it has to come by another body.
     Stopped,
     /// It broke off.
     Failed(VfsError),

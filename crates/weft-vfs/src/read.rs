@@ -107,7 +107,8 @@ impl Vfs {
     ) -> Result<Data> {
         let mut waited = Duration::ZERO;
         let ahead = handle.pace.lock().note(offset, size as u64);
-        for _ in 0..READ_ROUNDS_MAX {
+        let (mut rounds_left, mut most) = (READ_ROUNDS_MAX, 0);
+        while rounds_left > 0 {
             let wanted = match object.length() {
                 Some(length) => length.saturating_sub(offset).min(size as u64),
                 None => size as u64,
@@ -115,7 +116,13 @@ impl Vfs {
             if wanted == 0 {
                 return Ok(Bytes::new().into());
             }
-            if object.available(offset) >= wanted {
+            let available = object.available(offset);
+            // A body that broke off half way has brought the read forward all the same.
+            match available > most {
+                true => most = available,
+                false => rounds_left -= 1,
+            }
+            if available >= wanted {
                 match held(object, offset, size) {
                     Err(error @ StoreError::Damaged { .. }) => {
                         self.tell_damaged(handle, object, &error);
@@ -337,5 +344,5 @@ fn held(object: &Arc<Object>, offset: u64, size: usize) -> std::result::Result<D
 const STRETCH_BYTES_MIN: usize = 16 << 10;
 /// How often a read is made again because what was written to the file was sent meanwhile.
 const SENT_ROUNDS_MAX: usize = 100;
-/// How often a read looks again for its bytes before it gives up.
+/// How often a read looks for its bytes in vain before it gives up.
 const READ_ROUNDS_MAX: usize = 6;

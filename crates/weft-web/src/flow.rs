@@ -70,7 +70,7 @@ impl Flow {
     /// The next bytes; `None` after the last. After an error there is nothing more to ask.
     ///
     /// # Errors
-    /// `Damaged` when more, fewer or other bytes come than were announced, `TimedOut` when none come.
+    /// `CutShort` when fewer bytes come than were announced, `Damaged` when more or others do, `TimedOut` when none come.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         loop {
             let Some((incoming, _)) = &mut self.incoming else { return self.end() };
@@ -82,7 +82,7 @@ impl Flow {
                 Ok(Some(Err(e))) => {
                     self.give_up();
                     let detail = format!("{}: the body broke off after {} bytes: {e}", self.url, self.delivered);
-                    return Some(Err(RemoteError::Damaged { detail }));
+                    return Some(Err(RemoteError::CutShort { detail }));
                 }
                 Ok(Some(Ok(frame))) => frame,
                 Ok(None) => {
@@ -170,7 +170,11 @@ impl Flow {
         let digest = self.digest.take();
         let damaged = |why: String| RemoteError::Damaged { detail: format!("{}: {why}", self.url) };
         if let Some(announced) = self.announced.take().filter(|announced| *announced != self.delivered) {
-            return Some(damaged(format!("{announced} bytes were announced and {} came", self.delivered)));
+            let why = format!("{announced} bytes were announced and {} came", self.delivered);
+            return Some(match self.delivered < announced {
+                true => RemoteError::CutShort { detail: format!("{}: {why}", self.url) },
+                false => damaged(why),
+            });
         }
         digest?.check().err().map(damaged)
     }

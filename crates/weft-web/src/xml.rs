@@ -27,7 +27,7 @@ pub(crate) trait Visitor: Send {
 /// Reads a document to its end.
 ///
 /// # Errors
-/// `Damaged` when it is no XML, is cut short, is too large or too deep, or when the visitor says so; those of the body.
+/// `Damaged` when it is no XML, is too large or too deep, or when the visitor says so; those of the body.
 pub(crate) async fn read_xml(url: &str, mut body: Flow, visitor: &mut impl Visitor) -> Result<()> {
     let damaged = |why: String| RemoteError::Damaged { detail: format!("{url}: {why}") };
     let mut document = Document::new(visitor);

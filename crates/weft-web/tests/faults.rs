@@ -135,10 +135,10 @@ async fn bodies_are_held_to_their_announced_length() {
     for path in ["short", "chunked"] {
         let found = find(&web, &server.dir("/"), path).await.value;
         let error = read(found.along.unwrap().body).await.unwrap_err();
-        assert!(matches!(error, RemoteError::Damaged { .. }), "{path}: {error}");
+        assert!(matches!(error, RemoteError::CutShort { .. }), "{path}: {error}");
     }
     let ranged = web.fetch(&call(), &server.file("/range"), &Version::None, span(3, 4)).await.unwrap().value;
-    assert!(matches!(read(ranged.body).await.unwrap_err(), RemoteError::Damaged { .. }));
+    assert!(matches!(read(ranged.body).await.unwrap_err(), RemoteError::CutShort { .. }));
     assert!(matches!(fails(&web, &server.dir("/"), "both").await, RemoteError::Damaged { .. }));
     let open = find(&web, &server.dir("/"), "open").await.value;
     assert_eq!(open.entry.attributes.size, Figure::Unknown);

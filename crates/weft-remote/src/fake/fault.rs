@@ -57,7 +57,7 @@ pub enum Fault {
         /// Bytes delivered before.
         after: u64,
     },
-    /// The body ends with `Damaged` after so many bytes.
+    /// The body ends with `CutShort` after so many bytes.
     CutShort {
         /// Bytes delivered before.
         after: u64,

@@ -98,7 +98,7 @@ impl Running {
         match fault {
             Fault::Stall { gate, .. } => gate.pass().await,
             Fault::Outdated { .. } => return Err(RemoteError::VersionChanged { detail }),
-            Fault::CutShort { .. } => return Err(RemoteError::Damaged { detail }),
+            Fault::CutShort { .. } => return Err(RemoteError::CutShort { detail }),
             Fault::ChangeUnderReader { to, .. } => {
                 let mut tree = self.fake.shared.tree.lock();
                 if tree.node(self.number).is_some() {

@@ -80,7 +80,7 @@ async fn bodies_are_cut_changed_and_stalled_after_so_many_bytes() {
     fake.order(Order::of(Fault::CutShort { after: 4 }).times(1));
     let (bytes, end) = read(fetch().await).await;
     assert_eq!(bytes, b"0123");
-    assert!(matches!(end, Err(RemoteError::Damaged { .. })));
+    assert!(matches!(end, Err(RemoteError::CutShort { .. })));
 
     fake.order(Order::of(Fault::ChangeUnderReader { after: 2, to: Bytes::from("new") }).times(1));
     let (bytes, end) = read(fetch().await).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio::runtime::RuntimeFlavor;
 use weft_remote::{FileKind, Piece, RemoteError, Version};
-use weft_store::{Affinity, NodeId, Writer};
+use weft_store::{Affinity, NodeId, PIECE_BYTES, Writer};
 
 use super::{Arrival, Delivery, State};
 use crate::ending::UnderWay;
@@ -32,6 +32,8 @@ pub(super) struct Pump {
     under_way: Option<UnderWay>,
     /// Whether the body is of the whole file; otherwise it is a range of one that is held in part.
     whole: bool,
+    /// The first piece that was missing from where it begins.
+    missing_at_first: Option<u64>,
     /// Whether the names that the body revealed include the body's own file.
     named: bool,
     /// The file and those that its body refers to.
@@ -62,7 +64,8 @@ impl Pump {
         let keeps_part = !whole || delivery.body.resumable && delivery.lists.is_none();
         let under_way = keeps_part.then(|| vfs.ending.body());
         let links = vec![delivery.node];
-        Pump { vfs, arrival, delivery, inode, room, listing: None, under_way, whole, named, links }
+        let missing_at_first = arrival.object.missing_from(arrival.start);
+        Pump { vfs, arrival, delivery, inode, room, listing: None, under_way, whole, missing_at_first, named, links }
     }
 
     pub(super) async fn run(mut self, mut writer: Writer) {
@@ -74,7 +77,13 @@ impl Pump {
             }
             Err(error) => {
                 drop(writer);
-                Err(error)
+                match self.can_be_gone_on_with(&error) {
+                    true => {
+                        tracing::debug!(%error, node = self.delivery.node.0, "the rest is left to another body");
+                        self.keep_part().map(|()| State::Stopped)
+                    }
+                    false => Err(error),
+                }
             }
         };
         let state = outcome.unwrap_or_else(|error| {
@@ -287,6 +296,19 @@ impl Pump {
         Ok(())
     }
 
+    /// Whether a body that ends with this error brought enough for the rest to be fetched from there. One that brings less
+    /// ends whoever waits for it: so there is an end to a source whose bodies all break off.
+    fn can_be_gone_on_with(&self, error: &VfsError) -> bool {
+        let is_cut = matches!(
+            error,
+            VfsError::TimedOut | VfsError::Remote(RemoteError::CutShort { .. } | RemoteError::TimedOut { .. })
+        );
+        let object = &self.arrival.object;
+        let (Some(length), Some(first)) = (object.length(), self.missing_at_first) else { return false };
+        let missing = object.missing_from(self.arrival.start).unwrap_or(length);
+        is_cut && self.delivery.body.resumable && self.delivery.lists.is_none() && missing >= first + PIECE_BYTES
+    }
+
     fn fail(&self, error: &VfsError) {
         // First: who reads it learns by what follows that it is spoilt, and the next open is to get another.
         match self.spoils(error) {
@@ -334,6 +356,7 @@ impl Pump {
     fn spoils(&self, error: &VfsError) -> bool {
         let broken = match error {
             VfsError::Remote(RemoteError::VersionChanged { .. }) => true,
+            VfsError::Remote(RemoteError::CutShort { .. }) => self.whole || self.goes_over_what_is_held(),
             VfsError::Remote(RemoteError::Damaged { .. }) => self.whole,
             _ => false,
         };
@@ -341,18 +364,22 @@ impl Pump {
         broken || *self.arrival.object.version() == Version::None
     }
 
+    /// Whether it is of a source that says it has ranges, and begins at the beginning all the same.
+    fn goes_over_what_is_held(&self) -> bool {
+        self.arrival.start == 0 && self.missing_at_first != Some(0)
+    }
+
     /// What is missing of the object will not come. Had anybody made it last meanwhile, every open would get it again: a
     /// range that was begun because this body brings no more, or a fetch that notes from time to time how far it is.
     fn spoil(&self, error: &VfsError) {
-        if self.whole
-            && let Err(error) = self.arrival.object.revoke()
-        {
+        let is_lost = self.whole || self.goes_over_what_is_held();
+        if is_lost && let Err(error) = self.arrival.object.revoke() {
             tracing::warn!(%error, "a body that was not what it announced is still recorded");
         }
         let Some(inode) = self.vfs.inodes.get(self.delivery.node) else { return };
         let mut content = inode.content.lock();
         content.spoilt = Some((self.arrival.object.generation(), error.clone()));
-        if self.whole {
+        if is_lost {
             content.forget(&self.arrival.object);
         }
     }

@@ -20,12 +20,43 @@ async fn a_short_body_is_an_error_and_never_kept() {
     bench.fake.file("f", pattern(100_000));
     bench.fake.order(Order::of(Fault::CutShort { after: 50_000 }).on(Operation::Fetch).times(1));
     match bench.cat("fake/f").await {
-        Err(VfsError::Remote(RemoteError::Damaged { .. })) => {}
+        Err(VfsError::Remote(RemoteError::CutShort { .. })) => {}
         Ok(whole) => assert!(whole == pattern(100_000), "{} bytes", whole.len()),
         Err(other) => panic!("{other}"),
     }
     let bench = bench.remount();
     assert_eq!(bench.cat("fake/f").await.expect("whole at the next try"), pattern(100_000));
+}
+
+/// Goal: a source whose bodies all break off after a while is read to the end of the file, each body from where the one before
+/// ended, also after a remount in the middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_breaks_off_is_gone_on_with() {
+    let bench = Bench::new();
+    let content = pattern(5 << 20);
+    bench.fake.file("f", content.clone());
+    bench.fake.order(Order::of(Fault::CutShort { after: 1 << 20 }).on(Operation::Fetch));
+    let handle = bench.open("fake/f").await.expect("an open file").handle;
+    let begun = bench.read_at(handle, 2 << 20, 128 << 10).await.expect("the third body brings it");
+    assert!(begun == content[2 << 20..(2 << 20) + (128 << 10)]);
+    bench.vfs.close(handle);
+    let bench = bench.remount();
+    assert!(bench.cat("fake/f").await.expect("all of it") == content);
+    bench.settled("fake/f").await;
+    assert!(bench.cat("fake/f").await.expect("all of it") == content);
+    assert!(bench.fake.counts().fetch <= 10, "{:?}", bench.fake.counts());
+}
+
+/// Goal: a source whose bodies bring next to nothing is not asked for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_brings_next_to_nothing_is_an_error() {
+    let bench = Bench::new();
+    bench.fake.file("f", pattern(5 << 20));
+    bench.fake.order(Order::of(Fault::CutShort { after: 1 << 20 }).on(Operation::Fetch).times(1));
+    bench.fake.order(Order::of(Fault::CutShort { after: 100_000 }).on(Operation::Fetch));
+    let read = bench.cat("fake/f").await;
+    assert!(matches!(read, Err(VfsError::Remote(RemoteError::CutShort { .. }))), "{read:?}");
+    assert!(bench.fake.counts().fetch <= 3, "{:?}", bench.fake.counts());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,7 +189,7 @@ async fn a_body_that_breaks_off_beside_its_ranges_is_not_kept() {
     }
     let reads = bench.read_at(first, 65_536, 1000);
     let (read, ()) = tokio::join!(reads, async { gate.open() });
-    assert!(matches!(read, Err(VfsError::Remote(RemoteError::Damaged { .. }))), "{read:?}");
+    assert!(matches!(read, Err(VfsError::Remote(RemoteError::CutShort { .. }))), "{read:?}");
     bench.vfs.close(first);
     assert_eq!(bench.cat("fake/f").await.expect("fetched again"), content);
 }

@@ -5,7 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Liar, Mount, answer, noise};
+use rustix::io::Errno;
+
+use crate::support::{Liar, Mount, answer, fails_with, noise};
 
 /// A server of one large file that sends a body no further than `stop`, and nothing at all once `gone` is set.
 /// It announces ranges and gives the whole file instead.
@@ -53,6 +55,55 @@ fn a_piece_brought_by_a_server_that_gives_the_whole_for_a_range_stays() {
     stays_after_a_remount(12 << 20);
 }
 
+/// A server that closes each connection after a mebibyte of a body. It gives ranges, or only says so.
+fn cutting(has_ranges: bool) -> Liar {
+    let content = noise(CUT_LENGTH);
+    Liar::talking(move |asked, stream| {
+        let start =
+            asked.header("range").and_then(|range| range.strip_prefix("bytes=")?.split('-').next()?.parse().ok());
+        let headers = ["etag: \"one\"", "accept-ranges: bytes"];
+        let whole = match start.filter(|_| has_ranges) {
+            Some(start) => {
+                let said = format!("content-range: bytes {start}-{}/{CUT_LENGTH}", CUT_LENGTH - 1);
+                answer("206 Partial Content", &[headers[0], &said], &content[start..])
+            }
+            None => answer("200 OK", &headers, &content),
+        };
+        // The client may have hung up.
+        let _ = stream.write_all(&whole[..whole.len().min(1 << 20)]);
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    })
+}
+
+/// Goal: what a server does not bring in one body comes in several, for readers and for `weft warm`, each from where the one
+/// before broke off.
+#[test]
+fn a_body_that_breaks_off_is_gone_on_with() {
+    let liar = cutting(true);
+    let Some(mount) = Mount::new() else { return };
+    let top = mount.at(liar.site());
+    assert!(std::fs::read(top.join("read.bin")).expect("read") == noise(CUT_LENGTH));
+    let warmed = mount.verb("warm --ignore-robots", [top.join("warm.bin")]);
+    assert_eq!(warmed.code, Some(0), "{warmed:?}");
+    for name in ["/read.bin", "/warm.bin"] {
+        assert!(liar.times(name) <= 14, "{name} was asked for {} times", liar.times(name));
+    }
+    let asked = liar.asked().len();
+    assert!(std::fs::read(top.join("warm.bin")).expect("read") == noise(CUT_LENGTH));
+    assert_eq!(liar.asked().len(), asked, "all is here");
+}
+
+#[test]
+fn a_body_that_always_breaks_off_at_the_same_place_is_an_error() {
+    let liar = cutting(false);
+    let Some(mount) = Mount::new() else { return };
+    let file = mount.at(liar.site()).join("large.bin");
+    fails_with(std::fs::read(&file), Errno::IO);
+    assert!(liar.times("/large.bin") <= 6, "asked for {} times", liar.times("/large.bin"));
+}
+
+/// Of a file whose bodies all break off.
+const CUT_LENGTH: usize = 5 << 20;
 const LENGTH: usize = 20 << 20;
 const SPAN: usize = 64 << 10;
 /// What is held or not held as one.
