@@ -18,16 +18,17 @@ use crate::budget::Budget;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
 use crate::contact::Took;
 use crate::digest::Announced;
-use crate::exchange::{GetError, Question, Reply};
+use crate::exchange::{GetError, Question, Reply, announced_length, check_headers};
 use crate::flow::{DRAIN_TIME_MAX, Flow};
 use crate::host::{Host, Scheme};
 use crate::id::Place;
 use crate::identity::Identity;
+use crate::landing::{Landing, Landings};
 use crate::pass::{HopLogin, Pass};
 use crate::pool::Lent;
 use crate::probe::{Probes, Waiting};
 use crate::proxy::Proxy;
-use crate::redirect::{is_slashed, redirect_target};
+use crate::redirect::{check_hop, is_slashed, redirect_target, target_of};
 use crate::target::Target;
 use crate::traffic::shown;
 
@@ -39,6 +40,7 @@ pub(crate) struct Client {
     hosts: Mutex<HashMap<Authority, Arc<Host>>>,
     budget: Arc<Budget>,
     pub(crate) probes: Probes,
+    pub(crate) landings: Landings,
 }
 
 /// What one hop gave.
@@ -54,8 +56,8 @@ impl Client {
     pub fn new(options: WebOptions, notes: Arc<dyn Notes>) -> Result<Arc<Client>> {
         let dialer = Arc::new(Dialer::new(&options)?);
         let probes = Probes::default();
-        let budget = Budget::new(options.memory_bytes_max);
-        Ok(Arc::new(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()), budget, probes }))
+        let (budget, landings) = (Budget::new(options.memory_bytes_max), Landings::default());
+        Ok(Arc::new(Client { options, notes, dialer, hosts: Mutex::new(HashMap::new()), budget, probes, landings }))
     }
 
     /// The host, known or new.
@@ -107,7 +109,23 @@ impl Client {
         place: &Place,
         conditions: &[(HeaderName, HeaderValue)],
     ) -> std::result::Result<Reply, GetError> {
-        self.ask(call, place, &Question::get(conditions)).await
+        self.get_at(call, place, None, conditions).await
+    }
+
+    /// The same as if the place had just redirected to where a version came from.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn get_at(
+        self: &Arc<Self>,
+        call: &Call,
+        place: &Place,
+        landing: Option<&Landing>,
+        conditions: &[(HeaderName, HeaderValue)],
+    ) -> std::result::Result<Reply, GetError> {
+        let reply = self.ask_at(call, place, landing, &Question::get(conditions)).await?;
+        self.landings.note(place, &reply);
+        Ok(reply)
     }
 
     /// Asks a question of a place, as [`Client::get`] does.
@@ -118,6 +136,16 @@ impl Client {
         self: &Arc<Self>,
         call: &Call,
         place: &Place,
+        question: &Question<'_>,
+    ) -> std::result::Result<Reply, GetError> {
+        self.ask_at(call, place, None, question).await
+    }
+
+    async fn ask_at(
+        self: &Arc<Self>,
+        call: &Call,
+        place: &Place,
+        landing: Option<&Landing>,
         question: &Question<'_>,
     ) -> std::result::Result<Reply, GetError> {
         let mut target = Target::of(place)?;
@@ -134,6 +162,15 @@ impl Client {
         let mut tries = 1;
         let mut renewed = false;
         let mut asked = None;
+        if let Some(landing) = landing {
+            redirects.clone_from(&landing.redirects);
+            check_hop(&first, &landing.asked, &landing.url, &redirects, self.options.redirects_max)?;
+            if let (Some(pass), Some(begun)) = (pass.as_mut(), Target::of_url(&landing.asked)) {
+                begun.scheme.into_iter().for_each(|scheme| pass.begin(scheme));
+            }
+            target = target_of(&landing.asked, &landing.url)?;
+            asked = Some(landing.asked.to_string());
+        }
         loop {
             let visited = redirects.is_empty();
             let hop = match self.send(call, &target, question, pass.as_mut(), visited).await {
@@ -168,7 +205,9 @@ impl Client {
                 pass.worked();
             }
             let Some(next) = redirect_target(&url, status, &headers) else {
-                let mut audience = pass.as_ref().map_or(Audience::Everyone, Pass::audience);
+                let led = landing.map_or(Audience::Everyone, |landing| landing.audience);
+                let mut audience =
+                    pass.as_ref().map(Pass::audience).filter(|own| *own != Audience::Everyone).unwrap_or(led);
                 let absent = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
                 if audience != Audience::Everyone {
                     first.saw_login();
@@ -181,28 +220,13 @@ impl Client {
             };
             let next = next?;
             redirects.push(next.to_string());
-            self.check_redirect(&host, &url, &next, &redirects)?;
+            check_hop(&host, &url, &next, &redirects, self.options.redirects_max)?;
             let since = Instant::now();
             body.drain_within(drain_time).await;
             drain_time = drain_time.saturating_sub(since.elapsed());
             slashed = slashed || is_slashed(place, &next);
-            target = Target::of_url(&next)
-                .ok_or_else(|| RemoteError::Failed { detail: format!("{url}: redirects to {next}") })?;
+            target = target_of(&url, &next)?;
         }
-    }
-
-    fn check_redirect(&self, host: &Host, from: &Url, to: &Url, chain: &[String]) -> Result<()> {
-        let returning = chain[..chain.len() - 1].contains(&chain[chain.len() - 1]) || from == to;
-        if chain.len() > self.options.redirects_max || returning {
-            let detail = format!("{from}: redirected to {}", chain.join(", then to "));
-            return Err(RemoteError::Loop { detail });
-        }
-        let same = from.host_str() == to.host_str();
-        if same && from.scheme() == "https" && to.scheme() == "http" && host.memory().is_some_and(|m| m.https_seen) {
-            let detail = format!("{from}: refused to follow a redirect from https to {to}");
-            return Err(RemoteError::Denied { detail });
-        }
-        Ok(())
     }
 
     /// Sleeps as long as Retry-After says, if that fits.
@@ -419,39 +443,6 @@ impl Client {
             .body(Full::new(question.body.clone()))
             .map_err(|e| RemoteError::Failed { detail: format!("{url}: no such request can be made: {e}") })
     }
-}
-
-fn check_headers(url: &str, headers: &HeaderMap) -> Result<()> {
-    // Every line counts: one that is harmless does not excuse the next.
-    let plain: [(HeaderName, &[u8]); 2] =
-        [(header::CONTENT_ENCODING, b"identity"), (header::TRANSFER_ENCODING, b"chunked")];
-    for (name, plain) in plain {
-        let strange = |value: &&HeaderValue| !value.is_empty() && !value.as_bytes().eq_ignore_ascii_case(plain);
-        if let Some(encoding) = headers.get_all(&name).iter().find(strange) {
-            let detail = format!("{url}: came with {name} {encoding:?} although only plain content was asked for");
-            return Err(RemoteError::Damaged { detail });
-        }
-    }
-    if let Some(length) = content_length(headers).filter(|length| i64::try_from(*length).is_err()) {
-        return Err(RemoteError::Damaged { detail: format!("{url}: no file can have {length} bytes") });
-    }
-    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    if headers.len() > crate::pool::HEADERS_MAX || bytes > crate::pool::HEADER_BYTES_MAX {
-        let detail = format!("{url}: {} headers of {bytes} bytes are too much", headers.len());
-        return Err(RemoteError::Damaged { detail });
-    }
-    Ok(())
-}
-
-fn announced_length(status: StatusCode, headers: &HeaderMap) -> Option<u64> {
-    if matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
-        return None;
-    }
-    content_length(headers)
-}
-
-fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

@@ -8,9 +8,11 @@ use weft_remote::{
 
 use crate::content::{Content, empty_body, has_content, status_error};
 use crate::exchange::Reply;
-use crate::id::Id;
+use crate::id::{Id, Place};
+use crate::landing::Landing;
 use crate::listing::page_name;
 use crate::remote::{Web, foreign};
+use crate::traffic::shown;
 use crate::validator::if_range;
 
 /// What a Content-Range header says (RFC 9110 section 14.4).
@@ -31,16 +33,43 @@ impl Web {
         expected: &Version,
         span: Span,
     ) -> Result<Answer<Fetched>> {
-        let is_dir = || RemoteError::IsADirectory { detail: file.as_bytes().escape_ascii().to_string() };
         let place = match Id::parse(file) {
             Some(Id::File(place)) => place,
-            Some(Id::Root | Id::Dir(_)) => return Err(is_dir()),
+            Some(Id::Root | Id::Dir(_)) => return Err(is_a_directory(file)),
             None => return Err(foreign(file)),
         };
+        let landing = match span == Span::WHOLE {
+            true => None,
+            false => self.client.landings.of(&call.caller, &place, expected),
+        };
+        if let Some(landing) = landing {
+            // It may be silent, and there is another way.
+            let patience = call.remaining() / 2;
+            let asked = self.fetch_at(call, (file, &place), Some(&landing), expected, span);
+            match tokio::time::timeout(patience, asked).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => tracing::debug!(%error, "a version is no more where it came from"),
+                Err(_) => {
+                    tracing::debug!(url = shown(landing.url.as_str()), "no answer from where a version came from")
+                }
+            }
+            self.client.landings.forget(&landing);
+        }
+        self.fetch_at(call, (file, &place), None, expected, span).await
+    }
+
+    async fn fetch_at(
+        &self,
+        call: &Call,
+        (file, place): (&FileId, &Place),
+        landing: Option<&Landing>,
+        expected: &Version,
+        span: Span,
+    ) -> Result<Answer<Fetched>> {
         let mut conditions = range_headers(expected, span);
-        let mut reply = self.client.get(call, &place, &conditions).await?;
+        let mut reply = self.client.get_at(call, place, landing, &conditions).await?;
         if reply.slashed {
-            return Err(is_dir());
+            return Err(is_a_directory(file));
         }
         if reply.status == StatusCode::RANGE_NOT_SATISFIABLE
             && !conditions.is_empty()
@@ -49,7 +78,7 @@ impl Web {
             // Some servers do not say how long the file is, so that the whole must be asked for.
             reply.body.drain().await;
             conditions.clear();
-            reply = self.client.get(call, &place, &conditions).await?;
+            reply = self.client.get_at(call, place, landing, &conditions).await?;
         }
         match reply.status {
             StatusCode::PARTIAL_CONTENT if !conditions.is_empty() => self.ranged(file, expected, span, reply),
@@ -62,7 +91,7 @@ impl Web {
                 check_version(expected, &content.version, &content.origin.source)?;
                 let own_page = (place.path.ends_with('/') && place.query.is_none())
                     .then(|| content.entry(page_name(), file.clone()));
-                let tap = content.tap(&place, place.dir(), own_page, self.options());
+                let tap = content.tap(place, place.dir(), own_page, self.options());
                 let answer = content.answer(content.attributes);
                 let body = content.body(file.clone(), 0, Some(tap));
                 Ok(answer.map(|attributes| Fetched { attributes, body }))
@@ -103,6 +132,10 @@ impl Web {
         let body = content.body(file.clone(), first, None);
         Ok(answer.map(|attributes| Fetched { attributes, body }))
     }
+}
+
+fn is_a_directory(file: &FileId) -> RemoteError {
+    RemoteError::IsADirectory { detail: file.as_bytes().escape_ascii().to_string() }
 }
 
 fn range_headers(expected: &Version, span: Span) -> Vec<(HeaderName, HeaderValue)> {

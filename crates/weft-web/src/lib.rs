@@ -25,6 +25,7 @@ mod id;
 mod identity;
 mod index;
 mod ladder;
+mod landing;
 mod links;
 mod lister;
 mod listing;

@@ -62,11 +62,16 @@ impl Pass {
         }
     }
 
-    /// What a request to this origin is sent with; nothing if it is not the right one.
-    pub fn for_hop(&mut self, host: &Authority, scheme: Scheme, path_and_query: &str) -> HopLogin {
+    /// Binds it to the origin of a request that begins under this scheme, if it is not bound yet.
+    pub fn begin(&mut self, scheme: Scheme) {
         // A first hop in plain HTTP leaves the login for the same host under https, where it may be sent to.
         let first = if self.insecure { scheme } else { Scheme::Https };
         self.scheme.get_or_insert(first);
+    }
+
+    /// What a request to this origin is sent with; nothing if it is not the right one.
+    pub fn for_hop(&mut self, host: &Authority, scheme: Scheme, path_and_query: &str) -> HopLogin {
+        self.begin(scheme);
         self.sent = false;
         if !self.is_origin(host, scheme) {
             return HopLogin::default();
