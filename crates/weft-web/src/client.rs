@@ -17,14 +17,17 @@ use crate::authority::Authority;
 use crate::budget::Budget;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
 use crate::contact::Took;
+use crate::content::may_take_long;
 use crate::digest::Announced;
-use crate::exchange::{GetError, Question, Reply, announced_length, check_headers};
+use crate::exchange::{GetError, Needs, Question, Reply};
 use crate::flow::{DRAIN_TIME_MAX, Flow};
+use crate::headers::{announced_length, check_headers};
 use crate::host::{Host, Scheme};
 use crate::id::Place;
 use crate::identity::Identity;
 use crate::landing::{Landing, Landings};
 use crate::pass::{HopLogin, Pass};
+use crate::places::Expects;
 use crate::pool::Lent;
 use crate::probe::{Probes, Waiting};
 use crate::proxy::Proxy;
@@ -49,6 +52,7 @@ struct Hop {
     status: StatusCode,
     headers: HeaderMap,
     body: Flow,
+    unplaced: bool,
     host: Arc<Host>,
 }
 
@@ -128,6 +132,19 @@ impl Client {
         Ok(reply)
     }
 
+    /// The same for who needs the headers alone: a long body may be there without a place to come in.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn look(
+        self: &Arc<Self>,
+        call: &Call,
+        place: &Place,
+        conditions: &[(HeaderName, HeaderValue)],
+    ) -> std::result::Result<Reply, GetError> {
+        self.ask(call, place, &Question::look(conditions)).await
+    }
+
     /// Asks a question of a place, as [`Client::get`] does.
     ///
     /// # Errors
@@ -181,7 +198,7 @@ impl Client {
                 }
                 Err(other) => return Err(other),
             };
-            let Hop { scheme, status, headers, body, host } = hop;
+            let Hop { scheme, status, headers, body, unplaced, host } = hop;
             let url = Url::parse(&target.url(scheme))
                 .map_err(|e| RemoteError::Failed { detail: format!("{}: {e}", target.url(scheme)) })?;
             let asked = asked.get_or_insert_with(|| url.to_string());
@@ -216,7 +233,7 @@ impl Client {
                     audience = Audience::Only { uid: call.caller.uid };
                 }
                 let asked = asked.clone();
-                return Ok(Reply { status, headers, asked, url, redirects, body, host, slashed, audience });
+                return Ok(Reply { status, headers, asked, url, redirects, body, unplaced, host, slashed, audience });
             };
             let next = next?;
             redirects.push(next.to_string());
@@ -270,7 +287,7 @@ impl Client {
         let HopLogin { headers: login, identity } = login.unwrap_or_default();
         let headers: Vec<_> = question.headers.iter().cloned().chain(login).collect();
         let pool = host.pool(scheme, identity.as_deref());
-        let mut fresh = false;
+        let (mut expects, mut fresh) = (Expects::Anything, false);
         loop {
             // A place among the connections may be waited for long while others read: that is no silence.
             waiting.for_nobody();
@@ -278,7 +295,7 @@ impl Client {
                 waiting.for_host(Took::Nothing);
                 self.connect(&host, scheme, false, identity.clone()).await
             };
-            let mut lent = match pool.lend(fresh, connect).await {
+            let mut lent = match pool.lend(expects, fresh, connect).await {
                 Ok(lent) => lent,
                 Err(error) => return Err(self.connect_failed(&host, target, error, waiting)),
             };
@@ -300,19 +317,20 @@ impl Client {
                     check_headers(&url, &parts.headers)?;
                     let announced = announced_length(parts.status, &parts.headers);
                     let (status, took_ms) = (parts.status.as_u16(), sent.elapsed().as_millis());
-                    tracing::debug!(
-                        method = question.method.as_str(),
-                        url = shown(&url),
-                        status,
-                        announced,
-                        took_ms,
-                        "asked"
-                    );
+                    let method = question.method.as_str();
+                    tracing::debug!(method, url = shown(&url), status, announced, took_ms, "asked");
+                    let long = may_take_long(parts.status, &parts.headers, announced, self.options.page_bytes_max);
+                    let unplaced = long && !lent.keep_for_long_body();
+                    if unplaced && question.needs == Needs::Body {
+                        // What it has now is kept free for questions: it is asked for again from a place to stay.
+                        (expects, fresh) = (Expects::LongBody, false);
+                        continue;
+                    }
                     let digest = Announced::read(parts.status, &parts.headers);
                     let flow = Flow::new(url, incoming, lent, announced, self.options.stall_timeout);
                     let flow = flow.counted(host.counts.clone()).with_digest(digest);
                     let (status, headers) = (parts.status, parts.headers);
-                    return Ok(Hop { scheme, status, headers, body: flow, host: host.clone() });
+                    return Ok(Hop { scheme, status, headers, body: flow, unplaced, host: host.clone() });
                 }
                 // An idle connection may have been closed just then: a GET may be sent again.
                 Err(_) if lent.reused() && !fresh => fresh = true,

@@ -133,10 +133,10 @@ impl Content {
         }
     }
 
-    /// The body as something that comes along. `lists` is the directory that the tap lists.
-    pub fn along(self, file: FileId, lists: Option<FileId>, tap: Option<Tap>) -> Along {
+    /// The body as something that comes along, if there is a place for it. `lists` is the directory that the tap lists.
+    pub fn along(self, file: FileId, lists: Option<FileId>, tap: Option<Tap>) -> Option<Along> {
         let (lease, audience) = (self.lease, self.audience);
-        Along { lists, lease, audience, body: self.body(file, 0, tap) }
+        (!self.reply.unplaced).then(|| Along { lists, lease, audience, body: self.body(file, 0, tap) })
     }
 
     /// Reads the body into memory, up to a bound.
@@ -306,6 +306,19 @@ pub(crate) fn status_error(reply: &Reply) -> RemoteError {
     error
 }
 
+/// Whether the body of an answer may take long: a file of some length or of none that is told, but not a page, from which
+/// names may be learnt.
+pub(crate) fn may_take_long(
+    status: StatusCode,
+    headers: &HeaderMap,
+    announced: Option<u64>,
+    page_bytes_max: usize,
+) -> bool {
+    let is_page = media_of(headers) != Media::Other;
+    let most = if is_page { page_bytes_max as u64 } else { SHORT_BODY_BYTES };
+    status.is_success() && announced.map_or(!is_page, |announced| announced > most)
+}
+
 /// Whether the reply has the whole content of what was asked for.
 pub(crate) fn has_content(reply: &Reply) -> bool {
     matches!(reply.status, StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION)
@@ -320,6 +333,9 @@ fn media_of(headers: &HeaderMap) -> Media {
         _ => Media::Other,
     }
 }
+
+/// The longest body of a file that is not called long.
+const SHORT_BODY_BYTES: u64 = 256 << 10;
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name).map(HeaderValue::to_str)?.ok()

@@ -12,7 +12,7 @@ use weft_remote::{
 };
 
 use crate::content::{origin_of, status_error};
-use crate::exchange::{Question, Reply};
+use crate::exchange::{Needs, Question, Reply};
 use crate::freshness::lease_of;
 use crate::id::Place;
 use crate::index::exact_size;
@@ -98,7 +98,7 @@ impl Web {
         ];
         let headers = if body.is_empty() { &headers[..1] } else { &headers[..] };
         let method = Method::from_bytes(b"PROPFIND").expect("letters make a method");
-        let question = Question { method, headers, body: Bytes::from_static(body) };
+        let question = Question { method, headers, body: Bytes::from_static(body), needs: Needs::Body };
         let reply = self.client.ask(call, dir, &question).await?;
         if reply.status.as_u16() != MULTI_STATUS {
             let error = status_error(&reply);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use url::Url;
-use weft_remote::{Audience, RemoteError, Result};
+use weft_remote::{Audience, RemoteError};
 
 use crate::flow::Flow;
 use crate::host::Host;
@@ -18,12 +18,27 @@ pub(crate) struct Question<'a> {
     /// Sent besides what every request has.
     pub headers: &'a [(HeaderName, HeaderValue)],
     pub body: Bytes,
+    pub needs: Needs,
+}
+
+/// What of an answer is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Its headers; a body is welcome.
+    Headers,
+    /// All of it: for a long body a place is waited for.
+    Body,
 }
 
 impl<'a> Question<'a> {
     /// A GET with these conditions.
     pub fn get(conditions: &'a [(HeaderName, HeaderValue)]) -> Question<'a> {
-        Question { method: Method::GET, headers: conditions, body: Bytes::new() }
+        Question { method: Method::GET, headers: conditions, body: Bytes::new(), needs: Needs::Body }
+    }
+
+    /// The same, of which the headers are the answer.
+    pub fn look(conditions: &'a [(HeaderName, HeaderValue)]) -> Question<'a> {
+        Question { needs: Needs::Headers, ..Question::get(conditions) }
     }
 }
 
@@ -38,6 +53,8 @@ pub(crate) struct Reply {
     /// Every hop on the way.
     pub redirects: Vec<String>,
     pub body: Flow,
+    /// The body is long and has no place among those of its host: it is not to be read.
+    pub unplaced: bool,
     /// The host that answered.
     pub host: Arc<Host>,
     /// A redirect had led from the place to the place with a slash: it is a directory, and this its page.
@@ -68,42 +85,4 @@ impl From<GetError> for RemoteError {
             GetError::Remote(error) => error,
         }
     }
-}
-
-/// Refuses headers of what cannot be used: encoded content, or more than is read.
-///
-/// # Errors
-/// `Damaged`.
-pub(crate) fn check_headers(url: &str, headers: &HeaderMap) -> Result<()> {
-    // Every line counts: one that is harmless does not excuse the next.
-    let plain: [(HeaderName, &[u8]); 2] =
-        [(header::CONTENT_ENCODING, b"identity"), (header::TRANSFER_ENCODING, b"chunked")];
-    for (name, plain) in plain {
-        let strange = |value: &&HeaderValue| !value.is_empty() && !value.as_bytes().eq_ignore_ascii_case(plain);
-        if let Some(encoding) = headers.get_all(&name).iter().find(strange) {
-            let detail = format!("{url}: came with {name} {encoding:?} although only plain content was asked for");
-            return Err(RemoteError::Damaged { detail });
-        }
-    }
-    if let Some(length) = content_length(headers).filter(|length| i64::try_from(*length).is_err()) {
-        return Err(RemoteError::Damaged { detail: format!("{url}: no file can have {length} bytes") });
-    }
-    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    if headers.len() > crate::pool::HEADERS_MAX || bytes > crate::pool::HEADER_BYTES_MAX {
-        let detail = format!("{url}: {} headers of {bytes} bytes are too much", headers.len());
-        return Err(RemoteError::Damaged { detail });
-    }
-    Ok(())
-}
-
-/// How many bytes the body shall have.
-pub(crate) fn announced_length(status: StatusCode, headers: &HeaderMap) -> Option<u64> {
-    if matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
-        return None;
-    }
-    content_length(headers)
-}
-
-pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -49,7 +49,7 @@ impl Web {
         };
         let Some(authority) = authority else { return Ok(self.no_answer_needed()) };
         let top = Place::top(&authority.text());
-        match self.client.get(call, &top, &[]).await {
+        match self.client.look(call, &top, &[]).await {
             Ok(reply) => Ok(self.found_dir(call, name.clone(), &top, &top, reply).await.map(Some)),
             Err(GetError::NoSuchHost(detail)) => {
                 let origin = Origin { source: top.authority, how: detail, redirects: Vec::new() };
@@ -72,7 +72,7 @@ impl Web {
             return Err(RemoteError::BadName { detail: format!("{}: too long for a URL", name) });
         }
         let (below, plain) = (if empty { place.clone() } else { place.slashed() }, part.query.is_none());
-        let reply = self.client.get(call, &place, &[]).await?;
+        let reply = self.client.look(call, &place, &[]).await?;
         if reply.slashed {
             return Ok(self.found_dir(call, name.clone(), &place.slashed(), &place, reply).await.map(Some));
         }
@@ -134,7 +134,7 @@ impl Web {
         let answer = content.answer(());
         if !content.may_hold_names() {
             let along = content.along(dir.file_id(), Some(dir.dir_id()), Some(tap));
-            return Ok(answer.map(|()| Some(Found { entry, along: Some(along) })));
+            return Ok(answer.map(|()| Some(Found { entry, along })));
         }
         let gathered = content.gather(&mut tap, self.options().page_bytes_max).await?;
         let learnt = tap.finish();
@@ -190,7 +190,7 @@ impl Web {
         let (tap, lists) = self.tap_on_file(place, &content, &entry);
         let answer = content.answer(());
         let along = content.along(place.file_id(), lists, Some(tap));
-        answer.map(|()| Found { entry, along: Some(along) })
+        answer.map(|()| Found { entry, along })
     }
 
     /// As [`Web::found_file`], unless the file is the listing of a bucket: many servers give it without a redirect to the
@@ -203,8 +203,9 @@ impl Web {
         reply: Reply,
     ) -> Result<Answer<Found>> {
         let plain = place.query.is_none() && !name.as_bytes().contains(&b'.');
+        let unplaced = reply.unplaced;
         let content = Content::read(reply, self.options());
-        if !plain || !content.is_xml() || self.lister(place) != Lister::Page {
+        if unplaced || !plain || !content.is_xml() || self.lister(place) != Lister::Page {
             return Ok(self.found_content(name.clone(), place, content));
         }
         let (entry, answer) = (content.entry(name.clone(), place.file_id()), content.answer(()));
@@ -261,7 +262,7 @@ impl Web {
         let entry = Entry { name, id: dir.dir_id(), attributes, version: content.version.clone() };
         let answer = content.answer(());
         let along = content.along(dir.file_id(), Some(dir.dir_id()), Some(tap));
-        answer.map(|()| Found { entry, along: Some(along) })
+        answer.map(|()| Found { entry, along })
     }
 
     /// A directory of which the page tells nothing about what is in it: that is asked for otherwise.

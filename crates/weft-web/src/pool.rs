@@ -1,7 +1,7 @@
 //! Connections to one host under one scheme.
 //!
 //! With HTTP/1.1 each request in flight has a connection of its own, taken from the idle ones or made; with HTTP/2
-//! all share one. Permits bound the requests in flight, and so the connections: a new one is made only when none
+//! all share one. Places bound the requests in flight, and so the connections: a new one is made only when none
 //! is idle.
 
 use std::sync::Arc;
@@ -14,17 +14,18 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::budget::{Budget, Share};
 use crate::connect::{ConnectError, Connected, Connecting};
+use crate::places::{Expects, Place, Places};
 use crate::proxy::Proxy;
 
 /// The connections to one host under one scheme.
 pub(crate) struct Pool {
     budget: Arc<Budget>,
-    permits: Arc<Semaphore>,
-    streams: Arc<Semaphore>,
+    connections: Arc<Places>,
+    connections_max: usize,
+    streams: Arc<Places>,
     /// Held while a connection is made that others may be able to share.
     opening: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -44,7 +45,7 @@ pub(crate) struct Lent {
     sender: Sender,
     reused: bool,
     pool: Arc<Pool>,
-    _permit: OwnedSemaphorePermit,
+    place: Place,
 }
 
 /// A connection of HTTP/1.
@@ -60,11 +61,13 @@ enum Sender {
 }
 
 impl Pool {
+    /// At most `connections_max` connections, and as many again while long bodies come.
     pub fn new(connections_max: usize, budget: Arc<Budget>) -> Pool {
         Pool {
             budget,
-            permits: Arc::new(Semaphore::new(connections_max.max(1))),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            connections: Places::new(connections_max, connections_max.max(1)),
+            connections_max,
+            streams: Places::new(STREAMS_MAX, 0),
             opening: tokio::sync::Mutex::new(()),
             state: Mutex::new(State::default()),
         }
@@ -123,48 +126,49 @@ impl Pool {
     /// Those of `connect`.
     pub async fn lend(
         self: &Arc<Self>,
+        expects: Expects,
         fresh: bool,
         connect: impl Future<Output = Connecting<Connected>> + Send,
     ) -> Connecting<Lent> {
         if fresh {
             self.forget();
-        } else if let Some(lent) = self.lend_shared().await {
+        } else if let Some(lent) = self.lend_shared(expects).await {
             return Ok(lent);
         }
         // Only while a connection may turn out to be shareable is it worth waiting for another's.
         let known_http1 = self.state.lock().http1_only;
         let opening = if known_http1 { None } else { Some(self.opening.lock().await) };
-        if let Some(lent) = self.lend_shared().await {
+        if let Some(lent) = self.lend_shared(expects).await {
             return Ok(lent);
         }
-        let permit = self.permits.clone().acquire_owned().await.expect("this semaphore is never closed");
+        let place = self.connections.take(expects).await;
         if let Some(sender) = self.take_idle().await {
-            return Ok(self.lent(Sender::Http1(sender), true, permit));
+            return Ok(self.lent(Sender::Http1(sender), true, place));
         }
         let closed = || ConnectError::Unreachable("the connection was closed at once".to_owned());
         // Not by way of the idle ones, where another request might take it and leave this one with nothing.
         if let Some(mut line) = self.open(connect.await?).await? {
             line.sender.ready().await.map_err(|_| closed())?;
-            return Ok(self.lent(Sender::Http1(line), false, permit));
+            return Ok(self.lent(Sender::Http1(line), false, place));
         }
         drop(opening);
-        let lent = self.lend_shared().await.ok_or_else(closed)?;
+        let lent = self.lend_shared(expects).await.ok_or_else(closed)?;
         Ok(Lent { reused: false, ..lent })
     }
 
-    fn lent(self: &Arc<Self>, sender: Sender, reused: bool, permit: OwnedSemaphorePermit) -> Lent {
-        Lent { sender, reused, pool: self.clone(), _permit: permit }
+    fn lent(self: &Arc<Self>, sender: Sender, reused: bool, place: Place) -> Lent {
+        Lent { sender, reused, pool: self.clone(), place }
     }
 
-    async fn lend_shared(self: &Arc<Self>) -> Option<Lent> {
+    async fn lend_shared(self: &Arc<Self>, expects: Expects) -> Option<Lent> {
         let shared = |state: &mut State| {
             state.shared.take_if(|sender| sender.is_closed());
             state.shared.clone()
         };
         shared(&mut self.state.lock())?;
-        let permit = self.streams.clone().acquire_owned().await.expect("this semaphore is never closed");
+        let place = self.streams.take(expects).await;
         let sender = shared(&mut self.state.lock())?;
-        Some(self.lent(Sender::Http2(sender), true, permit))
+        Some(self.lent(Sender::Http2(sender), true, place))
     }
 
     async fn take_idle(&self) -> Option<Line> {
@@ -189,7 +193,9 @@ impl Pool {
         }
         let mut state = self.state.lock();
         state.idle.retain(|(since, line)| since.elapsed() < IDLE_MAX && !line.sender.is_closed());
-        state.idle.push((Instant::now(), line));
+        if state.idle.len() < self.connections_max.max(1) {
+            state.idle.push((Instant::now(), line));
+        }
     }
 }
 
@@ -206,6 +212,11 @@ impl Lent {
     /// Whether the connection had been used before: a request that fails on such a one deserves a fresh one.
     pub fn reused(&self) -> bool {
         self.reused
+    }
+
+    /// Keeps a place for the long body that the answer has; says whether there is one.
+    pub fn keep_for_long_body(&mut self) -> bool {
+        self.place.keep_for_long_body()
     }
 
     /// Whether requests name the whole URL.

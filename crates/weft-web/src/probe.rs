@@ -14,6 +14,7 @@ use crate::contact::{Next, Took};
 use crate::exchange::Question;
 use crate::host::Host;
 use crate::id::Place;
+use crate::places::Expects;
 use crate::target::Target;
 
 /// What the probes of all hosts share, and where they tell what they find.
@@ -192,7 +193,7 @@ impl Client {
             let connect = self.connect(host, scheme, false, None);
             let mut lent = host
                 .pool(scheme, None)
-                .lend(false, connect)
+                .lend(Expects::Anything, false, connect)
                 .await
                 .map_err(|e| (e.into_remote(&shown), Took::Nothing))?;
             // Not every server answers HEAD; of the body nothing is read.

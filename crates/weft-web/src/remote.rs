@@ -108,7 +108,7 @@ impl Web {
             return Ok(found.map(|found| Checked::Is(Box::new(found))));
         }
         let condition: Vec<_> = unless_same(known).into_iter().collect();
-        let reply = self.client.get(call, &place, &condition).await?;
+        let reply = self.client.look(call, &place, &condition).await?;
         if reply.status == StatusCode::NOT_MODIFIED && !condition.is_empty() {
             return Ok(unchanged(reply, known, self.options()).map(|()| Checked::Unchanged));
         }
@@ -149,7 +149,7 @@ impl Web {
 
     /// A directory whose own URL gives nothing exists if the page of its name does.
     async fn dir_by_page(&self, call: &Call, dir: &Place, page: &Place, detail: String) -> Result<Answer<Checked>> {
-        let reply = self.client.get(call, page, &[]).await?;
+        let reply = self.client.look(call, page, &[]).await?;
         if !has_content(&reply) || reply.slashed {
             reply.body.drain().await;
             return Err(RemoteError::NotFound { detail });
@@ -276,7 +276,7 @@ impl Web {
             let answer = content.answer(());
             let listed = Page { entries: vec![entry], completeness: Completeness::Partial, next: None };
             let along = content.along(page.file_id(), None, None);
-            return Ok(answer.map(|()| Listing::Page(listed, Some(along))));
+            return Ok(answer.map(|()| Listing::Page(listed, along)));
         }
         let mut tap = content.tap(page, dir.clone(), Some(entry), self.options());
         let (lease, audience) = (content.lease, content.audience);

@@ -45,7 +45,7 @@ impl Web {
         let (Some(authority), Some(place)) = (Authority::parse(&dir.authority), place_below(&dir, names)) else {
             return Ok(false);
         };
-        let reply = self.client.get(call, &place, &[]).await?;
+        let reply = self.client.look(call, &place, &[]).await?;
         let found = has_content(&reply) || reply.slashed;
         let audience = reply.audience;
         let error = (!found && !is_refusal(reply.status)).then(|| status_error(&reply));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use support::{Server, answer, call, fails, find, html, name, read, web, web_with};
 use weft_remote::{Call, Caller, Checked, Event, Figure, Remote, RemoteError, SourceState, Span, Version};
-use weft_web::WebOptions;
+use weft_web::{Web, WebOptions};
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -407,4 +407,60 @@ async fn a_silent_host_is_tried_at_once_when_the_user_says_so() {
     assert!(web.try_again(&top));
     let _ = web.lookup(&call(), &top, &name("a")).await;
     accepted.await.unwrap().unwrap();
+}
+
+/// Goal: downloads that nobody ends keep no question waiting, connections are bounded all the same, and a download that
+/// found no place comes when one is left. Method: bodies that are not read, over each way to share a host.
+async fn downloads_leave_room(server: Server, web: Arc<Web>, downloads_max: usize) {
+    let dir = server.dir("/");
+    let small = async || read(find(&web, &dir, "small").await.value.along.unwrap().body).await.unwrap().0;
+    assert_eq!(small().await, b"small");
+    let mut held = Vec::new();
+    while let Some(along) = find(&web, &dir, "large").await.value.along {
+        held.push(along);
+        assert!(held.len() <= downloads_max, "{} bodies", held.len());
+    }
+    assert_eq!(held.len(), downloads_max);
+    assert_eq!(small().await, b"small");
+    let file = server.file("/large");
+    let patient = call();
+    let mut fetched = web.fetch(&patient, &file, &Version::None, Span::WHOLE);
+    // It asks, finds no place and waits, while the next question is answered.
+    tokio::select! {
+        biased;
+        _ = &mut fetched => panic!("there is no place"),
+        bytes = small() => assert_eq!(bytes, b"small"),
+    }
+    held.pop();
+    let body = fetched.await.unwrap().value.body;
+    assert_eq!(read(body).await.unwrap().0.len(), LARGE_BYTES);
+}
+
+const LARGE_BYTES: usize = 8 << 20;
+
+fn large_and_small(seen: &support::Seen) -> support::Reply {
+    match seen.path.as_str() {
+        "/large" => answer(200, &[("content-type", "application/zip")], vec![0; LARGE_BYTES]),
+        _ => answer(200, &[], "small"),
+    }
+}
+
+#[tokio::test]
+async fn downloads_leave_connections_to_questions() {
+    let server = Server::start(large_and_small).await;
+    let connections = server.connections.clone();
+    let web = web_with(WebOptions { connections_per_host_max: 4, ..WebOptions::default() });
+    downloads_leave_room(server, web, 7).await;
+    // Twice the bound, the greeting in TLS, and the few that were closed with a body on them.
+    assert!(*connections.lock() <= 12, "{}", connections.lock());
+}
+
+#[tokio::test]
+async fn downloads_leave_streams_to_questions() {
+    use std::io::Write;
+    let (server, pem) = Server::start_tls(large_and_small, &[b"h2"]).await;
+    let mut ca = tempfile::NamedTempFile::new().unwrap();
+    ca.write_all(pem.as_bytes()).unwrap();
+    let web = web_with(WebOptions { extra_ca: Some(ca.path().to_owned()), ..WebOptions::default() });
+    downloads_leave_room(server, web, 48).await;
 }

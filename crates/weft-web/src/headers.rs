@@ -1,0 +1,45 @@
+//! What the headers of an answer say of its body.
+
+use hyper::StatusCode;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use weft_remote::{RemoteError, Result};
+
+use crate::pool::{HEADER_BYTES_MAX, HEADERS_MAX};
+
+/// Refuses an answer whose headers are too much or whose body is not plain.
+///
+/// # Errors
+/// `Damaged`.
+pub(crate) fn check_headers(url: &str, headers: &HeaderMap) -> Result<()> {
+    // Every line counts: one that is harmless does not excuse the next.
+    let plain: [(HeaderName, &[u8]); 2] =
+        [(header::CONTENT_ENCODING, b"identity"), (header::TRANSFER_ENCODING, b"chunked")];
+    for (name, plain) in plain {
+        let strange = |value: &&HeaderValue| !value.is_empty() && !value.as_bytes().eq_ignore_ascii_case(plain);
+        if let Some(encoding) = headers.get_all(&name).iter().find(strange) {
+            let detail = format!("{url}: came with {name} {encoding:?} although only plain content was asked for");
+            return Err(RemoteError::Damaged { detail });
+        }
+    }
+    if let Some(length) = content_length(headers).filter(|length| i64::try_from(*length).is_err()) {
+        return Err(RemoteError::Damaged { detail: format!("{url}: no file can have {length} bytes") });
+    }
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if headers.len() > HEADERS_MAX || bytes > HEADER_BYTES_MAX {
+        let detail = format!("{url}: {} headers of {bytes} bytes are too much", headers.len());
+        return Err(RemoteError::Damaged { detail });
+    }
+    Ok(())
+}
+
+/// How many bytes of body are to come, where the headers tell.
+pub(crate) fn announced_length(status: StatusCode, headers: &HeaderMap) -> Option<u64> {
+    if matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
+        return None;
+    }
+    content_length(headers)
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
