@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -21,12 +21,13 @@ use crate::content::may_take_long;
 use crate::digest::Announced;
 use crate::exchange::{GetError, Needs, Question, Reply};
 use crate::flow::{DRAIN_TIME_MAX, Flow};
-use crate::headers::{announced_length, check_headers};
+use crate::headers::{announced_length, check_headers, retry_after};
 use crate::host::{Host, Scheme};
 use crate::id::Place;
 use crate::identity::Identity;
 use crate::landing::{Landing, Landings};
 use crate::pass::{HopLogin, Pass};
+use crate::patience::Patience;
 use crate::places::Expects;
 use crate::pool::Lent;
 use crate::probe::{Probes, Waiting};
@@ -176,7 +177,7 @@ impl Client {
         // All hops together wait no longer than one for bodies that nobody wants.
         let mut drain_time = DRAIN_TIME_MAX;
         let mut slashed = false;
-        let mut tries = 1;
+        let mut patience = Patience::default();
         let mut renewed = false;
         let mut asked = None;
         if let Some(landing) = landing {
@@ -206,7 +207,7 @@ impl Client {
             host.judged(not_now.then(|| format!("{url}: {status}")));
             if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
                 body.drain().await;
-                self.wait_as_told(call, &url, status, &headers, &mut tries).await?;
+                self.wait_as_told(call, &url, status, &headers, &mut patience).await?;
                 continue;
             }
             if status == StatusCode::UNAUTHORIZED {
@@ -246,22 +247,22 @@ impl Client {
         }
     }
 
-    /// Sleeps as long as Retry-After says, if that fits.
+    /// Sleeps as long as Retry-After says, or as a server's silence on that deserves, if that fits.
     async fn wait_as_told(
         &self,
         call: &Call,
         url: &Url,
         status: StatusCode,
         headers: &HeaderMap,
-        tries: &mut usize,
+        patience: &mut Patience,
     ) -> Result<()> {
-        let asked = retry_after(headers);
-        let wait = asked.unwrap_or(RETRY_PAUSE);
-        if *tries >= TRIES_MAX || wait >= call.remaining() || call.purpose == Purpose::Ahead {
-            return Err(RemoteError::Busy { detail: format!("{url}: {status}"), retry_after: asked });
-        }
-        *tries += 1;
-        tokio::time::sleep(wait).await;
+        let told = retry_after(headers);
+        let pause = match call.purpose {
+            Purpose::Use => patience.pause(told, call.remaining()),
+            Purpose::Ahead => None,
+        };
+        let busy = || RemoteError::Busy { detail: format!("{url}: {status}"), retry_after: told };
+        tokio::time::sleep(pause.ok_or_else(busy)?).await;
         Ok(())
     }
 
@@ -463,17 +464,6 @@ impl Client {
     }
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => {
-            let at = httpdate::parse_http_date(text).ok()?;
-            Some(at.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO))
-        }
-    }
-}
-
 fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
     let mut why = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -498,7 +488,3 @@ fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
 const TLS_REFUSAL: &str = "received fatal alert";
 /// Hosts remembered in memory.
 const HOSTS_MAX: usize = 1024;
-/// Tries of one request at a server that asks to come back later.
-const TRIES_MAX: usize = 3;
-/// Pause before such a try when the server does not say when.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);

@@ -1,4 +1,6 @@
-//! What the headers of an answer say of its body.
+//! What the headers of an answer say of its body, and of when to come back.
+
+use std::time::{Duration, SystemTime};
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -40,6 +42,19 @@ pub(crate) fn announced_length(status: StatusCode, headers: &HeaderMap) -> Optio
     content_length(headers)
 }
 
-fn content_length(headers: &HeaderMap) -> Option<u64> {
+/// The length that is announced.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// How long a server asks to be left alone.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let at = httpdate::parse_http_date(text).ok()?;
+            Some(at.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO))
+        }
+    }
 }

@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use url::Url;
 use weft_remote::{Audience, Caller, Version};
 
-use crate::exchange::{Reply, content_length};
+use crate::exchange::Reply;
 use crate::fetch::content_range;
+use crate::headers::content_length;
 use crate::id::Place;
 use crate::validator::{holds_pieces_together, version_of};
 

@@ -39,6 +39,7 @@ mod options;
 mod outside;
 mod own_file;
 mod pass;
+mod patience;
 mod pattern;
 mod places;
 mod pool;

@@ -188,10 +188,26 @@ async fn a_server_that_says_when_is_asked_again_then() {
     let late = fails(&web, &server.dir("/"), "late").await;
     assert!(matches!(late, RemoteError::Busy { retry_after: Some(wait), .. } if wait == Duration::from_secs(3600)));
     assert_eq!(asked.load(Ordering::SeqCst), 4);
-    assert!(matches!(fails(&web, &server.dir("/"), "never").await, RemoteError::Busy { .. }));
+    let hurried = || Call::within(Caller::DAEMON, Duration::from_millis(1900));
+    let error = web.lookup(&hurried(), &server.dir("/"), &name("never")).await.unwrap_err();
+    assert!(matches!(error, RemoteError::Busy { .. }), "{error}");
     assert_eq!(asked.load(Ordering::SeqCst), 7);
     // A busy host is a host.
-    assert!(find(&web, &web.root(), &server.address.to_string()).await.value.along.is_none());
+    let host = web.lookup(&hurried(), &web.root(), &name(&server.address.to_string())).await.unwrap();
+    assert!(host.value.is_some_and(|host| host.along.is_none()));
+}
+
+/// Goal: a server that is well again before the deadline gives its content, however often it has refused before.
+#[tokio::test]
+async fn a_busy_server_is_asked_until_the_deadline() {
+    let asked = AtomicUsize::new(0);
+    let server = Server::start(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+        0..3 => answer(503, &[("retry-after", "0")], "busy"),
+        _ => answer(200, &[], "done"),
+    })
+    .await;
+    let found = find(&web(), &server.dir("/"), "x").await.value;
+    assert_eq!(read(found.along.unwrap().body).await.unwrap().0, b"done");
 }
 
 #[tokio::test]
