@@ -4,10 +4,12 @@
 //! one. While nobody watches, telling is one look at a counter. Watchers share one bounded channel: one that is slower
 //! than the changes is told how many it has missed, and holds nothing back.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use weft_remote::{Attributes, Audience, Caller, FileKind, Name, Sameness, Version};
 use weft_store::{DentryRecord, DentryTarget, NodeId, NodeRecord};
@@ -72,11 +74,14 @@ pub struct Watching {
 pub(crate) struct Changes {
     sender: broadcast::Sender<Arc<Change>>,
     watchers: Arc<AtomicUsize>,
+    /// Names that were told to be gone and not to be back, which a page may link to all the same. Nothing else is locked
+    /// or waited for while this is.
+    gone: Mutex<HashSet<(NodeId, Name)>>,
 }
 
 impl Default for Changes {
     fn default() -> Changes {
-        Changes { sender: broadcast::Sender::new(CHANGES_MAX), watchers: Arc::default() }
+        Changes { sender: broadcast::Sender::new(CHANGES_MAX), watchers: Arc::default(), gone: Mutex::default() }
     }
 }
 
@@ -84,6 +89,25 @@ impl Changes {
     /// Whether anybody watches.
     pub(crate) fn watched(&self) -> bool {
         self.watchers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a name was told to be gone, and not to be back since.
+    pub(crate) fn is_told_gone(&self, record: &NodeRecord) -> bool {
+        self.gone.lock().contains(&(record.parent, record.name.clone()))
+    }
+
+    /// Notes that a name is gone; says whether that is news.
+    fn note_gone(&self, record: &NodeRecord) -> bool {
+        let mut gone = self.gone.lock();
+        if gone.len() >= GONE_MAX {
+            gone.clear();
+        }
+        gone.insert((record.parent, record.name.clone()))
+    }
+
+    /// Notes that a name is there; says whether that is news.
+    fn note_back(&self, record: &NodeRecord) -> bool {
+        self.gone.lock().remove(&(record.parent, record.name.clone()))
     }
 }
 
@@ -127,6 +151,9 @@ impl Vfs {
     pub(crate) fn tell_change(&self, what: ChangeKind, record: &NodeRecord, from: Version, to: Version) {
         if !self.changes.watched() {
             return;
+        }
+        if what == ChangeKind::New {
+            self.changes.note_back(record);
         }
         let Some((path, audiences)) = self.whereabouts(record) else { return };
         let size = match what {
@@ -172,9 +199,18 @@ impl Vfs {
         }
     }
 
+    /// Tells that a name is there again, by the source's own word on it, if it was told to be gone; says whether it was.
+    pub(crate) fn tell_back(&self, record: &NodeRecord) -> bool {
+        let is_news = self.changes.watched() && self.changes.note_back(record);
+        if is_news {
+            self.tell_change(ChangeKind::New, record, Version::None, record.version.clone());
+        }
+        is_news
+    }
+
     /// Tells that a file is other content, if it is.
     pub(crate) fn tell_difference(&self, old_version: &Version, old: &Attributes, record: &NodeRecord) {
-        if !self.changes.watched() || record.attributes.kind == FileKind::Directory {
+        if !self.changes.watched() || record.attributes.kind == FileKind::Directory || self.tell_back(record) {
             return;
         }
         let other = old_version.compare(&record.version) == Sameness::Different;
@@ -183,13 +219,18 @@ impl Vfs {
         }
     }
 
-    /// Tells that a name is no more, if it led somewhere.
+    /// Tells that a name is no more, if it led somewhere; once, although a page may link to it on and on.
     pub(crate) fn tell_gone(&self, dentry: Option<&DentryRecord>) {
         if !self.changes.watched() {
             return;
         }
         let Some(DentryTarget::Node(was)) = dentry.map(|dentry| dentry.target) else { return };
         if let Ok(Some(was)) = self.store.node(was) {
+            // Where files have identities, one may have several names, and lists tell what is there.
+            let has_identities = self.namespace.remote(was.binding).is_some_and(|r| r.capabilities().stable_ids);
+            if !has_identities && !self.changes.note_gone(&was) {
+                return;
+            }
             let from = was.version.clone();
             self.tell_change(ChangeKind::Gone, &was, from, Version::None);
         }
@@ -225,5 +266,7 @@ impl Vfs {
     }
 }
 
+/// Names that are remembered to have been told gone; then they may be told once more.
+const GONE_MAX: usize = 65_536;
 /// Changes that a watcher may be behind.
 const CHANGES_MAX: usize = 4096;

@@ -161,6 +161,7 @@ impl Vfs {
             Checked::Unchanged => {
                 count(&self.figures.checks_confirmed);
                 inode.grant(known.clone(), &told);
+                self.tell_back(&record);
                 self.learn_unchanged(inode, &told)?;
                 Ok(Check::Unchanged)
             }

@@ -266,6 +266,10 @@ impl Vfs {
         }
         let absent = known.is_some_and(|known| known.target == DentryTarget::Absent);
         let Some(record) = merged.or(old) else { return };
+        if source == DentrySource::Listed && self.changes.is_told_gone(record) {
+            // A page that links to it on and on says nothing new.
+            return;
+        }
         if known.is_none() && rows.listed_before.is_some() {
             self.tell_change(ChangeKind::New, record, Version::None, record.version.clone());
         } else if source == DentrySource::Described || !absent {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_remote::fake::{Fault, Operation, Order, Promise};
+use weft_remote::fake::{Fault, Operation, Order, Promise, Quality};
 use weft_remote::{Audience, Caller, RemoteError};
 use weft_vfs::{ChangeKind, Watched, Watching};
 
@@ -148,4 +148,33 @@ async fn validating_a_silent_source_changes_nothing() {
     assert_eq!(bench.fake.counts().calls(), 0);
     bench.fake.heal();
     assert_eq!(told(&bench, &mut watching).await, []);
+}
+
+/// Goal: a file that is gone is told once, and once that it is back, although the page of its directory links to it all
+/// the time. Method: a source whose lists tell names alone answers that the file is not there, then that it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_gone_and_listed_on_is_told_once() {
+    let (bench, mut watching) = scene().await;
+    bench.fake.adjust(|terms| {
+        terms.stable_ids = false;
+        terms.listing = Quality::Unknown;
+    });
+    bench.list("fake/d").await.expect("a listing");
+    told(&bench, &mut watching).await;
+    let row = |what, size| (what, "fake/d/one".to_owned(), size);
+    for _ in 0..2 {
+        let gone = || Fault::Error(RemoteError::NotFound { detail: "x".to_owned() });
+        for operation in [Operation::Attributes, Operation::Lookup] {
+            bench.fake.order(Order::of(gone()).on(operation).at("d/one"));
+        }
+        bench.vfs.validate(&names("fake"), USER).await.expect("validated");
+        assert_eq!(told(&bench, &mut watching).await, [row(ChangeKind::Gone, None)]);
+        for _ in 0..3 {
+            bench.vfs.validate(&names("fake"), USER).await.expect("validated");
+            assert_eq!(told(&bench, &mut watching).await, [], "it was told");
+        }
+        bench.fake.heal();
+        bench.vfs.validate(&names("fake"), USER).await.expect("validated");
+        assert_eq!(told(&bench, &mut watching).await, [row(ChangeKind::New, Some(1))]);
+    }
 }
