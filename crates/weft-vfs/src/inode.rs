@@ -97,6 +97,8 @@ pub(crate) struct Content {
     pub(crate) told_to: ToldTo,
     /// When the kernel was last about to be told that a name leads here.
     pub(crate) named: Option<Instant>,
+    /// Versions in whose place came what was sent from here, the newest last.
+    pub(crate) replaced_here: VecDeque<Version>,
     /// The name of it that was taken away last from here: of that the kernel knows.
     pub(crate) unnamed_here: Option<(NodeId, Name)>,
     /// When it turned out that it had more than one name until then.
@@ -210,8 +212,23 @@ impl Inode {
 
 /// Names of a directory of which is remembered why they could not be looked up.
 const FAILED_NAMES_MAX: usize = 16;
+/// Versions of which is remembered that they were replaced from here: bodies of older ones have ended.
+const REPLACED_MAX: usize = 8;
 
 impl Content {
+    /// What was sent from here has come in the place of this version.
+    pub(crate) fn note_replaced(&mut self, version: Version) {
+        if self.replaced_here.len() >= REPLACED_MAX {
+            self.replaced_here.pop_front();
+        }
+        self.replaced_here.push_back(version);
+    }
+
+    /// Whether that is known of a version.
+    pub(crate) fn was_replaced_here(&self, version: &Version) -> bool {
+        self.replaced_here.iter().any(|replaced| replaced.still_holds(version))
+    }
+
     /// Whether no handle is open.
     pub(crate) fn is_closed(&self) -> bool {
         self.open.is_empty() && self.open_by_former.is_empty()

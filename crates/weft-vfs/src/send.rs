@@ -156,6 +156,7 @@ impl Vfs {
         draft.note_sent();
         count(&self.figures.writes_sent);
         let told = Told::of_change(&answer);
+        inode.content.lock().note_replaced(draft.dirty.version());
         if draft.has_passed(begun) {
             tracing::info!(node = inode.id.0, bytes, "what could not be sent before is at the source now");
         }

@@ -317,9 +317,8 @@ impl Pump {
         }
         let ahead = self.inode.as_ref().and_then(|inode| inode.content.lock().ahead.take());
         let is_changed = matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. }));
-        let draft = self.inode.as_ref().and_then(|inode| inode.draft());
         // If it is not, whoever sends is told so, and so is whoever reads.
-        let is_ours = is_changed && draft.is_some_and(|draft| draft.may_have_replaced(self.arrival.object.version()));
+        let is_ours = is_changed && self.inode.as_ref().is_some_and(|inode| self.is_replaced_from_here(inode));
         if ahead.is_some() {
             tracing::debug!(%error, "what was fetched ahead did not come");
         } else if error.is_full() {
@@ -349,6 +348,13 @@ impl Pump {
                 tracing::warn!(%error, "pieces of a partly held file were not recorded");
             }
         }
+    }
+
+    /// Whether what is sent from here takes the place of what comes, or has: also where all of it is closed by now.
+    fn is_replaced_from_here(&self, inode: &Inode) -> bool {
+        let version = self.arrival.object.version();
+        let by_draft = inode.draft().is_some_and(|draft| draft.may_have_replaced(version));
+        by_draft || inode.content.lock().was_replaced_here(version)
     }
 
     /// Whether what is missing of the object is missing for good. A range that broke off is asked for again: nothing of it

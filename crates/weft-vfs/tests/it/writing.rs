@@ -291,6 +291,34 @@ async fn who_reads_a_file_while_it_is_sent_reads_on() {
     assert_eq!(bench.at_source("large"), content);
 }
 
+/// Goal: a body of the version before, that ends because what was sent from here has come in its place, is no change by others,
+/// also when all is closed by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_what_was_sent_has_made_void_is_no_trouble() {
+    let bench = Bench::writable();
+    bench.fake.file("large", pattern(8 * PIECE_BYTES as usize));
+    let begins = Gate::new();
+    bench
+        .fake
+        .order(Order::of(Fault::Stall { after: PIECE_BYTES, gate: begins.clone() }).on(Operation::Fetch).times(1));
+    bench.fake.order(Order::of(Fault::Outdated { after: PIECE_BYTES }).on(Operation::Fetch).times(1));
+    let handle = bench.open_for("fake/large", WRITING).await.unwrap();
+    let reading = tokio::spawn(bench.vfs.clone().read(bench.call(), handle, 0, 100));
+    begins.arrived(1).await;
+    reading.await.unwrap().unwrap();
+    bench.write(handle, 0, b"written").await.unwrap();
+    bench.flush(handle).await.unwrap();
+    bench.vfs.close(handle);
+    bench.retired().await;
+
+    begins.open();
+    for _ in 0..10_000 {
+        tokio::task::yield_now().await;
+        assert!(bench.vfs.troubles().is_empty(), "{:?}", bench.vfs.troubles());
+    }
+    assert_eq!(bench.at_source("large")[..10], [&b"written"[..], &pattern(10)[7..]].concat());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_made_moved_and_taken_away() {
     let bench = Bench::writable();
