@@ -166,6 +166,14 @@ mod tests {
     }
 
     #[test]
+    fn nginx_in_json_has_names_of_any_bytes() {
+        let page = b"[\n{ \"name\":\"latin\xe9\", \"type\":\"file\", \"mtime\":\"Sat, 03 Feb 2024 04:05:06 GMT\", \"size\":2 },\n\
+            { \"name\":\"a \\\"b\\\"\", \"type\":\"file\", \"mtime\":\"Sat, 03 Feb 2024 04:05:06 GMT\", \"size\":2 }\n]";
+        let items = read_json(page).unwrap().items;
+        assert_eq!(items.iter().map(|item| &item.segment[..]).collect::<Vec<_>>(), ["latin%E9", "a%20%22b%22"]);
+    }
+
+    #[test]
     fn apache_is_read_in_its_three_forms() {
         for page in [&page!("apache-fancy.html")[..], page!("apache-table.html")] {
             let index = read_html(page).unwrap();

@@ -1,6 +1,9 @@
 //! nginx: autoindex in HTML (with exact and rounded sizes) and in JSON.
 
+use std::fmt;
+
 use serde::Deserialize;
+use serde::de::{Deserializer, Visitor};
 use weft_remote::Figure;
 
 use super::{Index, Item, markup, moment};
@@ -37,7 +40,7 @@ pub(super) fn read_json(body: &[u8]) -> Option<Index> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Line {
-        name: String,
+        name: RawName,
         #[serde(rename = "type")]
         kind: Kind,
         mtime: String,
@@ -53,9 +56,10 @@ pub(super) fn read_json(body: &[u8]) -> Option<Index> {
     let lines: Vec<Line> = serde_json::from_slice(body).ok()?;
     let mut items = Vec::new();
     for line in lines {
-        let segment = encode_segment(line.name.as_bytes());
+        let RawName(name) = line.name;
+        let segment = encode_segment(&name);
         name_of(&segment, None)?;
-        if line.name.is_empty() || line.name.contains('/') {
+        if name.is_empty() || name.contains(&b'/') {
             return None;
         }
         let modified = Figure::Exact(httpdate::parse_http_date(&line.mtime).ok()?);
@@ -63,4 +67,25 @@ pub(super) fn read_json(body: &[u8]) -> Option<Index> {
         items.push(Item { segment, is_dir: line.kind == Kind::Directory, size, modified });
     }
     Some(Index { server: "nginx JSON", items })
+}
+
+/// A name as nginx writes it: the bytes that it has on the disk, be they UTF-8 or not (`ngx_escape_json`).
+struct RawName(Vec<u8>);
+
+impl<'de> Deserialize<'de> for RawName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawName, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = RawName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<RawName, E> {
+                Ok(RawName(bytes.to_vec()))
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
 }
