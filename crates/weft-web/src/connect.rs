@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -318,6 +318,9 @@ fn tls_error(error: &io::Error) -> ConnectError {
     if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         return match tls {
             rustls::Error::InvalidMessage(_) => ConnectError::NotTls(tls.to_string()),
+            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => ConnectError::Tls(format!(
+                "{tls}: the system knows no authority that signed its certificate; [web] ca_file can name a PEM file with it"
+            )),
             _ => ConnectError::Tls(tls.to_string()),
         };
     }

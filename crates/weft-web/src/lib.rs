@@ -51,6 +51,7 @@ mod robots;
 mod tap;
 mod target;
 mod traffic;
+mod tree;
 mod tunnel;
 mod unlisted;
 mod validator;

@@ -33,7 +33,7 @@ pub struct Web {
     pub(crate) client: Arc<Client>,
     pub(crate) twins: Twins,
     pub(crate) crawls: Crawls,
-    root: Id,
+    pub(crate) root: Id,
 }
 
 impl Web {
@@ -87,7 +87,12 @@ impl Web {
     }
 
     /// Gives up at the deadline.
-    async fn within<T>(&self, call: &Call, what: &FileId, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    pub(crate) async fn within<T>(
+        &self,
+        call: &Call,
+        what: &FileId,
+        work: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
         match tokio::time::timeout_at(call.deadline.into(), work).await {
             Ok(done) => done,
             Err(_) => {

@@ -68,7 +68,10 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_and_not_gone_around() 
     let (server, _pem) = Server::start_tls(script, &[b"http/1.1"]).await;
     let web = web();
     let error = fails(&web, &web.root(), &server.address.to_string()).await;
-    assert!(matches!(&error, RemoteError::Denied { detail } if detail.contains("certificate")), "{error}");
+    assert!(
+        matches!(&error, RemoteError::Denied { detail } if detail.contains("certificate") && detail.contains("ca_file")),
+        "{error}"
+    );
     assert!(server.paths().is_empty());
 }
 

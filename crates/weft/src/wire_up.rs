@@ -11,9 +11,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use weft_control::{Access, Mounts, Server};
 use weft_dir::CutOff;
 use weft_fuse::{Bridge, Life};
-use weft_remote::Name;
-use weft_store::{Journal, Store, StoreError, StoreOptions};
+use weft_remote::{Call, Caller, Name, RemoteError};
+use weft_store::{Journal, NodeId, Store, StoreError, StoreOptions};
 use weft_vfs::{Notices, Policies, SpaceOptions, SpaceRule, Vfs, VfsOptions};
+use weft_web::Web;
 
 use crate::config::{Resolved, Source, SpaceSettings};
 use crate::daemon::MountDaemon;
@@ -44,10 +45,13 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let (notices, receivers) = Notices::channel();
     let cut_off = kept.writes.map(CutOff::new).transpose().context("the writes in memory cannot be used")?;
     let ground = bindings::Ground { store: &store, cut_off, runtime: runtime.handle() };
-    let bindings::Bound { all: bindings, cells } = bindings::of(&resolved, &ground)?;
+    let bindings::Bound { all: bindings, cells, tree } = bindings::of(&resolved, &ground)?;
     let options = vfs_options(&resolved)?;
     let takes_changes = bindings.iter().any(|binding| binding.remote.capabilities().writable);
     let vfs = Vfs::new(store.clone(), bindings, options, notices, runtime.handle().clone())?;
+    if let Some(tree) = tree.filter(|_| device.is_none()) {
+        runtime.block_on(find_tree(&vfs, &tree))?;
+    }
 
     let access = Access { owner_uid: rustix::process::geteuid().as_raw(), allow_other: resolved.allow_other };
     let server = {
@@ -110,6 +114,27 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
     flushed?;
     ended.context("the mount ended")
+}
+
+/// Sees to it that a tree of the web is there, as far as its host tells. One of which names are known was, and a host that
+/// does not answer, or not to everybody, keeps nothing from being mounted.
+async fn find_tree(vfs: &Vfs, tree: &Web) -> anyhow::Result<()> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let owner = Caller { uid, gid, pid: 0 };
+    let is_known = !vfs.directory_names(NodeId::ROOT, &owner)?.is_empty();
+    if is_known || !vfs.offline_paths().is_empty() {
+        return Ok(());
+    }
+    match tree.find_tree(&Call::within(owner, FIND_PATIENCE)).await {
+        Err(error @ (RemoteError::NotFound { .. } | RemoteError::NotADirectory { .. })) => {
+            Err(error).context("there is no such directory to mount")
+        }
+        Err(error) => {
+            tracing::warn!(%error, "mounted all the same");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// The kernel's number of the connection of what was mounted at a place just now.
@@ -296,6 +321,8 @@ const FILES_PER_INODE: usize = 4;
 /// How long a cache may be in use by a daemon that is ending, and how often that is looked at.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSING_PAUSE: Duration = Duration::from_millis(20);
+/// How long the host of a tree may take to tell whether that is there.
+const FIND_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the disk may take when another daemon is to come.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long file servers may take to hear that this client ends.

@@ -84,6 +84,10 @@ impl Source {
     }
 
     fn parse_tree(text: &str, tree: &str) -> Result<Source, String> {
+        if let Some(bare) = tree.strip_prefix("https://").or_else(|| tree.strip_prefix("http://")) {
+            let why = "whether a host speaks https or http is found out";
+            return Err(format!("`{text}`: write it as web:{bare}; {why}"));
+        }
         let tree = tree.trim_end_matches('/');
         let (host, path) = tree.split_once('/').unwrap_or((tree, ""));
         let host_fits =
@@ -142,6 +146,8 @@ mod tests {
         let cases = [
             ("webb", "did you mean `web`"),
             ("https://example.org/x", "write it as web:example.org/x"),
+            ("web:http://example.org/x", "write it as web:example.org/x"),
+            ("web:https://example.org/x", "write it as web:example.org/x"),
             ("peer", "not in this version"),
             ("afz", "did you mean `afs`"),
             ("afs:", "cannot be empty"),

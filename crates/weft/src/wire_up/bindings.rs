@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use weft_afs::{Afs, AfsOptions, Kvno, Modes, Tickets};
 use weft_dir::{CutOff, Directory, DirectoryOptions};
-use weft_remote::{Name, Remote};
+use weft_remote::Name;
 use weft_store::Store;
 use weft_vfs::Binding;
 use weft_web::{AddressPolicy, Connector, Proxies, ProxyRule, UsualProxies, Web, WebOptions};
@@ -19,10 +19,12 @@ use crate::config::{
 use crate::logins;
 use crate::site::{self, Site};
 
-/// What is shown, and the part of it that wants to hear of its end.
+/// What is shown, the part of it that wants to hear of its end, and the one that is to be found first.
 pub(super) struct Bound {
     pub all: Vec<Binding>,
     pub cells: Option<Arc<Afs>>,
+    /// A tree of the web that is the whole mount.
+    pub tree: Option<Arc<Web>>,
 }
 
 /// What bindings stand on.
@@ -43,18 +45,14 @@ pub(super) fn of(resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Bou
         bound_cells = Some(cells);
         Ok(binding)
     };
-    let web = |at: Vec<Name>, tree: Option<String>| -> anyhow::Result<Binding> {
-        let (options, notes) = (web_options(resolved, runtime)?, store.notes("web"));
-        let remote: Arc<dyn Remote> = match tree {
-            // A tree of the web has its identities in common with the web as a whole, and so its cache.
-            Some(tree) => Web::for_tree(&tree, options, notes)?,
-            None => Web::new(options, notes)?,
-        };
+    let web = |at: Vec<Name>| -> anyhow::Result<Binding> {
+        let remote = Web::new(web_options(resolved, runtime)?, store.notes("web"))?;
         Ok(Binding { at, source: "web".to_owned(), remote })
     };
+    let mut tree = None;
     let all = match &resolved.source {
         Source::Everything => {
-            let mut all = vec![web(vec![kind("web")], None)?];
+            let mut all = vec![web(vec![kind("web")])?];
             // One directory that is not there keeps nothing else from being mounted.
             for table in &resolved.dirs {
                 match directory(vec![kind("dir"), table.name.clone()], table.into(), resolved, ground) {
@@ -89,8 +87,14 @@ pub(super) fn of(resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Bou
             let options = AfsOptions { tree: Some(cell.clone()), ..options };
             vec![afs(Vec::new(), options)?]
         }
-        Source::Web => vec![web(Vec::new(), None)?],
-        Source::WebTree { host, path } => vec![web(Vec::new(), Some(format!("{host}/{path}")))?],
+        Source::Web => vec![web(Vec::new())?],
+        Source::WebTree { host, path } => {
+            let (options, notes) = (web_options(resolved, runtime)?, store.notes("web"));
+            let remote = Web::for_tree(&format!("{host}/{path}"), options, notes)?;
+            tree = Some(remote.clone());
+            // It has its identities in common with the web as a whole, and so its cache.
+            vec![Binding { at: Vec::new(), source: "web".to_owned(), remote }]
+        }
         Source::Dirs if resolved.dirs.is_empty() => {
             anyhow::bail!("no [[dir]] in the configuration names a directory; `weft mount dir:/PATH DIR` mounts one")
         }
@@ -103,7 +107,7 @@ pub(super) fn of(resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Bou
             vec![directory(Vec::new(), Shown { path, read_only }, resolved, ground)?]
         }
     };
-    Ok(Bound { all, cells: bound_cells })
+    Ok(Bound { all, cells: bound_cells, tree })
 }
 
 fn kind(name: &str) -> Name {

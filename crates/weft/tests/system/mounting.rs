@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Mount, Program, Setup, find_program, is_root, names_in, run, weft_program, without};
+use crate::support::{
+    Liar, Mount, Program, Setup, answer, find_program, is_root, names_in, page, run, weft_program, without,
+};
 
 const NOBODY: u32 = 65534;
 const PAGE: &str = "web/weft.example/index.html";
@@ -206,6 +208,35 @@ fn mount_itself_finds_the_helper() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(outcome.out.contains("notes.txt"), "{outcome:?}");
     assert!(!mount.is_mounted());
+}
+
+/// Goal: a tree of the web that is not there, or is a file, is not mounted, and the sentence says where that was asked and
+/// what came; where nobody answers, it is mounted, for there may be no network.
+#[test]
+fn a_tree_that_is_not_there_is_not_mounted() {
+    let liar = Liar::answering(|asked| match asked.path.as_str() {
+        "/docs/" => page("<a href='a.txt'>a</a>"),
+        "/docs" => answer("301 Moved Permanently", &["location: /docs/"], ""),
+        "/file.txt" => answer("200 OK", &["content-type: text/plain"], "text"),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let prepare = |path: &str| {
+        let source: &'static str = format!("web:{}/{path}", liar.host()).leak();
+        Mount::prepare(Setup { source, ..Default::default() })
+    };
+    for (path, why) in [("nothere", "/nothere/: 404"), ("file.txt", "/file.txt: a file")] {
+        let Some(mount) = prepare(path) else { return };
+        let outcome = mount.try_mount();
+        let url = format!("http://{}", liar.host());
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        assert!(outcome.err.contains(&url) && outcome.err.contains(why), "{outcome:?}");
+        assert!(!mount.is_mounted(), "{path}");
+    }
+    let (Some(there), Some(unknown)) = (prepare("docs"), prepare("nothere")) else { return };
+    assert_eq!(there.try_mount().code, Some(0));
+    assert_eq!(names_in(&there.dir()), ["a.txt", "index.html"]);
+    drop(liar);
+    assert_eq!(unknown.try_mount().code, Some(0), "nobody says that it is not there");
 }
 
 #[test]
