@@ -3,7 +3,8 @@
 //! One task pumps the body's bytes into an object; readers take them from the object as they come. The pump runs
 //! ahead of its readers by a bounded distance and then holds the source back; when nobody takes up the rest for a
 //! while, a body that can be resumed is dropped and its object stays as a part. The same becomes of one that breaks off
-//! after a piece or more: the rest is fetched by who wants it. Names that the body reveals are learnt on the way. The object is committed when every announced byte has come, never before.
+//! after a piece or more: the rest is fetched by who wants it. Names that the body reveals are learnt on the way. The
+//! object is committed when every announced byte has come, never before.
 
 mod pump;
 
