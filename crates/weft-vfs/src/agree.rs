@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Attributes, Figure, FileKind};
+use weft_remote::{Attributes, Figure, FileKind, Sameness};
 
 /// Whether a listing's row says more than the name.
 pub(crate) fn tells_attributes(attributes: &Attributes) -> bool {
@@ -52,6 +52,24 @@ pub(crate) fn newer(known: &Attributes, row: &Attributes) -> Attributes {
         has_access_list: row.has_access_list,
         ..finer(known, row)
     }
+}
+
+/// What a source says of a file itself, with the time that is known of it where this tells none: lists tell the times of files
+/// whose own answers do not. Not where the two can be about different content: one length is the least.
+pub(crate) fn with_time_known(told: Attributes, known: &Attributes, versions: Sameness) -> Attributes {
+    let is_same = match versions {
+        Sameness::Same | Sameness::Equivalent => true,
+        Sameness::Different => false,
+        Sameness::CannotTell => are_sizes_known(&told, known) && !sizes_differ(known.size, told.size),
+    };
+    match told.kind == FileKind::File && told.modified == Figure::Unknown && is_same {
+        true => Attributes { modified: known.modified, ..told },
+        false => told,
+    }
+}
+
+fn are_sizes_known(one: &Attributes, other: &Attributes) -> bool {
+    one.size != Figure::Unknown && other.size != Figure::Unknown
 }
 
 fn sizes_differ(known: Figure<u64>, row: Figure<u64>) -> bool {
@@ -105,6 +123,31 @@ mod tests {
         assert!(!contradicts(&known, &told));
         assert_eq!((newer(&known, &told), finer(&known, &told)), (told, known));
         assert_eq!(newer(&known, &bare), known, "a row that tells nothing of them");
+    }
+
+    #[test]
+    fn a_time_stays_where_the_same_content_is_told_without_one() {
+        let minute = Figure::Rounded(SystemTime::UNIX_EPOCH + Duration::from_secs(60));
+        let listed = row(Figure::Rounded(1000), minute);
+        let (told, longer) = (row(Figure::Exact(1010), Figure::Unknown), row(Figure::Exact(10_000), Figure::Unknown));
+        let unmeasured = row(Figure::Unknown, Figure::Unknown);
+        for (told, versions, stays) in [
+            (told, Sameness::CannotTell, true),
+            (told, Sameness::Different, false),
+            (longer, Sameness::CannotTell, false),
+            (unmeasured, Sameness::CannotTell, false),
+            (unmeasured, Sameness::Same, true),
+        ] {
+            let both = with_time_known(told, &listed, versions);
+            assert_eq!(
+                (both.size, both.modified),
+                (told.size, if stays { minute } else { Figure::Unknown }),
+                "{told:?}"
+            );
+        }
+        let later = Figure::Exact(SystemTime::UNIX_EPOCH + Duration::from_secs(90));
+        let own = row(Figure::Exact(1010), later);
+        assert_eq!(with_time_known(own, &listed, Sameness::CannotTell).modified, later);
     }
 
     #[test]

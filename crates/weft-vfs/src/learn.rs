@@ -9,7 +9,7 @@ use weft_store::{
 };
 
 use crate::Result;
-use crate::agree::contradicts;
+use crate::agree::{contradicts, with_time_known};
 use crate::breaks::Breaks;
 use crate::inode::Inode;
 use crate::notice::Notice;
@@ -106,7 +106,11 @@ impl Vfs {
         let id = self.identify(binding, &entry.id)?;
         let learnt = self.learnt(binding, told);
         let old = self.store.node(id)?;
-        let record = told.node(binding, dir, entry, learnt);
+        let mut record = told.node(binding, dir, entry, learnt);
+        if let Some(old) = &old {
+            record.attributes =
+                with_time_known(record.attributes, &old.attributes, old.version.compare(&record.version));
+        }
         let target = DentryTarget::Node(id);
         let dentry = DentryRecord { target, lease: told.lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);
@@ -202,6 +206,7 @@ impl Vfs {
         let old = inode.record();
         // A source that is silent about the length of a version has told it before.
         let silent = attributes.size == Figure::Unknown && old.version.still_holds(&told.version);
+        let attributes = with_time_known(attributes, &old.attributes, old.version.compare(&told.version));
         let record = NodeRecord {
             attributes: if silent { Attributes { size: old.attributes.size, ..attributes } } else { attributes },
             version: told.version.clone(),

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use crate::support::{Liar, Mount, answer, fails_with, names_in, page, run};
+use crate::support::{Liar, Mount, Setup, answer, fails_with, names_in, page, run};
 
 /// A site whose pages link to each other, as WFS had it.
 fn site() -> Liar {
@@ -62,6 +62,34 @@ fn a_directory_holds_its_page_and_what_the_page_links_to() {
     assert_eq!(run("cat", [top.join("about.html")]), "<a href='/'>home</a> about");
     assert_eq!(run("cat", [top.join("list?page=2&sort=a%2Fb")]), "page 2");
 }
+
+/// Goal: the time that a list tells stays where the file's own answer tells none and is of the length that was told. Method: it
+/// is asked for at each use.
+#[test]
+fn the_time_of_a_list_stays() {
+    let liar = Liar::answering(|asked| match asked.path.as_str() {
+        "/" => page(LIST),
+        "/same.bin" => answer("200 OK", &[], "12345"),
+        "/longer.bin" => answer("200 OK", &[], "1234567"),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let Some(mount) = Mount::with(Setup::default().option("freshness=always")) else { return };
+    let top = mount.at(liar.site());
+    let time = |name: &str| run("stat", ["-c".into(), "%Y".into(), top.join(name)]).trim_end().to_owned();
+    assert_eq!(names_in(&top), ["longer.bin", "same.bin"]);
+    for _ in 0..2 {
+        assert_eq!(run("cat", [top.join("same.bin")]), "12345");
+        assert_eq!(time("same.bin"), "1706933100");
+    }
+    assert_eq!(run("cat", [top.join("longer.bin")]), "1234567");
+    assert_ne!(time("longer.bin"), "1706933100", "that is another content");
+}
+
+/// As nginx writes it.
+const LIST: &str = "<html>\r\n<head><title>Index of /</title></head>\r\n<body>\r\n<h1>Index of /</h1><hr><pre><a href=\"../\">../</a>\r\n\
+    <a href=\"longer.bin\">longer.bin</a>                       03-Feb-2024 04:05                   5\r\n\
+    <a href=\"same.bin\">same.bin</a>                           03-Feb-2024 04:05                   5\r\n\
+    </pre><hr></body>\r\n</html>\r\n";
 
 #[test]
 fn deeper_links_are_directories() {
