@@ -12,6 +12,7 @@ use crate::inode::{Content, Inode};
 use crate::lanes::Lanes;
 use crate::reopen::Lost;
 use crate::through::Through;
+use crate::timed_out::TimedOut;
 
 /// Names an open file towards the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +25,7 @@ pub(crate) struct Handle {
     pub(crate) content: Mutex<Held>,
     pub(crate) pace: Mutex<Pace>,
     pub(crate) lanes: Mutex<Lanes>,
+    pub(crate) timed_out: TimedOut,
     /// Whether the kernel was offered to read the content itself.
     pub(crate) offered: bool,
     /// See [`Handle::counted`]. Changed under the lock of the inode's content.
@@ -47,7 +49,7 @@ pub(crate) struct Handle {
 impl Handle {
     /// A handle for reading.
     pub(crate) fn new(inode: Arc<Inode>, held: Held, counted: u64) -> Handle {
-        let (pace, lanes, face) = Default::default();
+        let (pace, lanes, timed_out, face) = Default::default();
         let (was_read, over, by_former) = Default::default();
         let (offered, writing, bypass_pages) = Default::default();
         let generation = AtomicU64::new(counted);
@@ -57,6 +59,7 @@ impl Handle {
             content: Mutex::new(held),
             pace,
             lanes,
+            timed_out,
             offered,
             generation,
             bypass_pages,

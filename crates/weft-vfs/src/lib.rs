@@ -80,6 +80,7 @@ mod stale;
 mod stat;
 mod superseded;
 mod through;
+mod timed_out;
 mod told_length;
 mod told_to;
 mod touched;

@@ -29,13 +29,33 @@ impl Vfs {
         if handle.is_over() {
             return Err(VfsError::Changed);
         }
-        self.catch_up(&call, &handle).await?;
+        if handle.timed_out.is_asked_again(offset) {
+            return Err(VfsError::TimedOut);
+        }
+        let reading = handle.timed_out.begin(call.deadline, offset..offset.saturating_add(size as u64));
+        let outcome = self.read_as_sent(&call, &handle, offset, size).await;
+        let is_late = matches!(outcome, Err(VfsError::TimedOut | VfsError::Remote(RemoteError::TimedOut { .. })));
+        if !is_late {
+            reading.over();
+        }
+        outcome
+    }
+
+    /// Reads, and again where what is written here has been sent meanwhile.
+    async fn read_as_sent(
+        self: &Arc<Self>,
+        call: &Call,
+        handle: &Arc<Handle>,
+        offset: u64,
+        size: usize,
+    ) -> Result<Data> {
+        self.catch_up(call, handle).await?;
         for _ in 0..SENT_ROUNDS_MAX {
-            let before = version_read(&handle);
-            match self.read_now(&call, &handle, offset, size).await {
+            let before = version_read(handle);
+            match self.read_now(call, handle, offset, size).await {
                 // The kernel may have another length by now than what was read has.
                 Ok(_) if handle.is_over() => return Err(VfsError::Changed),
-                Err(error) if self.is_sent_over(&call, &handle, &before, &error).await => {}
+                Err(error) if self.is_sent_over(call, handle, &before, &error).await => {}
                 // Nothing was said of it as long as it could be our own doing.
                 Err(VfsError::Changed) if handle.inode.draft().is_some() => {
                     return Err(self.changed_under(&handle.inode));

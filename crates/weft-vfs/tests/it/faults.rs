@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use weft_remote::fake::{Fault, Gate, Operation, Order, Promise};
 use weft_remote::{Call, RemoteError};
 use weft_vfs::{Freshness, VfsError};
@@ -192,4 +193,25 @@ async fn a_body_that_breaks_off_beside_its_ranges_is_not_kept() {
     assert!(matches!(read, Err(VfsError::Remote(RemoteError::CutShort { .. }))), "{read:?}");
     bench.vfs.close(first);
     assert_eq!(bench.cat("fake/f").await.expect("fetched again"), content);
+}
+
+/// Goal: a program waits for its deadline once, although the kernel asks again for a page that did not come. Method: a body
+/// stalls; the second question, as the kernel asks it, gets the first one's error with a deadline that is far away, and the
+/// third, which is another program's, waits for the bytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_that_timed_out_is_not_waited_for_twice() {
+    let bench = Bench::new();
+    let content = pattern(12 << 20);
+    bench.fake.file("f", content.clone());
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Stall { after: 65_536, gate: gate.clone() }).on(Operation::Fetch));
+    let handle = bench.open("fake/f").await.expect("an open file").handle;
+    let call = Call::within(USER, Duration::from_millis(100));
+    let read = bench.vfs.clone().read(call, handle, 131_072, 131_072).await;
+    assert!(matches!(read, Err(VfsError::TimedOut)), "{read:?}");
+    let again = bench.read_at(handle, 131_072, 4096).now_or_never();
+    assert!(matches!(again, Some(Err(VfsError::TimedOut))), "{again:?}");
+    let read = bench.read_at(handle, 131_072, 4096);
+    let (read, ()) = tokio::join!(read, async { gate.open() });
+    assert_eq!(read.expect("the bytes"), content[131_072..131_072 + 4096]);
 }
