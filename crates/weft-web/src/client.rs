@@ -143,7 +143,9 @@ impl Client {
         place: &Place,
         conditions: &[(HeaderName, HeaderValue)],
     ) -> std::result::Result<Reply, GetError> {
-        self.ask(call, place, &Question::look(conditions)).await
+        let reply = self.ask(call, place, &Question::look(conditions)).await?;
+        self.landings.note(place, &reply);
+        Ok(reply)
     }
 
     /// Asks a question of a place, as [`Client::get`] does.
