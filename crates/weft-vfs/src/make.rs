@@ -102,7 +102,7 @@ impl Vfs {
     /// As of [`Vfs::create`]; `IsADirectory` or `NotADirectory` when it is not what the removal is for.
     pub async fn remove_name(self: Arc<Self>, call: Call, dir: NodeId, name: Vec<u8>, of: Removal) -> Result<()> {
         let (dir, name) = self.spot(&call, dir, &name).await?;
-        let victim = self.victim(&call, &dir, &name).await?;
+        let victim = Box::pin(self.victim_counted(&call, &dir, &name)).await?;
         if let Some((_, record)) = &victim {
             match (of, record.attributes.kind == FileKind::Directory) {
                 (Removal::File, true) => return Err(VfsError::IsADirectory),
@@ -110,8 +110,7 @@ impl Vfs {
                 _ => {}
             }
         }
-        let victim = self.with_names_counted(&call, victim).await;
-        self.keep_open(&call, victim.as_ref()).await;
+        Box::pin(self.keep_open(&call, victim.as_ref())).await;
         let _listing = dir.gate.lock().await;
         let change = Change::Remove { dir: dir.record().file, name: name.clone() };
         let applied = self.apply(&call, &dir, change, SystemTime::now(), &Version::None).await;
@@ -144,11 +143,10 @@ impl Vfs {
         let (to, new_name) = self.spot(&call, to, &new_name).await?;
         self.same_tree(&from, &to)?;
         let moved = self.moving(&call, &from, &name).await?;
-        let mut victim = self.victim(&call, &to, &new_name).await?;
+        let victim = Box::pin(self.victim_counted(&call, &to, &new_name)).await?;
         let same = matches!((&moved, &victim), (Some((moved, _)), Some((victim, _))) if moved == victim);
         if target == RenameTarget::Replaced && !same {
-            victim = self.with_names_counted(&call, victim).await;
-            self.keep_open(&call, victim.as_ref()).await;
+            Box::pin(self.keep_open(&call, victim.as_ref())).await;
         }
         let change = Change::Rename {
             from: from.record().file,

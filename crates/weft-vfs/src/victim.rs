@@ -36,6 +36,31 @@ impl Vfs {
         Ok(record.map(|record| (id, record)))
     }
 
+    /// The same with the number of its names, which may be in doubt since it has lost one: of what is open its source is asked,
+    /// for this name may be its last.
+    pub(crate) async fn victim_counted(
+        self: &Arc<Self>,
+        call: &Call,
+        dir: &Inode,
+        name: &Name,
+    ) -> Result<Option<(NodeId, NodeRecord)>> {
+        let Some((id, mut record)) = self.victim(call, dir, name).await? else { return Ok(None) };
+        let inode = self.inodes.peek(id).filter(|inode| inode.draft().is_some() || !inode.content.lock().is_closed());
+        if let Some(inode) = inode.filter(|_| record.learnt == SystemTime::UNIX_EPOCH && has_several_names(&record))
+            && let Ok(remote) = self.remote_of(&inode).cloned()
+        {
+            let asked = self.ask_of(call, &inode, || remote.attributes(call, &record.file, &Version::None)).await;
+            match asked.map(|answer| answer.value) {
+                Ok(Checked::Is(found)) if found.entry.id == record.file => {
+                    record.attributes.links = found.entry.attributes.links;
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, node = id.0, "it is not known how many names it has"),
+            }
+        }
+        Ok(Some((id, record)))
+    }
+
     /// What is open of a file that is about to lose its last name is all brought here. What cannot be had is lost to
     /// whoever has it open; the name goes all the same.
     pub(crate) async fn keep_open(self: &Arc<Self>, call: &Call, victim: Option<&(NodeId, NodeRecord)>) {
@@ -51,30 +76,6 @@ impl Vfs {
         if let Err(error) = self.note_extended(call, &inode).await {
             tracing::debug!(%error, path = self.path_text(*id), "removed while it is open, and its attributes are not here");
         }
-    }
-
-    /// The same with the number of its names, which may be in doubt since it has lost one: of what is open its source is asked,
-    /// for this name may be its last.
-    pub(crate) async fn with_names_counted(
-        self: &Arc<Self>,
-        call: &Call,
-        victim: Option<(NodeId, NodeRecord)>,
-    ) -> Option<(NodeId, NodeRecord)> {
-        let (id, mut record) = victim?;
-        let inode = self.inodes.peek(id).filter(|inode| inode.draft().is_some() || !inode.content.lock().is_closed());
-        if let Some(inode) = inode.filter(|_| record.learnt == SystemTime::UNIX_EPOCH && has_several_names(&record))
-            && let Ok(remote) = self.remote_of(&inode).cloned()
-        {
-            let asked = self.ask_of(call, &inode, || remote.attributes(call, &record.file, &Version::None)).await;
-            match asked.map(|answer| answer.value) {
-                Ok(Checked::Is(found)) if found.entry.id == record.file => {
-                    record.attributes.links = found.entry.attributes.links;
-                }
-                Ok(_) => {}
-                Err(error) => tracing::debug!(%error, node = id.0, "it is not known how many names it has"),
-            }
-        }
-        Some((id, record))
     }
 
     /// What had this name has it no longer, by a change that the kernel has asked for.
