@@ -1,19 +1,22 @@
 //! When a server that said "not now" is asked again.
 //!
 //! It is left alone as long as it says. Where it says nothing, or has said the same more than twice, the pauses grow, each
-//! twice the one before and at most half of the time that is left, so that a few requests reach to the deadline.
+//! twice the one before and at most half of the time that is left, so that a few requests reach to the deadline. One that
+//! never says when is given up after a few seconds: it may be down for good, and what is held of it may serve.
 
 use std::time::Duration;
 
 /// How often one call was told to come back later, and what it waits next.
 pub(crate) struct Patience {
     refusals: u32,
+    /// Those that did not say when.
+    untold: u32,
     growing: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Patience {
-        Patience { refusals: 0, growing: PAUSE_MIN }
+        Patience { refusals: 0, untold: 0, growing: PAUSE_MIN }
     }
 }
 
@@ -22,8 +25,10 @@ impl Patience {
     /// too short for it.
     pub fn pause(&mut self, told: Option<Duration>, left: Duration) -> Option<Duration> {
         self.refusals += 1;
+        self.untold += u32::from(told.is_none());
         let pause = match told {
             Some(told) if self.refusals <= TOLD_MAX => told,
+            None if self.untold > UNTOLD_MAX => return None,
             _ if left / 2 < PAUSE_MIN => return None,
             told => {
                 let growing = self.growing.min(left / 2);
@@ -39,6 +44,8 @@ impl Patience {
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Refusals after which what a server says is followed to the letter.
 const TOLD_MAX: u32 = 2;
+/// Refusals of a server that does not say when, after which it is asked once more.
+const UNTOLD_MAX: u32 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -59,13 +66,13 @@ mod tests {
     fn pauses_reach_to_the_deadline() {
         let seconds = Duration::from_secs;
         assert_eq!(asked_at(None, seconds(6)), [0, 1000, 3000, 4500]);
-        assert_eq!(asked_at(None, seconds(30)), [0, 1000, 3000, 7000, 15000, 22500, 26250, 28125]);
+        assert_eq!(asked_at(None, seconds(30)), [0, 1000, 3000, 7000]);
         assert_eq!(asked_at(Some(seconds(1)), seconds(30))[..5], [0, 1000, 2000, 3000, 5000]);
         assert_eq!(asked_at(Some(seconds(10)), seconds(30)), [0, 10000, 20000]);
         assert_eq!(asked_at(Some(seconds(3600)), seconds(30)), [0]);
         assert_eq!(asked_at(Some(Duration::ZERO), seconds(2)), [0, 0, 0, 1000]);
-        for told in [None, Some(Duration::ZERO), Some(seconds(1))] {
-            let asked = asked_at(told, seconds(3600));
+        for told in [Duration::ZERO, seconds(1)] {
+            let asked = asked_at(Some(told), seconds(3600));
             assert!(asked.len() < 25 && *asked.last().expect("asked once") > 3_590_000, "{asked:?}");
         }
     }
