@@ -160,7 +160,8 @@ impl Vfs {
             let known = self.store.dentry(parent, name).ok().flatten();
             known.and_then(|known| known.node()) == Some(inode.id)
         };
-        inode.content.lock().unnamed_here.as_ref().is_some_and(is_it) && !leads_here()
+        let was_it = inode.content.lock().unnamed_here.as_ref().is_some_and(is_it);
+        was_it && !leads_here()
     }
 
     /// Whether the name by which a file was found may lead to another by now: by which of several it was is not known here, the

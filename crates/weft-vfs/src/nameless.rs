@@ -10,7 +10,7 @@ use weft_remote::{
     Attributes, Audience, Call, Caller, Change, Entry, Figure, FileId, FileKind, Lease, Name, NewAttributes, Owner,
     RemoteError, Version,
 };
-use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record};
+use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record, Store};
 
 use crate::inode::Inode;
 use crate::learn::Told;
@@ -144,7 +144,7 @@ impl Vfs {
         let names = self.ask_for(call, remote.extended_names(call, &file)).await?;
         for name in names.iter().filter(|name| name.starts_with(USER_ATTRIBUTES)) {
             if let Some(value) = self.ask_for(call, remote.extended(call, &file, name)).await? {
-                self.store.notes(NOTES).put(&key(inode.id, name), Some(&value)).map_err(VfsError::notes)?;
+                self.note_of_nameless(inode.id, name, Some(&value))?;
             }
         }
         Ok(())
@@ -189,11 +189,25 @@ impl Vfs {
         if others.sum::<usize>() + length > EXTENDED_BYTES_MAX {
             return Err(RemoteError::NoSpace { detail: detail() }.into());
         }
-        self.store.notes(NOTES).put(&key(inode.id, name), value).map_err(VfsError::notes)
+        self.note_of_nameless(inode.id, name, value)
+    }
+
+    fn note_of_nameless(&self, id: NodeId, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.has_nameless_notes.store(true, Ordering::Release);
+        self.store.notes(NOTES).put(&key(id, name), value).map_err(VfsError::notes)
+    }
+
+    /// Whether a former daemon has left notes.
+    pub(crate) fn finds_nameless_notes(store: &Arc<Store>) -> Result<bool> {
+        Ok(!store.notes(NOTES).list(b"").map_err(VfsError::notes)?.is_empty())
     }
 
     /// Nothing need be known of a file without a name any more: it has one, or is nobody's.
     pub(crate) fn forget_nameless(&self, id: NodeId) {
+        // Most are removed where there never was any.
+        if !self.has_nameless_notes.load(Ordering::Acquire) {
+            return;
+        }
         let notes = self.store.notes(NOTES);
         let forget = |(name, _): (Vec<u8>, _)| notes.put(&key(id, &name), None).map_err(VfsError::notes);
         let forgotten = self.notes_of_nameless(id).and_then(|known| known.into_iter().try_for_each(forget));

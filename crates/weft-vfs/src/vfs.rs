@@ -1,6 +1,7 @@
 //! The file system: what it is made of and how it is put together.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -107,6 +108,8 @@ pub struct Vfs {
     /// What the store knows of such names.
     pub(crate) absent_names: AbsentNames,
     pub(crate) retries: Retries,
+    /// Whether extended attributes of files without a name are noted, or were since the start.
+    pub(crate) has_nameless_notes: AtomicBool,
     /// Who is told of open files that are of another version than when they were opened.
     pub(crate) on_turned: OnceLock<OnTurned>,
     /// What was changed from here, for answers that were asked for before.
@@ -151,6 +154,7 @@ impl Vfs {
             absences: Absences::default(),
             absent_names: AbsentNames::default(),
             retries: Retries::default(),
+            has_nameless_notes: Vfs::finds_nameless_notes(&store)?.into(),
             on_turned: OnceLock::new(),
             overtaken: Overtaken::default(),
             aliases: Aliases::default(),

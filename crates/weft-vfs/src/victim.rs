@@ -45,8 +45,10 @@ impl Vfs {
         name: &Name,
     ) -> Result<Option<(NodeId, NodeRecord)>> {
         let Some((id, mut record)) = self.victim(call, dir, name).await? else { return Ok(None) };
-        let inode = self.inodes.peek(id).filter(|inode| inode.draft().is_some() || !inode.content.lock().is_closed());
-        if let Some(inode) = inode.filter(|_| record.learnt == SystemTime::UNIX_EPOCH && has_several_names(&record))
+        let in_doubt = record.learnt == SystemTime::UNIX_EPOCH && has_several_names(&record);
+        let is_in_use = |inode: &Arc<Inode>| inode.draft().is_some() || !inode.content.lock().is_closed();
+        if in_doubt
+            && let Some(inode) = self.inodes.peek(id).filter(is_in_use)
             && let Ok(remote) = self.remote_of(&inode).cloned()
         {
             let asked = self.ask_of(call, &inode, || remote.attributes(call, &record.file, &Version::None)).await;
@@ -85,8 +87,7 @@ impl Vfs {
         (dir, name): (&Inode, &Name),
     ) -> Result<()> {
         let Some((id, record)) = victim else { return Ok(()) };
-        let is_directory = record.attributes.kind == FileKind::Directory;
-        if is_directory || record.attributes.links.unwrap_or(1) <= 1 {
+        if record.attributes.kind == FileKind::Directory || !has_several_names(&record) {
             return self.mark_gone(id);
         }
         match self.inodes.peek(id) {

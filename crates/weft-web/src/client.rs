@@ -28,11 +28,11 @@ use crate::identity::Identity;
 use crate::landing::{Landing, Landings};
 use crate::pass::{HopLogin, Pass};
 use crate::patience::Patience;
-use crate::places::Expects;
 use crate::pool::Lent;
 use crate::probe::{Probes, Waiting};
 use crate::proxy::Proxy;
 use crate::redirect::{check_hop, is_slashed, redirect_target, target_of};
+use crate::slots::Expects;
 use crate::target::Target;
 use crate::traffic::shown;
 

@@ -42,7 +42,7 @@ impl Patience {
 
 /// The first pause that a server does not ask for.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// Refusals after which what a server says is followed to the letter.
+/// Refusals up to which what a server says is followed to the letter.
 const TOLD_MAX: u32 = 2;
 /// Refusals of a server that does not say when, after which it is asked once more.
 const UNTOLD_MAX: u32 = 3;
@@ -61,7 +61,8 @@ mod tests {
         asked
     }
 
-    /// Goal: a call waits until hardly any time is left, with few requests, and never asks earlier than it is told to.
+    /// Goal: a call that is told when waits until hardly any time is left, with few requests, and never asks earlier than it is
+    /// told to; one that is not told asks three times more.
     #[test]
     fn pauses_reach_to_the_deadline() {
         let seconds = Duration::from_secs;

@@ -1,7 +1,7 @@
 //! Connections to one host under one scheme.
 //!
 //! With HTTP/1.1 each request in flight has a connection of its own, taken from the idle ones or made; with HTTP/2
-//! all share one. Places bound the requests in flight, and so the connections: a new one is made only when none
+//! all share one. Slots bound the requests in flight, and so the connections: a new one is made only when none
 //! is idle.
 
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use parking_lot::Mutex;
 
 use crate::budget::{Budget, Share};
 use crate::connect::{ConnectError, Connected, Connecting};
-use crate::places::{Expects, Place, Places};
 use crate::proxy::Proxy;
+use crate::slots::{Expects, Slot, Slots};
 
 /// The connections to one host under one scheme.
 pub(crate) struct Pool {
     budget: Arc<Budget>,
-    connections: Arc<Places>,
+    connections: Arc<Slots>,
     connections_max: usize,
-    streams: Arc<Places>,
+    streams: Arc<Slots>,
     /// Held while a connection is made that others may be able to share.
     opening: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -45,7 +45,7 @@ pub(crate) struct Lent {
     sender: Sender,
     reused: bool,
     pool: Arc<Pool>,
-    place: Place,
+    slot: Slot,
 }
 
 /// A connection of HTTP/1.
@@ -65,9 +65,9 @@ impl Pool {
     pub fn new(connections_max: usize, budget: Arc<Budget>) -> Pool {
         Pool {
             budget,
-            connections: Places::new(connections_max, connections_max.max(1)),
+            connections: Slots::new(connections_max, connections_max.max(1)),
             connections_max,
-            streams: Places::new(STREAMS_MAX, 0),
+            streams: Slots::new(STREAMS_MAX, 0),
             opening: tokio::sync::Mutex::new(()),
             state: Mutex::new(State::default()),
         }
@@ -141,23 +141,23 @@ impl Pool {
         if let Some(lent) = self.lend_shared(expects).await {
             return Ok(lent);
         }
-        let place = self.connections.take(expects).await;
+        let slot = self.connections.take(expects).await;
         if let Some(sender) = self.take_idle().await {
-            return Ok(self.lent(Sender::Http1(sender), true, place));
+            return Ok(self.lent(Sender::Http1(sender), true, slot));
         }
         let closed = || ConnectError::Unreachable("the connection was closed at once".to_owned());
         // Not by way of the idle ones, where another request might take it and leave this one with nothing.
         if let Some(mut line) = self.open(connect.await?).await? {
             line.sender.ready().await.map_err(|_| closed())?;
-            return Ok(self.lent(Sender::Http1(line), false, place));
+            return Ok(self.lent(Sender::Http1(line), false, slot));
         }
         drop(opening);
         let lent = self.lend_shared(expects).await.ok_or_else(closed)?;
         Ok(Lent { reused: false, ..lent })
     }
 
-    fn lent(self: &Arc<Self>, sender: Sender, reused: bool, place: Place) -> Lent {
-        Lent { sender, reused, pool: self.clone(), place }
+    fn lent(self: &Arc<Self>, sender: Sender, reused: bool, slot: Slot) -> Lent {
+        Lent { sender, reused, pool: self.clone(), slot }
     }
 
     async fn lend_shared(self: &Arc<Self>, expects: Expects) -> Option<Lent> {
@@ -166,9 +166,9 @@ impl Pool {
             state.shared.clone()
         };
         shared(&mut self.state.lock())?;
-        let place = self.streams.take(expects).await;
+        let slot = self.streams.take(expects).await;
         let sender = shared(&mut self.state.lock())?;
-        Some(self.lent(Sender::Http2(sender), true, place))
+        Some(self.lent(Sender::Http2(sender), true, slot))
     }
 
     async fn take_idle(&self) -> Option<Line> {
@@ -214,9 +214,9 @@ impl Lent {
         self.reused
     }
 
-    /// Keeps a place for the long body that the answer has; says whether there is one.
+    /// Keeps a slot for the long body that the answer has; says whether there is one.
     pub fn keep_for_long_body(&mut self) -> bool {
-        self.place.keep_for_long_body()
+        self.slot.keep_for_long_body()
     }
 
     /// Whether requests name the whole URL.

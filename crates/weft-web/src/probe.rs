@@ -14,7 +14,7 @@ use crate::contact::{Next, Took};
 use crate::exchange::Question;
 use crate::host::Host;
 use crate::id::Place;
-use crate::places::Expects;
+use crate::slots::Expects;
 use crate::target::Target;
 
 /// What the probes of all hosts share, and where they tell what they find.

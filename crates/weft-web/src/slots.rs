@@ -1,6 +1,6 @@
-//! Places for requests to one host, of which long bodies never take all.
+//! Slots for requests to one host, of which long bodies never take all.
 //!
-//! A request has an *ordinary* place or one of the *reserve*. When its answer turns out to be long, it changes to a place
+//! A request has an *ordinary* slot or one of the *reserve*. When its answer turns out to be long, it changes to a slot
 //! *for long bodies*, or stays where it is if that is an ordinary one: it may not stay in the reserve, which therefore
 //! is soon free again for the next question, however many downloads there are and however slow.
 
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The places for requests to one host.
-pub(crate) struct Places {
+/// The slots for requests to one host.
+pub(crate) struct Slots {
     ordinary: Arc<Semaphore>,
     reserve: Arc<Semaphore>,
     long: Arc<Semaphore>,
@@ -23,27 +23,27 @@ pub(crate) enum Expects {
     LongBody,
 }
 
-/// One request's place.
-pub(crate) struct Place {
+/// One request's slot.
+pub(crate) struct Slot {
     permit: OwnedSemaphorePermit,
     in_reserve: bool,
-    places: Arc<Places>,
+    slots: Arc<Slots>,
 }
 
-impl Places {
-    /// So many places, at least one, a quarter of them in reserve, and so many more for long bodies.
-    pub fn new(requests_max: usize, long_max: usize) -> Arc<Places> {
+impl Slots {
+    /// So many slots, at least one, a quarter of them in reserve, and so many more for long bodies.
+    pub fn new(requests_max: usize, long_max: usize) -> Arc<Slots> {
         let requests_max = requests_max.max(1);
         let reserve = (requests_max / 4).max(1);
-        let places = |count| Arc::new(Semaphore::new(count));
-        Arc::new(Places { ordinary: places(requests_max - reserve), reserve: places(reserve), long: places(long_max) })
+        let slots = |count| Arc::new(Semaphore::new(count));
+        Arc::new(Slots { ordinary: slots(requests_max - reserve), reserve: slots(reserve), long: slots(long_max) })
     }
 
-    /// The next place for such a request.
+    /// The next slot for such a request.
     ///
     /// # Cancel safety
     /// Whoever stops waiting loses its turn.
-    pub async fn take(self: &Arc<Self>, expects: Expects) -> Place {
+    pub async fn take(self: &Arc<Self>, expects: Expects) -> Slot {
         let (first, second) = match expects {
             Expects::Anything => (&self.ordinary, &self.reserve),
             Expects::LongBody => (&self.long, &self.ordinary),
@@ -54,18 +54,18 @@ impl Places {
             permit = second.clone().acquire_owned() => (permit, true),
         };
         let permit = permit.expect("these semaphores are never closed");
-        Place { permit, in_reserve: expects == Expects::Anything && is_second, places: self.clone() }
+        Slot { permit, in_reserve: expects == Expects::Anything && is_second, slots: self.clone() }
     }
 }
 
-impl Place {
-    /// Keeps a place for a long body; says whether there is one.
+impl Slot {
+    /// Keeps a slot for a long body; says whether there is one.
     pub fn keep_for_long_body(&mut self) -> bool {
-        if let Ok(permit) = self.places.long.clone().try_acquire_owned() {
+        if let Ok(permit) = self.slots.long.clone().try_acquire_owned() {
             self.permit = permit;
             self.in_reserve = false;
         } else if self.in_reserve
-            && let Ok(permit) = self.places.ordinary.clone().try_acquire_owned()
+            && let Ok(permit) = self.slots.ordinary.clone().try_acquire_owned()
         {
             self.permit = permit;
             self.in_reserve = false;
@@ -80,20 +80,20 @@ mod tests {
 
     use super::*;
 
-    /// Goal: however few places there are, a question finds one beside all the long bodies that there may be, and a long
-    /// body that found none gets the next that is left. Method: long bodies take places until one is refused.
+    /// Goal: however few slots there are, a question finds one beside all the long bodies that there may be, and a long
+    /// body that found none gets the next that is left. Method: long bodies take slots until one is refused.
     #[test]
-    fn long_bodies_never_take_all_places() {
+    fn long_bodies_never_take_all_slots() {
         for (requests_max, long_max, most) in [(0, 1, 1), (1, 1, 1), (2, 2, 3), (3, 3, 5), (16, 16, 28), (64, 0, 48)] {
-            let places = Places::new(requests_max, long_max);
-            let ask = |expects| places.take(expects).now_or_never();
+            let slots = Slots::new(requests_max, long_max);
+            let ask = |expects| slots.take(expects).now_or_never();
             let mut long = Vec::new();
             loop {
-                let mut place = ask(Expects::Anything).expect("a question finds a place");
-                if !place.keep_for_long_body() {
+                let mut slot = ask(Expects::Anything).expect("a question finds a slot");
+                if !slot.keep_for_long_body() {
                     break;
                 }
-                long.push(place);
+                long.push(slot);
             }
             assert_eq!(long.len(), most, "of {requests_max} and {long_max}");
             assert!(ask(Expects::LongBody).is_none());
