@@ -51,8 +51,8 @@ fn space_of(status: &VolumeStatus) -> Space {
     let (partition, left) = (bytes(status.partition_kib), bytes(status.partition_free_kib));
     let (quota, used) = (bytes(status.quota_max_kib), bytes(status.used_kib));
     match quota {
-        0 => Space { total: partition, free: left.min(partition) },
-        quota => Space { total: quota, free: quota.saturating_sub(used).min(left) },
+        0 => Space::of_bytes(partition, left.min(partition)),
+        quota => Space::of_bytes(quota, quota.saturating_sub(used).min(left)),
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
             partition_free_kib,
             partition_kib: 1000,
         };
-        let space = |total: u64, free: u64| Space { total: total << 10, free: free << 10 };
+        let space = |total: u64, free: u64| Space::of_bytes(total << 10, free << 10);
         assert_eq!(space_of(&status(100, 30, 900)), space(100, 70));
         assert_eq!(space_of(&status(100, 30, 20)), space(100, 20), "the disk is fuller than the volume");
         assert_eq!(space_of(&status(100, 130, 900)), space(100, 0), "over its quota");

@@ -186,9 +186,15 @@ impl Shared {
         {
             return space;
         }
-        let space = rustix::fs::fstatvfs(self.top.fd()).ok().map(|told| Space {
-            total: told.f_blocks.saturating_mul(told.f_frsize),
-            free: told.f_bavail.min(told.f_blocks).saturating_mul(told.f_frsize),
+        let space = rustix::fs::fstatvfs(self.top.fd()).ok().map(|told| {
+            let bytes = |blocks: u64| blocks.min(told.f_blocks).saturating_mul(told.f_frsize);
+            Space {
+                total: bytes(told.f_blocks),
+                free: bytes(told.f_bfree),
+                available: bytes(told.f_bavail),
+                files: told.f_files,
+                files_free: told.f_ffree.min(told.f_files),
+            }
         });
         *last = Some((Instant::now(), space));
         space

@@ -42,8 +42,21 @@ pub struct Capabilities {
 pub struct Space {
     /// All bytes.
     pub total: u64,
-    /// Bytes free for this caller.
+    /// Bytes free.
     pub free: u64,
+    /// Of these for an ordinary user: a file system may keep some back for root.
+    pub available: u64,
+    /// How many files there may be; 0 where that is not counted.
+    pub files: u64,
+    /// How many more there may be.
+    pub files_free: u64,
+}
+
+impl Space {
+    /// Of which all that is free is anybody's, and files are not counted.
+    pub fn of_bytes(total: u64, free: u64) -> Space {
+        Space { total, free, available: free, files: 0, files_free: 0 }
+    }
 }
 
 /// How a whole file is locked, the weaker first.

@@ -122,7 +122,7 @@ pub use reload::Reloaded;
 pub use remove::{OfPinned, Removed};
 pub use reopen::{OnTurned, OpenRecord, ReadBy};
 pub use space::{NoRoom, SpaceOptions, SpaceRule};
-pub use stat::{Stat, StatFs};
+pub use stat::Stat;
 pub use trouble::Trouble;
 pub use unsent::{Over, Unsent, UnsentError};
 pub use usage::{CacheUsage, TreeUsage, UserUsage};

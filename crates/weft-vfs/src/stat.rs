@@ -58,15 +58,6 @@ impl Stat {
     }
 }
 
-/// What `df` shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StatFs {
-    /// Bytes of the file system that holds the cache.
-    pub total: u64,
-    /// Bytes free there.
-    pub free: u64,
-}
-
 /// Whose files the mount shows where the source has no owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DefaultOwner {

@@ -29,7 +29,7 @@ use crate::prefetch::Prefetch;
 use crate::reopen::OnTurned;
 use crate::retry::Retries;
 use crate::space::{Space, SpaceOptions};
-use crate::stat::{DefaultOwner, StatFs};
+use crate::stat::DefaultOwner;
 use crate::trouble::{Trouble, Troubles};
 use crate::warm::Warms;
 use crate::{Result, VfsError};
@@ -230,12 +230,12 @@ impl Vfs {
 
     /// Figures for `df`: of what holds the file at its source, where that takes changes and tells them in time; otherwise
     /// those of the disk that holds the cache.
-    pub async fn stat_fs(self: Arc<Self>, call: Call, node: NodeId) -> StatFs {
-        if let Some(weft_remote::Space { total, free }) = self.space_at_source(&call, node).await {
-            return StatFs { total, free };
-        }
-        let usage = self.store.usage();
-        StatFs { total: usage.total_bytes, free: usage.free_bytes }
+    pub async fn stat_fs(self: Arc<Self>, call: Call, node: NodeId) -> weft_remote::Space {
+        let at_source = self.space_at_source(&call, node).await;
+        at_source.unwrap_or_else(|| {
+            let usage = self.store.usage();
+            weft_remote::Space::of_bytes(usage.total_bytes, usage.free_bytes)
+        })
     }
 
     async fn space_at_source(&self, call: &Call, node: NodeId) -> Option<weft_remote::Space> {
