@@ -26,6 +26,15 @@ impl<T: Copy> Figure<T> {
         }
     }
 
+    /// The same figure in other terms.
+    pub fn map<U>(self, terms: impl FnOnce(T) -> U) -> Figure<U> {
+        match self {
+            Figure::Exact(value) => Figure::Exact(terms(value)),
+            Figure::Rounded(value) => Figure::Rounded(terms(value)),
+            Figure::Unknown => Figure::Unknown,
+        }
+    }
+
     /// The best value at hand.
     pub fn known(self) -> Option<T> {
         match self {
@@ -83,6 +92,7 @@ pub struct Attributes {
     /// Length in bytes; `Unknown` for directories.
     pub size: Figure<u64>,
     /// Last modification.
+    #[serde(with = "crate::moment")]
     pub modified: Figure<SystemTime>,
     /// Permission bits with the set-id and sticky bits, where the source has them. Set-id bits become nobody's rights:
     /// every mount is `nosuid`.

@@ -29,6 +29,8 @@ mod source;
 mod traffic;
 mod version;
 
+pub mod moment;
+
 #[cfg(feature = "testing")]
 pub mod conformance;
 #[cfg(feature = "testing")]

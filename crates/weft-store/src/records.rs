@@ -75,7 +75,9 @@ struct StoredNode {
 /// Attributes that the first records did not have.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct StoredLater {
+    #[serde(with = "weft_remote::moment")]
     changed: Figure<SystemTime>,
+    #[serde(with = "weft_remote::moment")]
     accessed: Figure<SystemTime>,
     links: Option<u32>,
     device: Option<u32>,

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use weft_remote::{Figure, FileId, Lease, Name, Neighbourhood, Notes, Version};
+use weft_remote::{FileId, Lease, Name, Neighbourhood, Notes, Version};
 
 use crate::bindings::Bindings;
 use crate::census::Identity;
@@ -480,12 +480,6 @@ fn encode(record: Record) -> Result<Change> {
         Record::Node(node, mut record) => {
             if let Some(record) = &mut record {
                 record.lease = encodable(record.lease);
-                let attributes = &mut record.attributes;
-                for time in [&mut attributes.modified, &mut attributes.changed, &mut attributes.accessed] {
-                    if time.known().is_some_and(|time| time < SystemTime::UNIX_EPOCH) {
-                        *time = Figure::Rounded(SystemTime::UNIX_EPOCH);
-                    }
-                }
             }
             change(key::node(node), record)
         }
@@ -505,7 +499,7 @@ fn change<T: Serialize>(key: key::Key, record: Option<T>) -> Result<Change> {
     Ok((key, value))
 }
 
-/// The encoding has no times before 1970, which a source may name: a lease that ended then is spent.
+/// The encoding has no times of leases before 1970, which a source may name: one that ended then is spent.
 fn encodable(lease: Lease) -> Lease {
     match lease.end() {
         Some(end) if end < SystemTime::UNIX_EPOCH => Lease::Spent,
