@@ -7,7 +7,7 @@
 //! sent again: such an entry is known by its request's number. Each slot has a checksum, so one whose writing broke off
 //! is as good as empty.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 
@@ -37,7 +37,7 @@ struct Slots {
     /// Things whose opening may never have been answered and their inodes, by the number of the request.
     opened_by: HashMap<u64, (Key, u64)>,
     /// Changes that a former daemon had begun and not answered, by the number of the request.
-    begun: HashSet<u64>,
+    begun: HashMap<u64, Begun>,
 }
 
 /// A thing that the kernel holds.
@@ -65,9 +65,21 @@ pub(crate) enum Entry {
     /// A backing file of an inode: which generation of its content.
     Backing { id: i32, node: u64, generation: u64 },
     /// A change of names that is being made: by which request.
-    Change { unique: u64 },
+    Change {
+        unique: u64,
+        #[serde(skip)]
+        begun: Begun,
+    },
     /// Some of an owner's locks on a file: the `part`th few of them.
     Locks { node: u64, owner: Owner, part: u16, held: Vec<Held> },
+}
+
+/// A change of names as it was begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Begun {
+    /// Of two names that are exchanged: the inodes that they led to, that of the first name first. What has been exchanged
+    /// looks like what has not, but for these.
+    pub exchanged: Option<(u64, u64)>,
 }
 
 /// The first slot.
@@ -118,8 +130,8 @@ impl Roll {
         let mut entries = Vec::new();
         for slot in 1..=slots.count {
             match Entry::decoded(&read_slot(&file, slot)?) {
-                Some(Entry::Change { unique }) => {
-                    slots.begun.insert(number_of(unique));
+                Some(Entry::Change { unique, begun }) => {
+                    slots.begun.insert(number_of(unique), begun);
                     write_at(&file, &[0; HEAD_BYTES], slot)?;
                     slots.free.push(slot);
                 }
@@ -199,8 +211,8 @@ impl Roll {
         more.into_iter().for_each(|key| self.strike(key));
     }
 
-    /// Whether a former daemon had begun the change that a request with this number asks for.
-    pub(crate) fn was_begun(&self, unique: u64) -> bool {
+    /// The change that a request with this number asks for, where a former daemon had begun it.
+    pub(crate) fn was_begun(&self, unique: u64) -> Option<Begun> {
         self.slots.lock().begun.remove(&number_of(unique))
     }
 
@@ -224,7 +236,7 @@ impl Entry {
             Entry::File { handle, .. } => Key::File(*handle),
             Entry::Directory { handle, .. } => Key::Directory(*handle),
             Entry::Backing { id, .. } => Key::Backing(*id),
-            Entry::Change { unique } => Key::of_change(*unique),
+            Entry::Change { unique, .. } => Key::of_change(*unique),
             Entry::Locks { node, owner, part, .. } => Key::Locks(*node, *owner, *part),
         }
     }
@@ -233,14 +245,17 @@ impl Entry {
     fn encoded(&self) -> Option<Vec<u8>> {
         match self {
             Entry::File { record, .. } if record.node_generation > 0 => encoded(&(self, record.node_generation)),
+            Entry::Change { begun, .. } if *begun != Begun::default() => encoded(&(self, begun)),
             _ => encoded(self),
         }
     }
 
     fn decoded(slot: &[u8]) -> Option<Entry> {
         let (mut entry, rest): (Entry, &[u8]) = postcard::take_from_bytes(content(slot)?).ok()?;
-        if let Entry::File { record, .. } = &mut entry {
-            record.node_generation = postcard::from_bytes(rest).unwrap_or(0);
+        match &mut entry {
+            Entry::File { record, .. } => record.node_generation = postcard::from_bytes(rest).unwrap_or(0),
+            Entry::Change { begun, .. } => *begun = postcard::from_bytes(rest).unwrap_or_default(),
+            Entry::Directory { .. } | Entry::Backing { .. } | Entry::Locks { .. } => {}
         }
         Some(entry)
     }
@@ -371,11 +386,17 @@ mod tests {
         roll.strike(Key::File(2));
         assert_eq!(again(&roll).1, [file(3, Version::None), backing.clone()]);
         // Changes that were begun are known once, and those that were answered are not.
-        (50..53).for_each(|unique| roll.enter(&Entry::Change { unique }));
+        let exchange = Begun { exchanged: Some((4097, 4098)) };
+        let changes = [(50, Begun::default()), (51, exchange), (52, exchange)];
+        changes.iter().for_each(|&(unique, begun)| roll.enter(&Entry::Change { unique, begun }));
+        let former: Entry =
+            decoded(&Entry::Change { unique: 52, begun: exchange }.encoded().expect("it fits")).expect("read");
+        assert_eq!(former, Entry::Change { unique: 52, begun: Begun::default() }, "as former versions read it");
         roll.strike(Key::of_change(51));
         let (roll, entries) = again(&roll);
         assert_eq!(entries, [file(3, Version::None), backing]);
-        assert_eq!([50, 51, 52, 52].map(|unique| roll.was_begun(unique | 1 << 63)), [true, false, true, false]);
+        let known = [50, 51, 52, 52].map(|unique| roll.was_begun(unique | 1 << 63));
+        assert_eq!(known, [Some(Begun::default()), None, Some(exchange), None]);
     }
 
     #[test]

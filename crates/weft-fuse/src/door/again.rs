@@ -15,7 +15,7 @@ use weft_vfs::{NodeId, file_of};
 use super::Door;
 use crate::Errno;
 use crate::handler::{Answer, Attributes, EntryReply, Handler};
-use crate::roll::{Entry, Key, Roll};
+use crate::roll::{Begun, Entry, Key, Roll};
 
 /// A change that is on the roll until this is dropped: when it has been answered.
 pub(super) struct Change {
@@ -23,6 +23,7 @@ pub(super) struct Change {
     unique: u64,
     /// A former daemon had begun it.
     pub(super) before: bool,
+    begun: Begun,
     /// When this daemon began to serve: the former one had ended by then.
     since: SystemTime,
 }
@@ -45,14 +46,31 @@ pub(super) enum Takes {
     Away,
     /// It is moved to another, in this directory.
     To(NodeId, Vec<u8>),
+    /// It is exchanged for another, in this directory.
+    For(NodeId, Vec<u8>),
 }
 
 impl<H: Handler> Door<H> {
     /// Enters a change on the roll, before it is made.
     pub(super) fn begin_change(&self, header: &Header) -> Change {
-        let before = header.is_resent() && self.roll.was_begun(header.unique);
-        self.roll.enter(&Entry::Change { unique: header.unique });
-        Change { roll: self.roll.clone(), unique: header.unique, before, since: self.since }
+        self.begin_change_as(header, Begun::default)
+    }
+
+    /// The same for one that takes a name away.
+    pub(super) fn begin_taking(&self, header: &Header, name: &[u8], takes: &Takes) -> Change {
+        self.begin_change_as(header, || {
+            let Takes::For(other_dir, other) = takes else { return Begun::default() };
+            let known = |dir, name: &[u8]| self.handler.known_at(dir, name).map(|node| node.0);
+            Begun { exchanged: known(NodeId(header.node), name).zip(known(*other_dir, other)) }
+        })
+    }
+
+    /// Enters a change as it was begun first, or as it is begun now.
+    fn begin_change_as(&self, header: &Header, now: impl FnOnce() -> Begun) -> Change {
+        let former = header.is_resent().then(|| self.roll.was_begun(header.unique)).flatten();
+        let (before, begun) = (former.is_some(), former.unwrap_or_else(now));
+        self.roll.enter(&Entry::Change { unique: header.unique, begun });
+        Change { roll: self.roll.clone(), unique: header.unique, before, begun, since: self.since }
     }
 }
 
@@ -100,9 +118,15 @@ impl Change {
         gone: impl Future<Output = Answer<()>> + Send + 'static,
     ) -> impl Future<Output = Answer<()>> + Send + 'static {
         let (handler, name, before) = (handler.clone(), name.to_vec(), self.before);
+        let exchanged = self.begun.exchanged.filter(|_| before);
         // As far as is known by what the former daemon noted, and nobody has asked since.
         let moved = before.then(|| handler.known_at(dir, &name)).flatten();
         async move {
+            if let (Some(nodes), Takes::For(other_dir, other)) = (exchanged, &takes)
+                && are_exchanged(&*handler, caller, [(dir, &name), (*other_dir, other)], nodes).await
+            {
+                return Ok(());
+            }
             match gone.await {
                 Err(Errno(E::NOENT)) if before && is_there(&*handler, caller, &takes, moved).await => Ok(()),
                 Err(Errno(errno @ (E::EXIST | E::STALE))) if before => match handler.lookup(caller, dir, name).await {
@@ -144,10 +168,31 @@ fn is_new(found: &Attributes, kind: FileKind, since: SystemTime) -> bool {
     found.kind == kind && is_of_then && (kind != FileKind::File || found.size == 0)
 }
 
+/// Whether two names lead where the other one led before they were exchanged.
+async fn are_exchanged<H: Handler>(
+    handler: &H,
+    caller: Caller,
+    names: [(NodeId, &Vec<u8>); 2],
+    (first, second): (u64, u64),
+) -> bool {
+    for ((dir, name), other) in names.into_iter().zip([second, first]) {
+        match handler.lookup(caller, dir, name.clone()).await {
+            Ok(EntryReply::Found { attributes, .. }) if file_of(attributes.node) == file_of(NodeId(other)) => {}
+            _ => return false,
+        }
+    }
+    first != second
+}
+
 /// Whether what a request was to move is where it was to be: what had its name, where that is known. What was to be removed is
 /// nowhere.
 async fn is_there<H: Handler>(handler: &H, caller: Caller, takes: &Takes, moved: Option<NodeId>) -> bool {
-    let Takes::To(dir, name) = takes else { return true };
+    let (dir, name) = match takes {
+        Takes::To(dir, name) => (dir, name),
+        Takes::Away => return true,
+        // One of two names was missing: nothing was exchanged.
+        Takes::For(..) => return false,
+    };
     match handler.lookup(caller, *dir, name.clone()).await {
         Ok(EntryReply::Found { attributes, .. }) => {
             moved.is_none_or(|moved| file_of(attributes.node) == file_of(moved))

@@ -87,6 +87,49 @@ fn ended(mut program: Running) {
     assert_eq!((program.end(), error.as_str()), (Some(0), ""), "{seen}");
 }
 
+/// Goal: two names that were exchanged are not exchanged back by a request that the kernel asks again, whose daemon ended
+/// between the change and the answer. Method: programs exchange names of their own and look each time which is which; daemons
+/// are killed meanwhile, and each program goes on until the last kill is over.
+#[test]
+fn exchanges_are_made_once_across_kills() {
+    let Some(pair) = Pair::new() else { return };
+    let text = r#"
+import ctypes, os, sys
+libc, nth = ctypes.CDLL(None, use_errno=True), sys.argv[1]
+names = [f"{nth}-{which}" for which in "ab"]
+for name in names:
+    open(name, "w").write(name)
+os.mkdir(f"{nth}-other")
+os.rename(names[1], f"{nth}-other/b")
+places = [names[0], f"{nth}-other/b"]
+count = 0
+while not os.path.exists("over"):
+    if libc.renameat2(-100, places[0].encode(), -100, places[1].encode(), 2) != 0:
+        sys.exit("exchange %d: %s" % (count, os.strerror(ctypes.get_errno())))
+    count += 1
+    there = [open(place).read() for place in places]
+    if there != [names[count % 2], names[1 - count % 2]]:
+        sys.exit("after %d exchanges: %s" % (count, there))
+    print(count, flush=True)
+print("all", flush=True)
+"#;
+    let mut programs = Vec::new();
+    for nth in 0..4 {
+        let Some(program) = works(&pair, text) else { return };
+        programs.push(program.arg(nth.to_string()).start());
+    }
+    for _ in 0..KILLS {
+        programs.iter_mut().for_each(|program| drop(program.line()));
+        pair.mount.kill_daemon();
+    }
+    std::fs::write(pair.at("over"), "").expect("made");
+    for mut program in programs {
+        while !matches!(&*program.line(), "all\n" | "") {}
+        ended(program);
+    }
+    pair.agree();
+}
+
 /// Goal: a large file that is written in small pieces, and is open all along, has each of them although daemons are killed
 /// meanwhile.
 #[test]
