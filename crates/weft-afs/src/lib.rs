@@ -33,6 +33,7 @@ mod dns;
 mod doors;
 mod facts;
 mod gains;
+mod held;
 mod heritage;
 mod identity;
 mod kvno;

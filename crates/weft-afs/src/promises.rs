@@ -19,6 +19,7 @@ use weft_remote::{Event, FileId, Lease, Name, News, ToldUpTo};
 
 use crate::cell::CellName;
 use crate::fid::{Fid, VolumeId};
+use crate::held::{AllHeld, Held};
 use crate::identity::{Identity, Spot, Way};
 use crate::retimed::Written;
 use crate::servers::ServerId;
@@ -35,7 +36,7 @@ pub(crate) struct Promises {
 
 #[derive(Debug, Default)]
 struct Table {
-    held: HashMap<(CellName, Fid), Held>,
+    held: AllHeld,
     /// The ways on which volumes were entered, and what lead there.
     ways: HashMap<(CellName, VolumeId), Vec<Entrance>>,
     /// How many these are in all.
@@ -54,14 +55,6 @@ struct Table {
 
 /// A way into a volume, and the cell or mount point that leads there where that is known.
 type Entrance = (Way, Option<Identity>);
-
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    server: ServerId,
-    ends: SystemTime,
-    /// Which bytes the file had when it was made, where that was noted.
-    written: Option<Written>,
-}
 
 /// What a break was about.
 #[derive(Debug)]
@@ -130,8 +123,9 @@ impl Promises {
             tracing::debug!(max = self.max, "more promises than are remembered");
             return Lease::Spent;
         }
-        table.held.insert((spot.cell.clone(), spot.fid), Held { server, ends, written });
-        Lease::UntilBroken(ends)
+        let held = Held::until(server, ends, written);
+        table.held.insert(&spot.cell, spot.fid, held);
+        Lease::UntilBroken(held.ends)
     }
 
     /// Notes what leads to the root of a volume.
@@ -156,14 +150,16 @@ impl Promises {
     /// Which bytes a file has by what was promised, where that was noted.
     pub fn written(&self, cell: &CellName, fid: Fid) -> Option<Written> {
         let table = self.table.lock();
-        let held = table.held.get(&(cell.clone(), fid))?;
+        let held = table.held.get(cell, fid)?;
         held.written.filter(|_| held.ends > SystemTime::now())
     }
 
     /// We have stored a file: it is in another data version by our doing, and what was promised of it still is.
     pub fn stored(&self, cell: &CellName, fid: Fid, before: u64, after: Written) {
-        if let Some(held) = self.table.lock().held.get_mut(&(cell.clone(), fid)) {
-            held.written = held.written.filter(|written| written.data_version == before).map(|_| after);
+        let mut table = self.table.lock();
+        if let Some(held) = table.held.get(cell, fid) {
+            let written = held.written.filter(|written| written.data_version == before).map(|_| after);
+            table.held.insert(cell, fid, Held { written, ..held });
         }
     }
 
@@ -183,7 +179,7 @@ impl Promises {
         let mut table = self.table.lock();
         let (key, mut events) = ((cell.clone(), fid), Vec::new());
         table.remember(Broken::One(cell.clone(), fid));
-        table.held.remove(&key);
+        table.held.remove(cell, fid);
         table.tell(&key, &mut events);
         let _ = self.news.tell(events);
     }
@@ -193,21 +189,21 @@ impl Promises {
     pub fn forget(&self, cell: &CellName, fid: Fid) {
         let mut table = self.table.lock();
         if table.ways.get(&(cell.clone(), fid.volume)).is_none_or(|ways| ways.len() <= 1) {
-            table.held.remove(&(cell.clone(), fid));
+            table.held.remove(cell, fid);
         }
     }
 
     /// The lease that there is on a file, if any.
     pub fn lease(&self, cell: &CellName, fid: Fid) -> Option<Lease> {
         let table = self.table.lock();
-        let held = table.held.get(&(cell.clone(), fid))?;
+        let held = table.held.get(cell, fid)?;
         (held.ends > SystemTime::now()).then_some(Lease::UntilBroken(held.ends))
     }
 
     /// The same, if nothing that was said since the ticket was taken is about the file.
     pub fn lease_since(&self, ticket: Ticket, cell: &CellName, fid: Fid) -> Option<Lease> {
         let table = self.table.lock();
-        let held = table.held.get(&(cell.clone(), fid))?;
+        let held = table.held.get(cell, fid)?;
         let holds = held.ends > SystemTime::now() && !table.broken_since(ticket, held.server, cell, fid);
         holds.then_some(Lease::UntilBroken(held.ends))
     }
@@ -219,13 +215,13 @@ impl Promises {
         for fid in fids.iter().filter(|fid| fid.volume.0 != 0) {
             if fid.is_whole_volume() {
                 table.remember(Broken::Volume(cell.clone(), fid.volume));
-                let of_volume = |held: &(CellName, Fid)| held.0 == *cell && held.1.volume == fid.volume;
-                table.end(|key, held| held.server == server && of_volume(key), &mut events);
+                let of_volume = |of: &CellName, one: Fid| of == cell && one.volume == fid.volume;
+                table.end(|of, one, held| held.server == server && of_volume(of, one), &mut events);
             } else {
                 table.remember(Broken::One(cell.clone(), *fid));
                 let key = (cell.clone(), *fid);
-                if table.held.get(&key).is_some_and(|held| held.server == server) {
-                    table.held.remove(&key);
+                if table.held.get(cell, *fid).is_some_and(|held| held.server == server) {
+                    table.held.remove(cell, *fid);
                     table.tell(&key, &mut events);
                 }
             }
@@ -238,7 +234,7 @@ impl Promises {
         let mut table = self.table.lock();
         let mut events = Vec::new();
         table.remember(Broken::Server(server));
-        table.end(|_, held| held.server == server, &mut events);
+        table.end(|_, _, held| held.server == server, &mut events);
         self.news.tell(events)
     }
 
@@ -254,7 +250,7 @@ impl Promises {
         let mut table = self.table.lock();
         let mut events = Vec::new();
         table.remember(Broken::Cell(cell.clone()));
-        table.end(|key, _| key.0 == *cell, &mut events);
+        table.end(|of, _, _| of == cell, &mut events);
         self.news.tell(events)
     }
 
@@ -283,7 +279,7 @@ impl Promises {
     /// The servers whose promises count still.
     pub fn servers(&self) -> HashSet<ServerId> {
         let now = SystemTime::now();
-        self.table.lock().held.values().filter(|held| held.ends > now).map(|held| held.server).collect()
+        self.table.lock().held.iter().filter(|held| held.ends > now).map(|held| held.server).collect()
     }
 
     /// How many there are.
@@ -298,7 +294,7 @@ impl Table {
     fn has_room(&mut self, max: usize) -> bool {
         if self.held.len() >= max && self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_PAUSE) {
             let now = SystemTime::now();
-            self.held.retain(|_, held| held.ends > now);
+            self.held.forget_ended(now);
             self.looked = Some(Instant::now());
         }
         self.held.len() < max
@@ -340,12 +336,8 @@ impl Table {
     }
 
     /// Ends promises, and tells of each; of many it tells that all have ended.
-    fn end(&mut self, ends: impl Fn(&(CellName, Fid), &Held) -> bool, events: &mut Vec<Event>) {
-        let keys: Vec<(CellName, Fid)> =
-            self.held.iter().filter(|(key, held)| ends(key, held)).map(|(key, _)| key.clone()).collect();
-        for key in &keys {
-            self.held.remove(key);
-        }
+    fn end(&mut self, ends: impl Fn(&CellName, Fid, &Held) -> bool, events: &mut Vec<Event>) {
+        let keys = self.held.take_out(ends);
         match keys.len() {
             0..=TOLD_ONE_BY_ONE_MAX => keys.iter().for_each(|key| self.tell(key, events)),
             _ => events.push(Event::AllBroken),
