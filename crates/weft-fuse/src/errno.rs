@@ -149,6 +149,7 @@ fn of_remote(error: &RemoteError) -> rustix::io::Errno {
         RemoteError::TimedOut { .. } => E::TIMEDOUT,
         RemoteError::Busy { .. } => E::AGAIN,
         RemoteError::CutShort { .. } => E::IO,
+        RemoteError::GaveWay { .. } => E::AGAIN,
         RemoteError::Damaged { .. } => E::IO,
         RemoteError::Failed { .. } => E::IO,
     }

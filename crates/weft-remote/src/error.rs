@@ -134,6 +134,12 @@ pub enum RemoteError {
         /// What, and how far it came.
         detail: String,
     },
+    /// A body made room for others before its end; what came of it is right, and the rest can be asked for at once.
+    #[error("{detail}: the answer made room for others")]
+    GaveWay {
+        /// What, and how far it came.
+        detail: String,
+    },
     /// The source answered something that cannot be right: other bytes than announced, a wrong range, broken protocol.
     #[error("{detail}: the answer is damaged")]
     Damaged {
@@ -156,6 +162,7 @@ impl RemoteError {
             | RemoteError::TimedOut { .. }
             | RemoteError::Busy { .. }
             | RemoteError::CutShort { .. }
+            | RemoteError::GaveWay { .. }
             | RemoteError::Damaged { .. }
             | RemoteError::NoSpace { .. }
             | RemoteError::OverQuota { .. }

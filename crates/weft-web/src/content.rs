@@ -123,13 +123,15 @@ impl Content {
     pub fn body(self, file: FileId, start: u64, tap: Option<Tap>) -> Body {
         let budget = self.reply.host.budget.clone();
         let most = self.attributes.size.exact().map_or(usize::MAX, |size| usize::try_from(size).unwrap_or(usize::MAX));
+        let takes_turns = self.resumable && self.media == Media::Other;
+        let flow = if takes_turns { self.reply.body.in_turns() } else { self.reply.body };
         Body {
             file,
             version: self.version,
             start,
             file_length: self.attributes.size.exact(),
             resumable: self.resumable,
-            stream: stream_of(VecDeque::new(), Some(self.reply.body), tap.map(|tap| (tap, budget, most)), None),
+            stream: stream_of(VecDeque::new(), Some(flow), tap.map(|tap| (tap, budget, most)), None),
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Flow {
     held: VecDeque<Bytes>,
     held_bytes: usize,
     delivered: u64,
+    /// The rest of it can be asked for later, so it may make room for others.
+    takes_turns: bool,
     stall_timeout: Duration,
     counts: Option<Arc<Counts>>,
     started: Instant,
@@ -42,6 +44,7 @@ impl Flow {
             held: VecDeque::new(),
             held_bytes: 0,
             delivered: 0,
+            takes_turns: false,
             stall_timeout,
             counts: None,
             started: Instant::now(),
@@ -67,13 +70,26 @@ impl Flow {
         self
     }
 
+    /// The same flow, which makes room for others when it has come for a while: its rest can be asked for later. One that has
+    /// a digest does not, for nobody could hold its parts to that.
+    pub fn in_turns(mut self) -> Flow {
+        self.takes_turns = self.digest.is_none();
+        self
+    }
+
     /// The next bytes; `None` after the last. After an error there is nothing more to ask.
     ///
     /// # Errors
-    /// `CutShort` when fewer bytes come than were announced, `Damaged` when more or others do, `TimedOut` when none come.
+    /// `CutShort` when fewer bytes come than were announced, `Damaged` when more or others do, `TimedOut` when none come;
+    /// `GaveWay` when it makes room.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         loop {
-            let Some((incoming, _)) = &mut self.incoming else { return self.end() };
+            let Some((incoming, lent)) = &mut self.incoming else { return self.end() };
+            if self.takes_turns && self.delivered >= TURN_BYTES_MIN && lent.gives_way() {
+                self.give_up();
+                let detail = format!("{}: {} bytes came", self.url, self.delivered);
+                return Some(Err(RemoteError::GaveWay { detail }));
+            }
             let frame = match timeout(self.stall_timeout, incoming.frame()).await {
                 Err(_) => {
                     self.give_up();
@@ -189,6 +205,8 @@ impl Drop for Flow {
 
 /// How much of the end of a body waits for its digest.
 const HELD_BYTES: usize = 1 << 20;
+/// A body that brings less in its turn comes so slowly that asking for it again would cost more than it brings.
+const TURN_BYTES_MIN: u64 = 512 << 10;
 const DRAIN_BYTES_MAX: u64 = 64 << 10;
 /// Longest wait for the rest of a body that nobody wants.
 pub(crate) const DRAIN_TIME_MAX: Duration = Duration::from_millis(500);

@@ -219,6 +219,11 @@ impl Lent {
         self.slot.keep_for_long_body()
     }
 
+    /// Whether the long body that comes on it is to make room for another.
+    pub fn gives_way(&mut self) -> bool {
+        self.slot.gives_way()
+    }
+
     /// Whether requests name the whole URL.
     pub fn is_http2(&self) -> bool {
         matches!(self.sender, Sender::Http2(_))

@@ -296,17 +296,20 @@ impl Pump {
         Ok(())
     }
 
-    /// Whether a body that ends with this error brought enough for the rest to be fetched from there. One that brings less
-    /// ends whoever waits for it: so there is an end to a source whose bodies all break off.
+    /// Whether a body that ends with this error brought enough for the rest to be fetched from there. One that broke off and
+    /// brought less ends whoever waits for it: so there is an end to a source whose bodies all break off.
     fn can_be_gone_on_with(&self, error: &VfsError) -> bool {
-        let is_cut = matches!(
-            error,
-            VfsError::TimedOut | VfsError::Remote(RemoteError::CutShort { .. } | RemoteError::TimedOut { .. })
-        );
+        let least = match error {
+            VfsError::Remote(RemoteError::GaveWay { .. }) => 0,
+            VfsError::TimedOut | VfsError::Remote(RemoteError::CutShort { .. } | RemoteError::TimedOut { .. }) => {
+                PIECE_BYTES
+            }
+            _ => return false,
+        };
         let object = &self.arrival.object;
         let (Some(length), Some(first)) = (object.length(), self.missing_at_first) else { return false };
         let missing = object.missing_from(self.arrival.start).unwrap_or(length);
-        is_cut && self.delivery.body.resumable && self.delivery.lists.is_none() && missing >= first + PIECE_BYTES
+        self.delivery.body.resumable && self.delivery.lists.is_none() && missing >= first + least
     }
 
     fn fail(&self, error: &VfsError) {
@@ -362,7 +365,9 @@ impl Pump {
     fn spoils(&self, error: &VfsError) -> bool {
         let broken = match error {
             VfsError::Remote(RemoteError::VersionChanged { .. }) => true,
-            VfsError::Remote(RemoteError::CutShort { .. }) => self.whole || self.goes_over_what_is_held(),
+            VfsError::Remote(RemoteError::CutShort { .. } | RemoteError::GaveWay { .. }) => {
+                self.whole || self.goes_over_what_is_held()
+            }
             VfsError::Remote(RemoteError::Damaged { .. }) => self.whole,
             _ => false,
         };
