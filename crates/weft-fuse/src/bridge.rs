@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::{Caller, LockMode, NewMode, RenameTarget, Seek};
+use weft_remote::{Caller, LockMode, NewMode, RenameTarget, Seek, Space};
 use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, SetStat, Write};
 use weft_vfs::{
-    AsOf, Data, DirectoryName, HandleId, Looked, OWN_ATTRIBUTES, OnTurned, OpenRecord, ReadBy, Snapshot, StatFs, Vfs,
+    AsOf, Data, DirectoryName, HandleId, Looked, OWN_ATTRIBUTES, OnTurned, OpenRecord, ReadBy, Snapshot, Vfs,
 };
 
 use crate::Errno;
@@ -304,6 +304,10 @@ impl Handler for Bridge {
         self.vfs.is_writable(node)
     }
 
+    fn is_unsent(&self, node: NodeId) -> bool {
+        self.vfs.is_unsent(node)
+    }
+
     fn generation(&self, node: NodeId) -> u64 {
         self.vfs.generation(node)
     }
@@ -349,7 +353,7 @@ impl Handler for Bridge {
         async move { locked.await.map_err(Errno::from) }
     }
 
-    fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<StatFs>> + Send + 'static {
+    fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Space>> + Send + 'static {
         let told = self.vfs.clone().stat_fs(self.vfs.call(caller), node);
         async move { Ok(told.await) }
     }

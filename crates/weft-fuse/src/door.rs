@@ -234,6 +234,12 @@ impl<H: Handler> Door<H> {
         self.finish_by(&self.driver.without_deadline(), operation, header, request, reply);
     }
 
+    /// For a change of a file: where that is being sent it waits for the end of this, which takes as long as there is to be
+    /// sent.
+    fn driver_of_change(&self, node: NodeId) -> Driver {
+        if self.handler.is_unsent(node) { self.driver.without_deadline() } else { self.driver.clone() }
+    }
+
     fn finish_by(
         &self,
         driver: &Driver,
@@ -303,9 +309,9 @@ impl<H: Handler> Door<H> {
                     reply.space(&Space {
                         blocks: blocks(space.total),
                         blocks_free: blocks(space.free),
-                        blocks_available: blocks(space.free),
-                        files: 0,
-                        files_free: 0,
+                        blocks_available: blocks(space.available),
+                        files: space.files,
+                        files_free: space.files_free,
                         block_bytes: crate::attributes::BLOCK_BYTES,
                         name_bytes_max: 255,
                     })

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_remote::{Caller, LockMode, NewMode, RenameTarget, Seek};
+use weft_remote::{Caller, LockMode, NewMode, RenameTarget, Seek, Space};
 use weft_vfs::{Allocate, NewNode, OpenFor, Removal, SetStat, Write};
-use weft_vfs::{AsOf, Data, HandleId, OnTurned, OpenRecord, ReadBy, Snapshot, Stat, StatFs};
+use weft_vfs::{AsOf, Data, HandleId, OnTurned, OpenRecord, ReadBy, Snapshot, Stat};
 use weft_vfs::{DirectoryName, NodeId, Object};
 
 use crate::Errno;
@@ -265,6 +265,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether the tree of a file takes changes.
     fn is_writable(&self, node: NodeId) -> bool;
 
+    /// Whether something of what was written to a file is not sent, or is being sent.
+    fn is_unsent(&self, node: NodeId) -> bool;
+
     /// Which use of its number a file is in now (`generation` of `fuse_entry_out`).
     fn generation(&self, node: NodeId) -> u64;
 
@@ -301,5 +304,5 @@ pub trait Handler: Send + Sync + 'static {
     -> impl Future<Output = Answer<LockMode>> + Send + 'static;
 
     /// Figures for `df` of what holds a file.
-    fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<StatFs>> + Send + 'static;
+    fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Space>> + Send + 'static;
 }

@@ -68,6 +68,11 @@ impl Call {
         Call { purpose: Purpose::Ahead, ..self }
     }
 
+    /// The same call, which may take `limit` from now: what it waited for had deadlines of its own.
+    pub fn renewed(self, limit: Duration) -> Call {
+        Call { deadline: Instant::now() + limit, ..self }
+    }
+
     /// Time left, zero when the deadline has passed.
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())

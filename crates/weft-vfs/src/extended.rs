@@ -227,6 +227,7 @@ impl Vfs {
         self.admit(&call, &inode).await?;
         self.refuse_moved(&call, &inode).await?;
         let _gate = inode.gate.lock().await;
+        let call = call.renewed(self.options.deadline);
         if inode.is_gone() {
             return self.set_extended_of_nameless(&inode, &name, value.as_deref(), must_exist);
         }

@@ -84,6 +84,7 @@ impl Vfs {
         // The kind learns the file's place again as well, if it has forgotten it.
         let _gate = file.gate.lock().await;
         let _listing = dir.gate.lock().await;
+        let call = call.renewed(self.options.deadline);
         let applied = self.apply_to_both(&call, (&dir, &file), change).await;
         self.retries.forget(&call);
         let answer = self.there_already(&dir, &name, applied)?;

@@ -178,6 +178,12 @@ impl Vfs {
         self.remote(binding).map_or(true, |remote| remote.capabilities().writable)
     }
 
+    /// Whether something of what was written to a file is not sent, or is being sent.
+    pub fn is_unsent(&self, node: NodeId) -> bool {
+        let inode = self.inodes.peek(self.namespace.real(node));
+        inode.and_then(|inode| inode.draft()).is_some_and(|draft| draft.dirty.is_unsent())
+    }
+
     /// Which use of this number of the kernel's it is now: [`crate::Stat::generation`].
     pub fn generation(&self, node: NodeId) -> u64 {
         self.namespace.generation(node)

@@ -47,9 +47,11 @@ impl Vfs {
             // Times that are set hold for what was written before.
             self.send(&call, &inode).await?;
             let _gate = inode.gate.lock().await;
+            let call = call.renewed(self.options.deadline);
             self.set_attributes(&call, &inode, wanted).await?;
         }
         self.retries.forget(&call);
+        let call = call.renewed(self.options.deadline);
         self.clone().stat(call, node, handle).await
     }
 

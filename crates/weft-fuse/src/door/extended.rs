@@ -68,7 +68,7 @@ impl<H: Handler> Door<H> {
         }
         let (node, value) = (NodeId(header.node), value.map(<[u8]>::to_vec));
         let set = self.handler.set_extended(caller(header), node, name.to_vec(), value, must_exist);
-        self.finish(operation, header, set, reply);
+        self.finish_by(&self.driver_of_change(node), operation, header, set, reply);
     }
 
     fn is_known(&self, name: &[u8]) -> bool {

@@ -49,7 +49,10 @@ impl<H: Handler> Door<H> {
             return self.refuse(Operation::Rename, header, E::INVAL, reply);
         };
         let (from, to) = ((NodeId(header.node), name.to_vec()), (to.0, to.1.to_vec()));
-        let takes = Takes::To(to.0, to.1.clone());
+        let takes = match target {
+            RenameTarget::Exchanged => Takes::For(to.0, to.1.clone()),
+            RenameTarget::Replaced | RenameTarget::Absent => Takes::To(to.0, to.1.clone()),
+        };
         let moved = self.handler.rename(caller(header), from, to, target);
         self.answer_gone(Operation::Rename, header, name, (takes, moved), reply);
     }
@@ -64,8 +67,12 @@ impl<H: Handler> Door<H> {
     ) {
         let asked = self.driver.meter.begin(operation, header);
         let change = self.begin_change(header);
+        let driver = match makes {
+            Makes::Link(node) => self.driver_of_change(node),
+            Makes::New(_) | Makes::Symlink(_) => self.driver.clone(),
+        };
         let made = change.made(&self.handler, (caller(header), NodeId(header.node), name), makes, made);
-        self.driver.drive(asked, header, made, move |answer| {
+        driver.drive(asked, header, made, move |answer| {
             match answer {
                 Ok(EntryReply::Found { attributes, ttl }) => reply.entry(&entry_of(&attributes, ttl)),
                 // It was made, and is gone already: the kernel takes that for an error of ours.
@@ -85,7 +92,7 @@ impl<H: Handler> Door<H> {
         reply: Reply,
     ) {
         let asked = self.driver.meter.begin(operation, header);
-        let change = self.begin_change(header);
+        let change = self.begin_taking(header, name, &takes);
         let gone = change.gone(&self.handler, (caller(header), NodeId(header.node), name), takes, gone);
         self.driver.drive(asked, header, gone, move |answer| {
             match answer {

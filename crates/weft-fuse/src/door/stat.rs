@@ -24,7 +24,7 @@ impl<H: Handler> Door<H> {
         }
         let asked = self.driver.meter.begin(Operation::Setattr, header);
         let set = self.handler.set_stat(caller(header), node, changes.handle.map(HandleId), new);
-        self.driver.drive(asked, header, set, move |answer| {
+        self.driver_of_change(node).drive(asked, header, set, move |answer| {
             match answer {
                 Ok(stat) => reply.attributes(&attributes_of(&stat), stat.ttl),
                 Err(errno) => reply.error(errno.raw()),

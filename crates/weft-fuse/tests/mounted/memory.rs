@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use rustix::io::Errno as E;
 use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
-use weft_remote::{Caller, FileKind, LockMode, NewMode, RenameTarget, Seek};
+use weft_remote::{Caller, FileKind, LockMode, NewMode, RenameTarget, Seek, Space};
 use weft_vfs::{
     Allocate, AsOf, Data, DirectoryName, HandleId, NewNode, NodeId, OnTurned, OpenFor, OpenRecord, ReadBy, Removal,
-    SetStat, SetTime, Snapshot, Stat, StatFs, Write,
+    SetStat, SetTime, Snapshot, Stat, Write,
 };
 
 type Answer<T> = Result<T, Errno>;
@@ -479,6 +479,10 @@ impl Handler for Memory {
         self.files().writable
     }
 
+    fn is_unsent(&self, _: NodeId) -> bool {
+        false
+    }
+
     fn generation(&self, _: NodeId) -> u64 {
         0
     }
@@ -529,8 +533,8 @@ impl Handler for Memory {
         ready(files.locks_fail.map_or(Ok(files.others_have), |errno| Err(Errno(errno))))
     }
 
-    fn space(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<StatFs>> + Send + 'static {
-        ready(Ok(StatFs { total: 1 << 30, free: 1 << 29 }))
+    fn space(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<Space>> + Send + 'static {
+        ready(Ok(Space::of_bytes(1 << 30, 1 << 29)))
     }
 }
 

@@ -1,10 +1,10 @@
 //! What was written and could not be sent: each decision about it, and what is tried again by itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weft_remote::RemoteError;
 use weft_remote::fake::{Fault, Gate, Operation, Order};
-use weft_vfs::{HandleId, Over, Unsent, UnsentError, VfsError};
+use weft_remote::{Call, RemoteError};
+use weft_vfs::{HandleId, Over, SetStat, Unsent, UnsentError, VfsError};
 
 use crate::bench::{Bench, USER, names};
 use crate::writing::{HELLO, WRITING};
@@ -115,6 +115,37 @@ async fn what_is_being_sent_is_told_as_that() {
     // The second where it came after all was done.
     assert!(matches!(outcome, Err(UnsentError::Sent | UnsentError::NotUnsent)), "{outcome:?}");
     assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+}
+
+/// Goal: who changes a file that is being sent waits for that, however long there is to be sent, and has its own time for what
+/// comes then. Method: each change has no time left when the file has been sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_a_file_wait_until_it_is_sent() {
+    let bench = Bench::writable();
+    let node = bench.walk(HELLO).await.unwrap().node;
+    let dir = bench.walk("fake/a/b").await.unwrap().node;
+    let answered = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(answered.clone())).on(Operation::ApplyAnswer).times(1));
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    let sending = tokio::spawn(bench.vfs.clone().flush(bench.call(), handle));
+    answered.arrived(1).await;
+    assert!(bench.vfs.is_unsent(node));
+
+    let call = Call { deadline: Instant::now() + Duration::from_millis(1), ..bench.call() };
+    let vfs = || bench.vfs.clone();
+    let mode = SetStat { mode: Some(0o600), ..SetStat::default() };
+    let changed = tokio::spawn(vfs().set_stat(call, node, None, mode));
+    let linked = tokio::spawn(vfs().link(call, node, dir, b"linked".to_vec()));
+    let tagged = tokio::spawn(vfs().set_extended(call, node, b"user.tag".to_vec(), Some(b"x".to_vec()), None));
+    tokio::time::sleep_until(call.deadline.into()).await;
+    answered.open();
+    sending.await.unwrap().unwrap();
+    assert_eq!(changed.await.unwrap().unwrap().mode, 0o600);
+    linked.await.unwrap().unwrap();
+    tagged.await.unwrap().unwrap();
+    bench.vfs.close(handle);
+    assert!(!bench.vfs.is_unsent(node));
 }
 
 #[tokio::test(flavor = "multi_thread")]
