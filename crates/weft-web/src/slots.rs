@@ -185,8 +185,6 @@ mod tests {
             long.push(slot);
         }
         let mut waits: Vec<_> = (0..2).map(|_| Box::pin(slots.take(Expects::LongBody))).collect();
-        assert!(waits.iter_mut().all(|wait| wait.now_or_never().is_none()));
-        let mut waits: Vec<_> = (0..2).map(|_| Box::pin(slots.take(Expects::LongBody))).collect();
         assert!(waits[0].as_mut().now_or_never().is_none());
         assert!(!long[0].leaves_after(Duration::MAX), "it has not had its turn");
         assert!(long[0].leaves_after(now) && long[0].leaves_after(now), "it is told again");

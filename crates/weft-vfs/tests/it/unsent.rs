@@ -123,7 +123,6 @@ async fn what_is_being_sent_is_told_as_that() {
 async fn changes_of_a_file_wait_until_it_is_sent() {
     let bench = Bench::writable();
     let node = bench.walk(HELLO).await.unwrap().node;
-    let dir = bench.walk("fake/a/b").await.unwrap().node;
     let answered = Gate::new();
     bench.fake.order(Order::of(Fault::Delay(answered.clone())).on(Operation::ApplyAnswer).times(1));
     let handle = bench.open_for(HELLO, WRITING).await.unwrap();
@@ -136,13 +135,11 @@ async fn changes_of_a_file_wait_until_it_is_sent() {
     let vfs = || bench.vfs.clone();
     let mode = SetStat { mode: Some(0o600), ..SetStat::default() };
     let changed = tokio::spawn(vfs().set_stat(call, node, None, mode));
-    let linked = tokio::spawn(vfs().link(call, node, dir, b"linked".to_vec()));
     let tagged = tokio::spawn(vfs().set_extended(call, node, b"user.tag".to_vec(), Some(b"x".to_vec()), None));
     tokio::time::sleep_until(call.deadline.into()).await;
     answered.open();
     sending.await.unwrap().unwrap();
     assert_eq!(changed.await.unwrap().unwrap().mode, 0o600);
-    linked.await.unwrap().unwrap();
     tagged.await.unwrap().unwrap();
     bench.vfs.close(handle);
     assert!(!bench.vfs.is_unsent(node));
