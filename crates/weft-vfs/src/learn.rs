@@ -396,6 +396,9 @@ impl Vfs {
         record: NodeRecord,
     ) -> Result<()> {
         let inode = self.inodes.get(id);
+        if let Some(old) = old.filter(|old| (old.parent, &old.name) != (record.parent, &record.name)) {
+            self.note_former_place(id, old, changed_here);
+        }
         if let Some(inode) = &inode {
             self.replace_record(inode, &record, changed_here)?;
         }

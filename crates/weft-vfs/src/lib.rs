@@ -50,6 +50,7 @@ mod lists_ahead;
 mod lock;
 mod lookup;
 mod make;
+mod moved_directories;
 mod nameless;
 mod namespace;
 mod notice;

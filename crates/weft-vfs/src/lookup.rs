@@ -60,10 +60,13 @@ impl Vfs {
         if dir.kind() != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        match self.follows_again(&call, dir.id, name.as_bytes()) {
+        self.let_former_place_go(&call, &dir, &name).await;
+        let looked = match self.follows_again(&call, dir.id, name.as_bytes()) {
             Some(purpose) => Box::pin(self.lookup_again(&call, &dir, &name, purpose)).await,
             None => self.lookup_in(&call, &dir, &name).await,
-        }
+        }?;
+        self.note_told_place(&call, &dir, &name, &looked);
+        Ok(looked)
     }
 
     /// Which inode a name led to when that was noted last; never waits, and asks nobody.

@@ -19,6 +19,7 @@ use crate::figures::{Figures, FiguresSnapshot};
 use crate::freshness::Freshness;
 use crate::handle::Handles;
 use crate::inode::{Inode, Inodes};
+use crate::moved_directories::MovedDirectories;
 use crate::namespace::Namespace;
 use crate::notice::Notices;
 use crate::offline::Offline;
@@ -108,6 +109,7 @@ pub struct Vfs {
     /// What the store knows of such names.
     pub(crate) absent_names: AbsentNames,
     pub(crate) retries: Retries,
+    pub(crate) moved_directories: MovedDirectories,
     /// Whether extended attributes of files without a name are noted, or were since the start.
     pub(crate) has_nameless_notes: AtomicBool,
     /// Who is told of open files that are of another version than when they were opened.
@@ -154,6 +156,7 @@ impl Vfs {
             absences: Absences::default(),
             absent_names: AbsentNames::default(),
             retries: Retries::default(),
+            moved_directories: MovedDirectories::default(),
             has_nameless_notes: Vfs::finds_nameless_notes(&store)?.into(),
             on_turned: OnceLock::new(),
             overtaken: Overtaken::default(),

@@ -7,6 +7,7 @@ mod afs_dns;
 mod afs_ends;
 mod afs_locks;
 mod afs_login;
+mod afs_moves;
 mod afs_posix;
 mod afs_tools;
 mod afs_users;
