@@ -101,10 +101,22 @@ impl Vfs {
                 Ok(None) => error,
                 Err(error) => error,
             };
+            if is_away(&why) && self.is_gone_by_now(inode).await {
+                return Ok(());
+            }
             return Err(self.keep_unsent(inode, &draft, why).await);
         }
         // Whoever goes on writing while it is sent has it sent again.
         Ok(())
+    }
+
+    /// Whether a file that its source has no more was removed from here: it is, as soon as whoever removes it has heard so.
+    async fn is_gone_by_now(&self, inode: &Inode) -> bool {
+        let parent = inode.record.read().parent;
+        if let Some(dir) = self.inodes.peek(parent) {
+            drop(dir.gate.lock().await);
+        }
+        inode.is_gone()
     }
 
     /// The version that the source has by what was being sent when that was cut short, if that is why it refuses.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weft_remote::fake::{Fault, Gate, Operation, Order};
 use weft_remote::{Call, RemoteError};
-use weft_vfs::{HandleId, Over, SetStat, Unsent, UnsentError, VfsError};
+use weft_vfs::{HandleId, Over, Removal, SetStat, Unsent, UnsentError, VfsError};
 
 use crate::bench::{Bench, USER, names};
 use crate::writing::{HELLO, WRITING};
@@ -115,6 +115,32 @@ async fn what_is_being_sent_is_told_as_that() {
     // The second where it came after all was done.
     assert!(matches!(outcome, Err(UnsentError::Sent | UnsentError::NotUnsent)), "{outcome:?}");
     assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+}
+
+/// Goal: what is removed from here while it is being sent is as any file that is removed while it is open: its close succeeds.
+/// Method: the source has removed it, and nobody has heard of that yet when it is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_removed_while_it_is_sent_is_closed_without_an_error() {
+    let bench = Bench::writable();
+    let dir = bench.walk("fake/a/b").await.unwrap().node;
+    let handle = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    let answered = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(answered.clone())).on(Operation::ApplyAnswer).times(1));
+    let name = b"hello.txt".to_vec();
+    let removing = tokio::spawn(bench.vfs.clone().remove_name(bench.call(), dir, name, Removal::File));
+    answered.arrived(1).await;
+    bench.fake.reset_counts();
+    let sending = tokio::spawn(bench.vfs.clone().flush(bench.call(), handle));
+    while bench.fake.counts().apply == 0 && !sending.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    answered.open();
+    removing.await.unwrap().unwrap();
+    sending.await.unwrap().unwrap();
+    assert_eq!(bench.read_at(handle, 0, 100).await.unwrap().as_ref(), b"Jello");
+    bench.vfs.close(handle);
+    assert!(bench.vfs.unsent(&[]).is_empty());
 }
 
 /// Goal: who changes a file that is being sent waits for that, however long there is to be sent, and has its own time for what
