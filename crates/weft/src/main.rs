@@ -34,7 +34,7 @@ use clap::Parser;
 use called::Called;
 use cli::{Cli, Verb};
 use exit::{Failure, Outcome};
-use output::say;
+use output::{complain, say};
 use tools::Which;
 
 fn main() -> ExitCode {
@@ -89,7 +89,7 @@ fn fail(name: &str, failure: &Failure, json: bool) -> ExitCode {
         let object = serde_json::json!({ "error": { "code": failure.exit.word(), "sentence": failure.sentence } });
         say!("{object}");
     } else {
-        eprintln!("{name}: {}", failure.sentence);
+        complain!("{name}: {}", failure.sentence);
     }
     ExitCode::from(failure.exit as u8)
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::ReadyOn;
+use crate::output::complain;
 
 /// What `wire_up` calls once the tree is usable.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ impl Ready {
                 true
             }
             (None, Line::Ready { .. }) => {
-                eprintln!("weft: mounted on {}; Ctrl-C unmounts", self.mountpoint.display());
+                complain!("weft: mounted on {}; Ctrl-C unmounts", self.mountpoint.display());
                 true
             }
             // A person sees it as the error of the verb.

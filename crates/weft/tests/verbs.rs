@@ -40,6 +40,19 @@ fn a_path_outside_has_its_own_code() {
     assert_eq!(error["error"]["code"], "no_mount");
 }
 
+/// Goal: how a verb ends does not depend on whether somebody reads what it complains of (`weft fs examine ... 2>&1 | head -1`).
+#[test]
+fn a_complaint_that_nobody_reads_changes_nothing() {
+    let temp = tempfile::tempdir().expect("a folder");
+    for (verb, code) in [(&["why"][..], 3), (&["fs", "examine"], 3), (&["fs", "dance"], 2), (&["umount"], 3)] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        let status = command.args(verb).arg(temp.path()).stderr(writer).status().expect("the program runs");
+        assert_eq!(status.code(), Some(code), "{verb:?}");
+    }
+}
+
 #[test]
 fn wrong_usage_is_code_two() {
     fails(&weft(&["ls", "."], &[]), 2, "lsw");

@@ -13,7 +13,7 @@ use weft_control::Mounts;
 
 use super::show_bytes;
 use crate::exit::{Failure, Outcome};
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::site::Site;
 
 /// The tour. Always cleans up after itself, and takes a minute at most.
@@ -26,7 +26,7 @@ pub fn run() -> Outcome {
     let (program, mountpoint) = (stage.program.clone(), stage.mountpoint.clone());
     let guard = std::thread::spawn(move || {
         if watch.recv_timeout(TIME_MAX) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("weft: the tour takes too long: unmounting");
+            complain!("weft: the tour takes too long: unmounting");
             // Whatever waits on the mount gets an error now, and the tour ends there.
             let _ = Command::new(program).args(["umount", "--lazy"]).arg(mountpoint).status();
         }
@@ -82,13 +82,13 @@ impl Drop for Stage {
         if self.is_mounted() {
             let unmount = Command::new(&self.program).args(["umount", "--lazy"]).arg(&self.mountpoint).status();
             if let Err(error) = unmount {
-                eprintln!("weft: {}: {error}", self.mountpoint.display());
+                complain!("weft: {}: {error}", self.mountpoint.display());
             }
         }
         if self.is_mounted() {
-            eprintln!("weft: {} is still mounted and is left as it is", self.mountpoint.display());
+            complain!("weft: {} is still mounted and is left as it is", self.mountpoint.display());
         } else if let Err(error) = std::fs::remove_dir_all(&self.top) {
-            eprintln!("weft: {}: {error}", self.top.display());
+            complain!("weft: {}: {error}", self.top.display());
         }
     }
 }

@@ -12,7 +12,7 @@ use super::status::show_time;
 use crate::cells::{Cells, this_cell};
 use crate::config::{AfsSettings, Environment, Given, MountOptions, Source, resolve};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::say;
+use crate::output::{complain, say};
 
 /// What `weft login` takes.
 #[derive(Args, Clone, Debug)]
@@ -52,7 +52,7 @@ pub fn run(args: &LoginArgs, json: bool) -> Outcome {
         match one(&cell) {
             Ok(logged_in) => done.push(logged_in),
             Err(failure) if first_failure.is_none() => first_failure = Some(failure),
-            Err(failure) => eprintln!("weft: {}", failure.sentence),
+            Err(failure) => complain!("weft: {}", failure.sentence),
         }
     }
     let level = resolved.afs.level.unwrap_or(Level::Crypt);

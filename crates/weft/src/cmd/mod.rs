@@ -31,6 +31,7 @@ use weft_control::{ControlError, Hello, Located, Mounts, daemons, find_for_path}
 
 use crate::config::Environment;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::output::complain;
 
 /// The daemon whose mount `path` lies in. One that has just ended is followed by another, which is waited for: it is there when
 /// its socket is, and of that nobody tells who may not ask the mount itself.
@@ -73,7 +74,7 @@ fn for_each<T>(paths: &[std::path::PathBuf], mut act: impl FnMut(&Path) -> Outco
             Ok(result) => done.push(result),
             Err(failure) => match first_failure {
                 None => first_failure = Some(failure),
-                Some(_) => eprintln!("weft: {}", failure.sentence),
+                Some(_) => complain!("weft: {}", failure.sentence),
             },
         }
     }

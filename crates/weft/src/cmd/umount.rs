@@ -12,7 +12,7 @@ use crate::config::Environment;
 use crate::elsewhere::{self, Place};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::holders;
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::users;
 
 /// Takes the mount at `dir` away, by its daemon where that lives and by the system otherwise.
@@ -72,7 +72,7 @@ fn told(dir: &Path, left: &[Place], json: bool) {
         return;
     }
     for place in left {
-        eprintln!("weft: {}: unmounted; {place}", dir.display());
+        complain!("weft: {}: unmounted; {place}", dir.display());
     }
 }
 

@@ -15,7 +15,7 @@ use super::status::show_time;
 use super::{find, for_each, show_bytes};
 use crate::config::Environment;
 use crate::exit::{Failure, Outcome};
-use crate::output::say;
+use crate::output::{complain, say};
 
 /// What `weft unsent` takes.
 #[derive(Args, Clone, Debug)]
@@ -134,7 +134,7 @@ fn send(paths: &[PathBuf], json: bool) -> Outcome {
     let sent = decide(&files, Decision::Send, "sent", json);
     let more: u64 = found.iter().map(|(_, more)| more).sum();
     if more > 0 {
-        eprintln!("weft: {more} more are below it; try again for those");
+        complain!("weft: {more} more are below it; try again for those");
     }
     outcome.and(sent)
 }

@@ -12,7 +12,7 @@ use super::{find, only_mount, show_bytes};
 use crate::cli::WarmArgs;
 use crate::config::Source;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::say;
+use crate::output::{complain, say};
 
 /// Fetches what is at and below the paths, and tells what happens.
 ///
@@ -136,7 +136,7 @@ impl Shown {
         if self.json {
             say!("{}", json!({ "event": "bad_line", "line": number, "why": why }));
         } else {
-            eprintln!("weft: line {number}: {why}");
+            complain!("weft: line {number}: {why}");
         }
         self.first_failure.get_or_insert((Code::Invalid, why.to_owned()));
     }
@@ -174,7 +174,7 @@ impl Shown {
                 if forecast.files > 0 || self.first_failure.is_none() {
                     say!("{}", forecast_line(&forecast));
                 }
-                forecast.misfits.iter().for_each(|why| eprintln!("weft: does not fit: {why}"));
+                forecast.misfits.iter().for_each(|why| complain!("weft: does not fit: {why}"));
             }
             Warmed::Progress(progress) => {
                 let elapsed = self.began.map_or(Duration::ZERO, |began| began.elapsed());
@@ -187,7 +187,7 @@ impl Shown {
     /// A line that stays.
     fn tell(&self, text: &str) {
         self.clear();
-        eprintln!("weft: {text}");
+        complain!("weft: {text}");
     }
 
     /// A line that the next takes the place of, on a terminal; elsewhere one now and then.
@@ -202,7 +202,7 @@ impl Shown {
             let _ = std::io::stderr().flush();
         } else if self.told.elapsed() >= QUIET {
             self.told = Instant::now();
-            eprintln!("{text}");
+            complain!("{text}");
         }
     }
 

@@ -7,7 +7,7 @@ use weft_control::{Change, Watched};
 
 use super::find;
 use crate::exit::Outcome;
-use crate::output::say;
+use crate::output::{complain, say};
 
 /// Prints what changes at and below a path, until interrupted or unmounted; has it asked about `every` so often.
 ///
@@ -17,7 +17,7 @@ pub fn run(path: &Path, every: Option<Duration>, json: bool) -> Outcome {
     let located = find(path)?;
     let watching = located.client.watch(&located.path.0, every)?;
     // For people, and for scripts that must not change anything before: on standard error, which is not the stream.
-    eprintln!("weft: watching {}", path.display());
+    complain!("weft: watching {}", path.display());
     for line in watching {
         match line? {
             line if json => say!("{}", serde_json::to_string(&line).expect("plain data")),
@@ -25,7 +25,7 @@ pub fn run(path: &Path, every: Option<Duration>, json: bool) -> Outcome {
             Watched::Lost { lost } => say!("too slow: {lost} changes of the mount are not told"),
         }
     }
-    eprintln!("weft: unmounted");
+    complain!("weft: unmounted");
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use super::whereabouts::{Link, Whereabouts};
 use crate::cells::{Cells, this_cell};
 use crate::config::{AfsSettings, Environment, Given, MountOptions, Source, resolve};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::wire_up::asked_afs;
 
 /// What a tool works with.
@@ -269,7 +269,7 @@ impl Session {
 
     /// A word on standard error.
     pub fn warn(&self, sentence: &str) {
-        eprintln!("{}: {sentence}", self.tool);
+        complain!("{}: {sentence}", self.tool);
     }
 
     /// Ends: servers need not remember this run.
