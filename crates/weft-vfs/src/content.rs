@@ -300,7 +300,7 @@ impl Vfs {
                 if is_gone(&error) {
                     return Err(self.learn_gone(call, inode).await?);
                 }
-                return Err(error);
+                return Err(self.of_another_kind(call, inode, error).await);
             }
         };
         let told = Told::by(&answer).beside(&inode.record(), &answer.version, Some(&answer.value.attributes));

@@ -199,7 +199,10 @@ impl Vfs {
             let asked = self.ask_of(call, dir, || remote.entries(call, &record.file, &known, cursor.as_ref())).await;
             let answer = match asked {
                 Ok(answer) => answer,
-                Err(error) => return Err(Box::pin(self.gone_directory(call, dir, error)).await),
+                Err(error) => {
+                    let error = Box::pin(self.gone_directory(call, dir, error)).await;
+                    return Err(Box::pin(self.of_another_kind(call, dir, error)).await);
+                }
             };
             let told = Told::by(&answer);
             let (page, along) = match answer.value {

@@ -8,9 +8,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Call, Lease, Name, Version};
+use weft_remote::{Call, Lease, Name, RemoteError, Version};
 use weft_store::{DentryRecord, DentryTarget, NodeId, Record};
 
+use crate::content::Check;
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::notice::Notice;
@@ -66,6 +67,24 @@ impl Vfs {
             }
         }
         error
+    }
+
+    /// What whoever came by an inode is told when the source says that it is of another kind now: `Stale`, once it is known what
+    /// its name leads to. Other errors are what they are.
+    pub(crate) async fn of_another_kind(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        error: VfsError,
+    ) -> VfsError {
+        use RemoteError::{IsADirectory, NotADirectory};
+        if !matches!(error, VfsError::Remote(IsADirectory { .. } | NotADirectory { .. })) {
+            return error;
+        }
+        match Box::pin(self.check(call, inode)).await {
+            Ok(Check::Elsewhere(_)) => VfsError::Stale,
+            Ok(Check::Unchanged | Check::Changed) | Err(_) => error,
+        }
     }
 
     /// Whether a file of this tree stays itself under another name: then one that is gone says nothing of its names.

@@ -206,8 +206,13 @@ impl Vfs {
         if inode.is_settled() && inode.is_same_use(call) {
             return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
+        if self.is_left_open(&inode)? {
+            return Ok(self.show(&inode, Duration::ZERO, &call.caller));
+        }
         match Box::pin(self.refresh(call, inode.clone())).await {
-            Ok(inode) => {
+            // The name leads to something else now, of another kind perhaps: the kernel looks it up again.
+            Ok(found) if found.id != inode.id => Err(VfsError::Stale),
+            Ok(_) => {
                 self.let_ended_go(&inode).await;
                 let remaining = self.attributes_remaining(&inode)?;
                 Ok(self.show(&inode, remaining, &call.caller))
@@ -218,6 +223,18 @@ impl Vfs {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether somebody has a file open whose name, which is all that it is, was found to lead elsewhere, or nowhere: it stays
+    /// what it was to them, and nobody comes to it by its name.
+    fn is_left_open(&self, inode: &Inode) -> Result<bool> {
+        let (dir, name) = {
+            let record = inode.record.read();
+            (record.parent, record.name.clone())
+        };
+        let leads = self.store.dentry(dir, &name)?;
+        let is_left = leads.is_some_and(|leads| leads.target != DentryTarget::Node(inode.id));
+        Ok(is_left && !self.has_identities(inode)? && !self.handles.of(inode).is_empty())
     }
 
     /// Whether somebody has a file open that is itself whatever its names are.

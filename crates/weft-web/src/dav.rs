@@ -88,6 +88,15 @@ impl Web {
         Ok(Some(answer.map(|()| Found { entry, along: None })))
     }
 
+    /// Whether `place` is a file, by PROPFIND.
+    ///
+    /// # Errors
+    /// As [`Web::list_dav`].
+    pub(crate) async fn is_dav_file(&self, call: &Call, place: &Place) -> Result<bool> {
+        let told = self.propfind(call, place, Depth::Itself).await?;
+        Ok(told.and_then(|told| told.itself).is_some_and(|itself| !itself.collection))
+    }
+
     async fn propfind(&self, call: &Call, dir: &Place, depth: Depth) -> Result<Option<Told>> {
         // A server that knows no WebDAV may leave the body of such a request unread and take it for the next one: the
         // question that finds out has none, and is about all properties then (RFC 4918 section 9.1).

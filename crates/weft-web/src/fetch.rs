@@ -97,9 +97,12 @@ impl Web {
                 Ok(answer.map(|attributes| Fetched { attributes, body }))
             }
             _ => {
-                let error = status_error(&reply);
+                let (status, error) = (reply.status, status_error(&reply));
                 reply.body.drain().await;
-                Err(error)
+                match self.dir_instead(call, place, status).await? {
+                    Some(_) => Err(is_a_directory(file)),
+                    None => Err(error),
+                }
             }
         }
     }

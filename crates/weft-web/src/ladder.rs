@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use hyper::header;
+use hyper::{StatusCode, header};
 use weft_remote::{Answer, Call, Cursor, Found, Listing, Name, Result, Version};
 
 use crate::authority::Authority;
@@ -15,7 +15,7 @@ use crate::index::HEAD_BYTES;
 use crate::lister::Lister;
 use crate::listing::page_name;
 use crate::lookup::bare_dir;
-use crate::remote::Web;
+use crate::remote::{Web, last_name};
 
 /// What an XML document at a directory's URL is.
 pub(crate) enum Document {
@@ -66,6 +66,19 @@ impl Web {
             Lister::Dav => self.find_dav(call, name, dir).await,
             Lister::Bucket(top) if top == dir.path => Ok(Some(bare_dir(name, dir, None))),
             Lister::Bucket(top) => self.find_in_bucket(call, name, dir, &top).await,
+        }
+    }
+
+    /// The directory in place of a file whose URL gave this, by the protocol that its host is known to speak.
+    pub(crate) async fn dir_instead(
+        &self,
+        call: &Call,
+        file: &Place,
+        status: StatusCode,
+    ) -> Result<Option<Answer<Found>>> {
+        match file.query.is_none() && matches!(status.as_u16(), 403..=405) {
+            true => self.find_by_protocol(call, last_name(file), &file.slashed()).await,
+            false => Ok(None),
         }
     }
 

@@ -42,6 +42,7 @@ mod pass;
 mod patience;
 mod pattern;
 mod pool;
+mod prefix;
 mod probe;
 mod proxy;
 mod redirect;

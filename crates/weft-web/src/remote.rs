@@ -22,7 +22,7 @@ use crate::host::{Host, NOTE_PREFIX, Scheme};
 use crate::id::{Id, Place};
 use crate::ladder::{Document, holds_nothing};
 use crate::listing::page_name;
-use crate::lookup::{bare_dir, refused_dir};
+use crate::lookup::refused_dir;
 use crate::name::{canonical_path, name_of};
 use crate::validator::{hashed, unless_same};
 
@@ -141,8 +141,11 @@ impl Web {
             return Ok(found.map(|found| Checked::Is(Box::new(found))));
         }
         if !has_content(&reply) {
-            let error = status_error(&reply);
+            let (status, error) = (reply.status, status_error(&reply));
             reply.body.drain().await;
+            if let Some(found) = self.dir_instead(call, &place, status).await? {
+                return Ok(found.map(|found| Checked::Is(Box::new(found))));
+            }
             return Err(error);
         }
         let found = self.found_file(last_name(&place), &place, reply);
@@ -150,18 +153,6 @@ impl Web {
             return Ok(found.map(|_| Checked::Unchanged));
         }
         Ok(found.map(|found| Checked::Is(Box::new(found))))
-    }
-
-    /// A directory whose own URL gives nothing exists if the page of its name does.
-    async fn dir_by_page(&self, call: &Call, dir: &Place, page: &Place, detail: String) -> Result<Answer<Checked>> {
-        let reply = self.client.look(call, page, &[]).await?;
-        if !has_content(&reply) || reply.slashed {
-            reply.body.drain().await;
-            return Err(RemoteError::NotFound { detail });
-        }
-        let Content { lease, audience, .. } = Content::read(reply, self.options());
-        let found = bare_dir(last_name(dir), dir, None);
-        Ok(Answer { lease, audience, ..found }.map(|found| Checked::Is(Box::new(found))))
     }
 
     async fn list_any(
@@ -229,6 +220,9 @@ impl Web {
         reply.body.drain().await;
         let absent = matches!(error, RemoteError::NotFound { .. } | RemoteError::Denied { .. });
         if absent && let Some(page) = dir.unslashed() {
+            if self.is_listed_file(call, &page).await {
+                return Err(not_a_directory(&dir.dir_id()));
+            }
             let reply = self.client.get(call, &page, &[]).await?;
             if has_content(&reply) && !reply.slashed {
                 return self.list_content(dir, &page, reply, known).await;
@@ -425,7 +419,7 @@ fn unchanged(reply: Reply, known: &Version, options: &WebOptions) -> Answer<()> 
 }
 
 /// The name that a place has in its directory.
-fn last_name(place: &Place) -> Name {
+pub(crate) fn last_name(place: &Place) -> Name {
     if place.path == "/" && place.query.is_none() {
         return Name::new(&place.authority).unwrap_or_else(|_| page_name());
     }

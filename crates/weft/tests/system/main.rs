@@ -25,6 +25,7 @@ mod host;
 mod interrupts;
 mod kept_names;
 mod kills;
+mod kinds;
 mod life;
 mod listings;
 mod log;
