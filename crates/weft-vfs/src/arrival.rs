@@ -27,7 +27,7 @@ pub(crate) use pump::refuse_unending;
 pub(crate) struct Arrival {
     pub(crate) object: Arc<Object>,
     /// First byte that this body brought.
-    start: u64,
+    pub(crate) start: u64,
     /// Next byte that it will bring.
     position: AtomicU64,
     /// First byte that it will not bring; `u64::MAX` where that is not known.

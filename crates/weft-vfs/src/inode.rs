@@ -184,6 +184,14 @@ impl Inode {
         content.arrivals.iter().find(|arrival| wanted(arrival)).cloned()
     }
 
+    /// Where the next running arrival begins that brings bytes of an object behind `offset`.
+    pub(crate) fn next_arrival(&self, object: &Arc<Object>, offset: u64) -> Option<u64> {
+        let mut content = self.content.lock();
+        content.arrivals.retain(|arrival| arrival.is_running());
+        let of_object = content.arrivals.iter().filter(|arrival| Arc::ptr_eq(&arrival.object, object));
+        of_object.map(|arrival| arrival.start).filter(|start| *start > offset).min()
+    }
+
     /// The running arrival that satisfies `wanted` and began last, if any.
     pub(crate) fn newest_arrival(&self, wanted: impl Fn(&Arrival) -> bool) -> Option<Arc<Arrival>> {
         let mut content = self.content.lock();

@@ -190,6 +190,8 @@ impl Vfs {
         };
         let arrival = match inode.arrival(|arrival| bringing(arrival, missing)) {
             Some(arrival) => arrival,
+            // It has just come: who waits for a range that is asked for elsewhere in the file is not waited for.
+            None if object.available(missing) > 0 => return Ok(()),
             None => {
                 let _gate = inode.gate.lock().await;
                 if handle.draft().is_some_and(|draft| draft.replaces(object.version())) {
@@ -203,7 +205,13 @@ impl Vfs {
                 missing = offset + object.available(offset);
                 match inode.arrival(|arrival| bringing(arrival, missing)) {
                     Some(arrival) => arrival,
-                    None => self.fetch_range(call, handle, object, missing, Some(ahead)).await?,
+                    None => {
+                        // Not a byte that is on its way already.
+                        let start = missing - missing % PIECE_BYTES;
+                        let room = inode.next_arrival(object, missing).map_or(u64::MAX, |next| next - start);
+                        let ahead = ahead.min(room);
+                        self.fetch_range(call, handle, object, missing, Some(ahead)).await?
+                    }
                 }
             }
         };

@@ -290,7 +290,7 @@ impl Client {
         let HopLogin { headers: login, identity } = login.unwrap_or_default();
         let headers: Vec<_> = question.headers.iter().cloned().chain(login).collect();
         let pool = host.pool(scheme, identity.as_deref());
-        let (mut expects, mut fresh) = (Expects::Anything, false);
+        let (mut expects, mut fresh) = (question.expects(), false);
         loop {
             // A place among the connections may be waited for long while others read: that is no silence.
             waiting.for_nobody();

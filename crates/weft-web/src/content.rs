@@ -337,7 +337,7 @@ fn media_of(headers: &HeaderMap) -> Media {
 }
 
 /// The longest body of a file that is not called long.
-const SHORT_BODY_BYTES: u64 = 256 << 10;
+pub(crate) const SHORT_BODY_BYTES: u64 = 256 << 10;
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name).map(HeaderValue::to_str)?.ok()

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use url::Url;
 use weft_remote::{Audience, RemoteError};
 
+use crate::content::SHORT_BODY_BYTES;
 use crate::flow::Flow;
 use crate::host::Host;
+use crate::slots::Expects;
 
 /// What is asked of a place.
 pub(crate) struct Question<'a> {
@@ -31,6 +33,18 @@ pub(crate) enum Needs {
 }
 
 impl<'a> Question<'a> {
+    /// What the answer is taken to be: a long part of a file is asked for from a place to stay, for without one the answer
+    /// would be of no use.
+    pub fn expects(&self) -> Expects {
+        let is_long = |(name, value): &(HeaderName, HeaderValue)| {
+            *name == header::RANGE && part_length(value).is_some_and(|length| length > SHORT_BODY_BYTES)
+        };
+        match self.needs == Needs::Body && self.headers.iter().any(is_long) {
+            true => Expects::LongBody,
+            false => Expects::Anything,
+        }
+    }
+
     /// A GET with these conditions.
     pub fn get(conditions: &'a [(HeaderName, HeaderValue)]) -> Question<'a> {
         Question { method: Method::GET, headers: conditions, body: Bytes::new(), needs: Needs::Body }
@@ -84,5 +98,32 @@ impl From<GetError> for RemoteError {
             GetError::NoSuchHost(detail) => RemoteError::Unreachable { detail },
             GetError::Remote(error) => error,
         }
+    }
+}
+
+/// How many bytes a Range header asks for, where it says so.
+fn part_length(range: &HeaderValue) -> Option<u64> {
+    let (first, last) = range.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
+    (last.parse::<u64>().ok()?).checked_sub(first.parse().ok()?)?.checked_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_part_is_expected_to_be_long() {
+        for (range, expects) in [
+            ("bytes=0-1048575", Expects::LongBody),
+            ("bytes=7-7", Expects::Anything),
+            ("bytes=7-", Expects::Anything),
+            ("bytes=9-7", Expects::Anything),
+            ("bytes=0-18446744073709551615", Expects::Anything),
+        ] {
+            let headers = [(header::RANGE, HeaderValue::from_static(range))];
+            assert_eq!(Question::get(&headers).expects(), expects, "{range}");
+            assert_eq!(Question::look(&headers).expects(), Expects::Anything, "{range}");
+        }
+        assert_eq!(Question::get(&[]).expects(), Expects::Anything);
     }
 }

@@ -106,6 +106,9 @@ impl Pump {
         let arrival = self.arrival.clone();
         let ended = UnderWay::end_of(self.under_way.as_ref());
         tokio::pin!(ended);
+        if self.brings_nothing() {
+            return Ok(Ended::NobodyWants);
+        }
         // The page that lists a directory is always taken whole.
         let is_page = self.delivery.lists.is_some();
         loop {
@@ -139,6 +142,11 @@ impl Pump {
                 Some(Ok(Piece::Known(known))) => self.learn(known)?,
             }
         }
+    }
+
+    /// Whether others have brought all of a range while it was asked for.
+    fn brings_nothing(&self) -> bool {
+        !self.whole && self.missing_at_first.is_none_or(|first| first >= self.arrival.until())
     }
 
     /// Puts bytes into the store. Many of them take long enough for what waits behind this task, above all the next bytes of

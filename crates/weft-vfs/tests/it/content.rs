@@ -71,6 +71,68 @@ async fn random_reads_of_a_large_file_fetch_ranges_and_leave_it_held_in_part() {
     bench.vfs.close(handle);
 }
 
+/// Goal: a range ends where another that is on its way begins. Method: a reader in sequence, whose reads come out of order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_on_its_way_is_not_fetched_by_another_range() {
+    let bench = Bench::new();
+    let content = pattern(20 << 20);
+    bench.fake.file("large", content.clone());
+    let (whole, far) = (Gate::new(), Gate::new());
+    let stall =
+        |after, gate: &Gate| Order::of(Fault::Stall { after, gate: gate.clone() }).on(Operation::Fetch).times(1);
+    bench.fake.order(stall(65_536, &whole));
+    let handle = bench.open("fake/large").await.expect("an open file").handle;
+    let start = 10 << 20;
+    for _ in 0..100 {
+        bench.read_at(handle, start, 60_000).await.expect("bytes");
+    }
+    let before = bench.fake.counts();
+    bench.fake.order(stall(0, &far));
+    let read_far = bench.read_at(handle, start + (512 << 10), 1000);
+    let read_near = async {
+        far.arrived(1).await;
+        let near = bench.read_at(handle, start + (256 << 10), 1000).await;
+        far.open();
+        near
+    };
+    let (far, near) = tokio::join!(read_far, read_near);
+    assert_eq!(far.expect("bytes"), content[start as usize + (512 << 10)..][..1000]);
+    assert_eq!(near.expect("bytes"), content[start as usize + (256 << 10)..][..1000]);
+    assert_eq!(bench.fake.counts().fetch, before.fetch + 2);
+    whole.open();
+    assert_eq!(bench.drain(handle).await.expect("all"), content);
+    let fetched = bench.fake.counts().content_bytes - before.content_bytes;
+    assert!(fetched < (20 << 20) + (9 << 20), "{fetched} bytes were fetched, of which 8 MiB twice");
+    bench.vfs.close(handle);
+}
+
+/// Goal: a range that comes when others have brought all of it is no trouble, whatever becomes of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_that_comes_too_late_is_left() {
+    let bench = Bench::new();
+    let content = pattern(20 << 20);
+    bench.fake.file("large", content.clone());
+    let (whole, late) = (Gate::new(), Gate::new());
+    let once = |fault| Order::of(fault).on(Operation::Fetch).times(1);
+    bench.fake.order(once(Fault::Stall { after: 65_536, gate: whole.clone() }));
+    let handle = bench.open("fake/large").await.expect("an open file").handle;
+    bench.fake.order(once(Fault::Delay(late.clone())));
+    bench.fake.order(once(Fault::CutShort { after: 65_536 }));
+    let read_late = bench.read_at(handle, 15 << 20, 1000);
+    let read_all = async {
+        late.arrived(1).await;
+        whole.open();
+        let all = bench.drain(handle).await;
+        late.open();
+        all
+    };
+    let (read, all) = tokio::join!(read_late, read_all);
+    assert_eq!(read.expect("bytes"), content[15 << 20..][..1000]);
+    assert_eq!(all.expect("all"), content);
+    assert!(bench.vfs.troubles().is_empty(), "{:?}", bench.vfs.troubles());
+    bench.vfs.close(handle);
+}
+
 /// Goal: who has a file open reads one version of it, and who opens it next gets the new one, also where the source had promised
 /// the old one for longer and only a part of that is held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

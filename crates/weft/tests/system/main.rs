@@ -46,6 +46,7 @@ mod support;
 mod survival;
 mod tls;
 mod transports;
+mod turns;
 mod unlisted;
 mod unplugged;
 mod unsent;
