@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::interrupts::wait_until;
 use crate::support::{Mount, Server, Setup, names_in};
 
 /// Bytes of a file that takes longer than the deadline at the server's pace.
@@ -44,10 +45,7 @@ fn downloads_take_turns() {
     std::thread::scope(|scope| {
         let long = scope.spawn(|| read_on(&dir.join("long.bin"), &bytes, &done));
         let other = scope.spawn(|| {
-            // The other one is on its way.
-            while mount.figure("bytes_received") < 1 << 20 {
-                std::thread::yield_now();
-            }
+            wait_until("a download that is under way", || mount.figure("received_bytes") >= 1 << 20);
             std::fs::read(dir.join("other.bin"))
         });
         assert_eq!(names_in(&dir).len(), 3);
