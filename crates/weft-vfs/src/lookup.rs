@@ -228,13 +228,16 @@ impl Vfs {
     /// Whether somebody has a file open whose name, which is all that it is, was found to lead elsewhere, or nowhere: it stays
     /// what it was to them, and nobody comes to it by its name.
     fn is_left_open(&self, inode: &Inode) -> Result<bool> {
+        if self.has_identities(inode)? {
+            return Ok(false);
+        }
         let (dir, name) = {
             let record = inode.record.read();
             (record.parent, record.name.clone())
         };
         let leads = self.store.dentry(dir, &name)?;
         let is_left = leads.is_some_and(|leads| leads.target != DentryTarget::Node(inode.id));
-        Ok(is_left && !self.has_identities(inode)? && !self.handles.of(inode).is_empty())
+        Ok(is_left && !self.handles.of(inode).is_empty())
     }
 
     /// Whether somebody has a file open that is itself whatever its names are.
