@@ -27,7 +27,7 @@ pub(crate) struct Slots {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expects {
     Anything,
-    /// It was asked for before, and its body is long.
+    /// Its body is long: it was asked for before, or is a long part of a file.
     LongBody,
 }
 

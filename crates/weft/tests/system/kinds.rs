@@ -47,8 +47,8 @@ fn a_file_becomes_a_directory() {
     }
 }
 
-/// Goal: what has become a file is one, without names in it, from the first use on. Method: it is opened first, or listed; a directory that
-/// was never listed.
+/// Goal: what has become a file is one, without names in it, from the first use on. Method: it is opened first, or listed; a
+/// directory that was never listed.
 #[test]
 fn a_directory_becomes_a_file() {
     for server in servers() {
