@@ -87,9 +87,11 @@ impl Vfs {
         }
     }
 
-    /// Whether a file of this tree stays itself under another name: then one that is gone says nothing of its names.
+    /// Whether a file of this tree stays itself under another name: then one that is gone says nothing of its names. So it is
+    /// offline as well.
     pub(crate) fn has_identities(&self, inode: &Inode) -> Result<bool> {
-        Ok(self.remote_of(inode)?.capabilities().stable_ids)
+        let binding = inode.record.read().binding;
+        Ok(self.remote(binding)?.capabilities().stable_ids)
     }
 
     /// Asks what the name leads to now under which a file was known that is gone.
