@@ -307,17 +307,20 @@ impl Pump {
     /// Whether a body that ends with this error brought enough for the rest to be fetched from there. One that broke off and
     /// brought less ends whoever waits for it: so there is an end to a source whose bodies all break off.
     fn can_be_gone_on_with(&self, error: &VfsError) -> bool {
-        let least = match error {
-            VfsError::Remote(RemoteError::GaveWay { .. }) => 0,
-            VfsError::TimedOut | VfsError::Remote(RemoteError::CutShort { .. } | RemoteError::TimedOut { .. }) => {
-                PIECE_BYTES
-            }
-            _ => return false,
-        };
         let object = &self.arrival.object;
-        let (Some(length), Some(first)) = (object.length(), self.missing_at_first) else { return false };
-        let missing = object.missing_from(self.arrival.start).unwrap_or(length);
-        self.delivery.body.resumable && self.delivery.lists.is_none() && missing >= first + least
+        let brought_enough = || {
+            let (Some(length), Some(first)) = (object.length(), self.missing_at_first) else { return false };
+            object.missing_from(self.arrival.start).unwrap_or(length) >= first + PIECE_BYTES
+        };
+        let is_cut = match error {
+            // Its source gives the rest as soon as it is asked.
+            VfsError::Remote(RemoteError::GaveWay { .. }) => true,
+            VfsError::TimedOut | VfsError::Remote(RemoteError::CutShort { .. } | RemoteError::TimedOut { .. }) => {
+                brought_enough()
+            }
+            _ => false,
+        };
+        is_cut && self.delivery.body.resumable && self.delivery.lists.is_none()
     }
 
     fn fail(&self, error: &VfsError) {
@@ -373,9 +376,7 @@ impl Pump {
     fn spoils(&self, error: &VfsError) -> bool {
         let broken = match error {
             VfsError::Remote(RemoteError::VersionChanged { .. }) => true,
-            VfsError::Remote(RemoteError::CutShort { .. } | RemoteError::GaveWay { .. }) => {
-                self.whole || self.goes_over_what_is_held()
-            }
+            VfsError::Remote(RemoteError::CutShort { .. }) => self.whole || self.goes_over_what_is_held(),
             VfsError::Remote(RemoteError::Damaged { .. }) => self.whole,
             _ => false,
         };

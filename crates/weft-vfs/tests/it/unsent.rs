@@ -144,7 +144,7 @@ async fn a_file_that_is_removed_while_it_is_sent_is_closed_without_an_error() {
 }
 
 /// Goal: who changes a file that is being sent waits for that, however long there is to be sent, and has its own time for what
-/// comes then. Method: each change has no time left when the file has been sent.
+/// comes then. Method: a change has no time left when the file has been sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_of_a_file_wait_until_it_is_sent() {
     let bench = Bench::writable();
