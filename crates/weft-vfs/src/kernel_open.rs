@@ -84,6 +84,8 @@ impl Vfs {
                 inode.told_length.go_amiss();
             }
             self.open_past_pages(&mut opened, &handle);
+            // Boxed: it is rare, and reads.
+            Box::pin(self.tell_growth(call, inode, &handle)).await;
         }
         guard.keep();
         Ok(opened)

@@ -9,6 +9,9 @@
 //! is told that it is longer by a byte that it is given (fuse_notify_store() of fs/fuse/dev.c), before the lock is answered. That
 //! it is shorter it cannot be told: then what is appended goes to the end of what there is, whatever place the kernel has for it.
 //!
+//! The same where a path was followed again in vain, and the file is opened past the pages of the kernel: sendfile(2) ends at the
+//! length that it has for all that.
+//!
 //! What it was told it may have left aside: an answer to a question that it asked before it was told to forget what it knew
 //! (fuse_change_attributes_i() and fuse_reverse_inval_inode() of fs/fuse/inode.c, by `attr_version`).
 
@@ -164,6 +167,24 @@ impl Vfs {
         last.into_iter().flat_map(grown).collect()
     }
 
+    /// Has the kernel told that what is opened past its pages is as long as it is, before that is answered: what it sends or copies
+    /// by itself it counts by the length that it has, whatever the pages. Not where a former version is read by that length, and
+    /// not for longer than a moment.
+    pub(crate) async fn tell_growth(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, handle: &Handle) {
+        let held = handle.content.lock().clone();
+        let Held::Object(object) = held else { return };
+        let is_alone = self.handles.of(inode).iter().all(|other| other.counted() == handle.counted());
+        let Some(length) = object.length().filter(|length| is_alone && *length > 0) else { return };
+        let tell = async {
+            let Some(last) = self.byte_at(call, inode, &object, length - 1).await else { return };
+            let node = self.namespace.shown(inode.id);
+            self.notices.tell(vec![Notice::Content { node }, Notice::Grown { node, length, last }]).await;
+        };
+        if tokio::time::timeout(TELL_PATIENCE, tell).await.is_err() {
+            tracing::debug!(node = inode.id.0, "the kernel could not be told in time how long a file has become");
+        }
+    }
+
     async fn byte_at(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, object: &Arc<Object>, at: u64) -> Option<u8> {
         let handle = Arc::new(Handle::new(inode.clone(), Held::Object(object.clone()), object.generation()));
         let read = async { self.read_object(call, &handle, object, at, 1).await?.into_bytes() };
@@ -190,3 +211,5 @@ impl Vfs {
 
 /// How long before it is answered the kernel has asked, at most.
 const ASKED_BEFORE_MAX: Duration = Duration::from_secs(1);
+/// How long an open waits for the kernel to be told of a length.
+const TELL_PATIENCE: Duration = Duration::from_millis(100);

@@ -172,16 +172,20 @@ async fn a_look_at_a_file_vouches_for_its_content() {
 }
 
 /// Goal: who opens a file that has just changed, and follows its path again by that, opens it as any other: the kernel was told
-/// before that of all that changed, and takes the length that it learns. Not where it is told of a change once more meanwhile.
+/// before that of all that changed, and takes the length that it learns. Not where it is told of a change once more meanwhile:
+/// then it is told the length before the open is answered, for what it sends and copies by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_has_just_changed_is_opened_as_any_other() {
     let (notices, NoticeReceivers { attributes, others, told }) = Notices::channel();
     let bench = told_to(Fake::new(), notices);
     std::thread::spawn(move || attributes.iter().for_each(|_| told.send_modify(|count| *count += 1)));
+    let (grown, lengths) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let fences =
-            others.iter().filter_map(|notice| if let Notice::Fence(passed) = notice { Some(passed) } else { None });
-        fences.for_each(|passed| passed.send(()).unwrap_or_default());
+        others.iter().for_each(|notice| match notice {
+            Notice::Fence(passed) => passed.send(()).unwrap_or_default(),
+            Notice::Grown { length, last, .. } => grown.send((length, last)).expect("heard"),
+            _ => {}
+        });
     });
     let (path, id) = ("fake/a/b/hello.txt", bench.fake.id("a/b/hello.txt"));
     let look = async || {
@@ -208,6 +212,9 @@ async fn a_file_that_has_just_changed_is_opened_as_any_other() {
         }
         let opened = open(node).await.expect("opened");
         assert_eq!(opened.bypass_pages, changes_again, "{content}");
+        let told: Vec<_> = lengths.try_iter().collect();
+        let end = (content.len() as u64, content.as_bytes()[content.len() - 1]);
+        assert_eq!(told, if changes_again { vec![end] } else { Vec::new() }, "{content}");
         assert_eq!(bench.drain(opened.handle).await.expect("content"), content.as_bytes());
         bench.vfs.released(opened.handle);
     }
