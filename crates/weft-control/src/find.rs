@@ -18,7 +18,7 @@ use crate::{Client, ControlError, Hello, PathBytes, socket_dir};
 pub struct Mounts(Vec<Place>);
 
 /// One mount point.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Place {
     path: PathBuf,
     /// The kernel's number of it; 0 where that is not known.
@@ -29,6 +29,21 @@ struct Place {
     root: PathBuf,
     /// The connection's number: the minor one of the device, whose major one is 0 (`fc->dev` in Linux fs/fuse/control.c).
     connection: Option<u32>,
+    /// Whether the file system itself, beyond this mount of it, is read-only.
+    is_read_only: bool,
+    /// The mount's own options.
+    flags: MountFlags,
+}
+
+/// What may be done at a mount point (proc(5), the sixth field of mountinfo).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountFlags {
+    /// `ro`.
+    pub read_only: bool,
+    /// `noexec`.
+    pub noexec: bool,
+    /// `noatime`.
+    pub noatime: bool,
 }
 
 /// A daemon and a place in its mount.
@@ -70,7 +85,7 @@ impl Mounts {
 
     /// Mounts at these places.
     pub fn at(places: impl IntoIterator<Item = PathBuf>) -> Mounts {
-        let unknown = |path| Place { path, id: 0, uid: None, root: PathBuf::from("/"), connection: None };
+        let unknown = |path| Place { path, root: PathBuf::from("/"), ..Place::default() };
         Mounts(places.into_iter().map(unknown).collect())
     }
 
@@ -89,6 +104,12 @@ impl Mounts {
         self.at_top(path)?.connection
     }
 
+    /// What may be done at this place, and whether the file system that stands there is read-only itself; `None` where there is no
+    /// mount of weft's.
+    pub fn flags_at(&self, path: &Path) -> Option<(MountFlags, bool)> {
+        self.at_top(path).map(|place| (place.flags, place.is_read_only))
+    }
+
     fn at_top(&self, path: &Path) -> Option<&Place> {
         self.0.iter().rfind(|mount| mount.path == path)
     }
@@ -104,8 +125,8 @@ impl Mounts {
     }
 
     /// Lines of mountinfo: the first field is the mount's number, the third its device, the fourth which directory of its file
-    /// system it shows, the fifth its place; after the lone `-` come the type, the source and the options, among them
-    /// `user_id=` of every FUSE mount.
+    /// system it shows, the fifth its place, the sixth what may be done there; after the lone `-` come the type, the source and
+    /// the options of the file system, among them `user_id=` of every FUSE mount.
     fn parse(text: &[u8]) -> Mounts {
         let of_weft = |line: &[u8]| -> Option<Place> {
             let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
@@ -113,6 +134,11 @@ impl Mounts {
             if *fields.get(dash + 1)? != b"fuse.weft" {
                 return None;
             }
+            let has = |field: usize, option: &[u8]| {
+                fields.get(field).is_some_and(|options| options.split(|byte| *byte == b',').any(|has| has == option))
+            };
+            let flags = MountFlags { read_only: has(5, b"ro"), noexec: has(5, b"noexec"), noatime: has(5, b"noatime") };
+            let is_read_only = has(dash + 3, b"ro");
             let mut options = fields.get(dash + 3).copied().unwrap_or_default().split(|byte| *byte == b',');
             let uid =
                 options.find_map(|option| std::str::from_utf8(option.strip_prefix(b"user_id=")?).ok()?.parse().ok());
@@ -120,7 +146,7 @@ impl Mounts {
             let connection =
                 std::str::from_utf8(fields.get(2)?).ok()?.strip_prefix("0:").and_then(|minor| minor.parse().ok());
             let (root, path) = (unescape(fields.get(3)?), unescape(fields.get(4)?));
-            Some(Place { path, id, uid, root, connection })
+            Some(Place { path, id, uid, root, connection, is_read_only, flags })
         };
         Mounts(text.split(|byte| *byte == b'\n').filter_map(of_weft).collect())
     }
@@ -343,6 +369,19 @@ mod tests {
         assert_eq!(Mounts::at([PathBuf::from("/x")]).owner(0), None);
     }
 
+    /// Goal: what a mount forbids is told apart from what its file system does.
+    #[test]
+    fn a_mount_forbids_what_its_file_system_allows() {
+        let table = b"36 25 0:31 / /a ro,nosuid,noexec - fuse.weft weft rw,user_id=0\n\
+            37 25 0:32 / /b rw,noatime - fuse.weft weft ro,user_id=0\n38 25 0:33 / /c ro - ext4 x rw\n";
+        let mounts = Mounts::parse(table);
+        let flags = |path: &str| mounts.flags_at(Path::new(path));
+        let closed = MountFlags { read_only: true, noexec: true, noatime: false };
+        assert_eq!(flags("/a"), Some((closed, false)));
+        assert_eq!(flags("/b"), Some((MountFlags { noatime: true, ..MountFlags::default() }, true)));
+        assert_eq!(flags("/c"), None);
+    }
+
     #[test]
     fn mountinfo_names_the_mounts_of_weft() {
         let text = b"36 35 98:0 / /mnt1 rw,noatime master:1 - ext3 /dev/root rw\n\
@@ -396,7 +435,14 @@ mod tests {
             is_ending,
         };
         let at = PathBuf::from("/mount");
-        let shown = Place { path: at.clone(), id: 1, uid: Some(0), root: PathBuf::from("/"), connection: Some(7) };
+        let shown = Place {
+            path: at.clone(),
+            id: 1,
+            uid: Some(0),
+            root: PathBuf::from("/"),
+            connection: Some(7),
+            ..Place::default()
+        };
         let shown = Some(&shown);
         let (former, ending) = (hello("/former", Some(7), false), hello("/mount", Some(7), true));
         let (own, other) = (hello("/mount", Some(7), false), hello("/mount", Some(8), false));

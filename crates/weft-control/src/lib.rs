@@ -26,7 +26,7 @@ pub use check::{CheckProgress, Checked};
 pub use client::{Checking, Client, Ending, Streamed, Warmth, Watching};
 pub use daemon::Daemon;
 pub use error::ControlError;
-pub use find::{Located, Mounts, daemons, find_for_path, resolve_without_entering};
+pub use find::{Located, MountFlags, Mounts, daemons, find_for_path, resolve_without_entering};
 pub use measures::{Family, FamilyKind, Measures, Sample, Spread, Value};
 pub use path_bytes::PathBytes;
 pub use protocol::{

@@ -43,6 +43,8 @@ pub struct MountOptions {
     pub maps_unkept: bool,
     /// Whether the kernel lets nobody change anything.
     pub read_only: bool,
+    /// Whether each write(2) ends with an fsync(2) (`sync` of mount(8)).
+    pub sync: bool,
 }
 
 /// Why a mount failed.
@@ -258,6 +260,7 @@ fn options_of(options: &MountOptions) -> weft_fusedev::MountOptions {
         read_only: options.read_only,
         exec: options.exec,
         atime: false,
+        sync: options.sync,
     }
 }
 
@@ -346,6 +349,7 @@ mod tests {
             unopened: false,
             maps_unkept: false,
             read_only,
+            sync: false,
         };
         for read_only in [false, true] {
             assert_eq!(wanted(true, true, true, &options(read_only)).flags.contains(InitFlags::ASYNC_DIO), read_only);

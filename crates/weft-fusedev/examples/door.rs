@@ -124,6 +124,7 @@ fn main() -> Result<()> {
         read_only: true,
         exec: false,
         atime: false,
+        sync: false,
     };
     let flags = InitFlags::PARALLEL_DIROPS | InitFlags::ASYNC_READ | InitFlags::PASSTHROUGH;
     let wanted = Wanted { flags, max_stack_depth: 1, ..Wanted::default() };

@@ -34,6 +34,8 @@ pub struct MountOptions {
     pub exec: bool,
     /// Whether the time of the last use is kept.
     pub atime: bool,
+    /// Whether each write(2) waits for a FUSE_FSYNC of its own (`MS_SYNCHRONOUS` of mount(2), generic_write_sync() of Linux).
+    pub sync: bool,
 }
 
 /// Mounts, and gives the descriptor of the connection, on which nothing has been said yet. As root by the system call,
@@ -52,6 +54,7 @@ fn mount_directly(options: &MountOptions) -> io::Result<OwnedFd> {
     flags.set(MountFlags::NOEXEC, !options.exec);
     flags.set(MountFlags::RDONLY, options.read_only);
     flags.set(MountFlags::NOATIME, !options.atime);
+    flags.set(MountFlags::SYNCHRONOUS, options.sync);
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", device.as_raw_fd());
     if options.check_permissions {
@@ -111,6 +114,7 @@ fn helper_options(options: &MountOptions, read_bytes_max: Option<usize>) -> Stri
         (options.read_only, "ro"),
         (!options.exec, "noexec"),
         (!options.atime, "noatime"),
+        (options.sync, "sync"),
     ];
     words.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, word)| word.to_owned()));
     words.extend(read_bytes_max.map(|bytes| format!("max_read={bytes}")));
@@ -193,8 +197,9 @@ mod tests {
             read_only: true,
             exec: false,
             atime: true,
+            sync: true,
         };
-        let plain = r"fsname=a\,dev\\\,suid,subtype=sort,nosuid,nodev,default_permissions,allow_other,ro,noexec";
+        let plain = r"fsname=a\,dev\\\,suid,subtype=sort,nosuid,nodev,default_permissions,allow_other,ro,noexec,sync";
         assert_eq!(helper_options(&options, None), plain);
         assert_eq!(helper_options(&options, Some(524_288)), format!("{plain},max_read=524288"));
     }

@@ -272,6 +272,7 @@ mod tests {
             read_only: true,
             exec: false,
             atime: false,
+            sync: false,
         };
         let device = match mount(&options) {
             Ok(device) => device,

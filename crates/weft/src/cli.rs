@@ -393,7 +393,9 @@ Options for -o:
   no_passthrough       large cached files are read by weft, not by the kernel itself (as without root's rights)
   ro                   nothing can be changed; so it is in any case with no_open, and where no source takes
                        changes (the web)
-  nosuid,nodev         true in any case; what else fstab(5) knows is ignored
+  sync                 each write waits until it is at the source, as if fsync(2) followed it
+  remount              what is mounted at DIR gets ro, rw, exec or noexec; all else stays as it is
+  nosuid,nodev         true in any case; what else mount(8) knows for every file system is ignored
 
 Returns when the tree is usable, or fails and says why.";
 const STATS_EXAMPLES: &str = "\

@@ -286,6 +286,7 @@ fn mount_options(resolved: &Resolved, takes_changes: bool) -> weft_fuse::MountOp
         // Of what shows the newest version the kernel keeps no pages for anybody.
         maps_unkept: resolved.shows_newest(),
         read_only: resolved.read_only || !takes_changes,
+        sync: resolved.sync,
     }
 }
 

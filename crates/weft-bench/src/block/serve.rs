@@ -159,6 +159,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
         read_only: false,
         exec: false,
         atime: false,
+        sync: false,
     };
     let disk = Arc::new(Disk {
         file,

@@ -45,6 +45,7 @@ impl Place {
             unopened: false,
             maps_unkept: false,
             read_only,
+            sync: false,
         };
         let mounted = weft_fuse::mount(memory.clone(), &options, receivers, runtime.handle(), None)?;
         assert_eq!(mounted.transport(), transport);

@@ -334,6 +334,7 @@ pub fn mounted_device() -> (Place, OwnedFd) {
         read_only: false,
         exec: false,
         atime: false,
+        sync: false,
     };
     let device = mount(&options).expect("a mount");
     (directory, device)

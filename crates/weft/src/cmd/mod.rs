@@ -14,6 +14,7 @@ pub mod offline;
 pub mod path_list;
 pub mod pin;
 pub mod reload;
+mod remount;
 pub mod rm;
 pub mod stats;
 pub mod status;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 use weft_control::{Mounts, daemons, resolve_without_entering};
 
+use super::remount;
 use crate::cli::{MountArgs, ReadyOn};
 use crate::config::{Environment, Given, MountOptions, Resolved, Source, parse_options, resolve};
 use crate::exit::{Exit, Failure, Outcome};
@@ -27,6 +28,9 @@ use crate::wire_up;
 /// A sentence for everything that can be seen before the daemon starts, and for what the daemon reports.
 pub fn run(args: &MountArgs, json: bool) -> Outcome {
     let options = parse_options(&args.options.join(",")).map_err(Failure::usage)?;
+    if options.remount {
+        return remount::run(args, &options, json);
+    }
     if (args.foreground || options.foreground) && !args.supervised {
         return supervise(args, json);
     }

@@ -12,14 +12,18 @@ use super::{Freshness, OpenFiles, nearest, parse_duration, parse_freshness, pars
 pub struct MountOptions {
     /// `allow_other`.
     pub allow_other: Option<bool>,
-    /// `noexec`.
-    pub noexec: bool,
+    /// `exec`, or `noexec`.
+    pub exec: Option<bool>,
     /// `no_passthrough`.
     pub no_passthrough: bool,
     /// `no_open`.
     pub no_open: bool,
-    /// `ro`.
-    pub read_only: bool,
+    /// `ro`, or `rw`.
+    pub read_only: Option<bool>,
+    /// `sync`.
+    pub sync: bool,
+    /// `remount`: what is mounted is to get other options.
+    pub remount: bool,
     /// `cache=DIR`.
     pub cache: Option<PathBuf>,
     /// `config=FILE`.
@@ -49,12 +53,15 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
         };
         match (name, value) {
             ("allow_other", None) => options.allow_other = Some(true),
-            ("noexec", None) => options.noexec = true,
-            ("exec", None) => options.noexec = false,
+            ("noexec", None) => options.exec = Some(false),
+            ("exec", None) => options.exec = Some(true),
             ("no_passthrough", None) => options.no_passthrough = true,
             ("no_open", None) => options.no_open = true,
-            ("ro", None) => options.read_only = true,
-            ("rw", None) => options.read_only = false,
+            ("ro", None) => options.read_only = Some(true),
+            ("rw", None) => options.read_only = Some(false),
+            ("sync", None) => options.sync = true,
+            ("async", None) => options.sync = false,
+            ("remount", None) => options.remount = true,
             ("foreground", None) => options.foreground = true,
             ("cache", Some(dir)) if !dir.is_empty() => options.cache = Some(PathBuf::from(dir)),
             ("config", Some(file)) if !file.is_empty() => options.config = Some(PathBuf::from(file)),
@@ -67,7 +74,8 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             }
             (_, None) if AS_IS.contains(&name) || OF_FSTAB.contains(&name) => {}
             ("comment", Some(_)) => {}
-            _ if name.starts_with("x-") => {}
+            (_, Some(_)) if OF_KERNEL.contains(&name) => {}
+            _ if name.starts_with("x-") || name.starts_with("X-") => {}
             _ => return Err(wrong(option, name)),
         }
     }
@@ -86,6 +94,9 @@ fn wrong(option: &str, name: &str) -> String {
     if ALONE.contains(&name) || AS_IS.contains(&name) || OF_FSTAB.contains(&name) {
         return format!("option `{option}` takes no value");
     }
+    if name == "strictatime" {
+        return format!("option `{option}`: weft shows access times as the source has them, and sets none by reading");
+    }
     let known = ALONE.iter().chain(WITH_VALUE).chain(AS_IS).copied();
     match nearest(name, known) {
         Some(near) => format!("unknown option `{option}`: did you mean `{near}`?"),
@@ -93,10 +104,46 @@ fn wrong(option: &str, name: &str) -> String {
     }
 }
 
-const ALONE: &[&str] = &["allow_other", "ro", "rw", "noexec", "exec", "no_passthrough", "no_open", "foreground"];
+const ALONE: &[&str] = &[
+    "allow_other",
+    "ro",
+    "rw",
+    "noexec",
+    "exec",
+    "sync",
+    "async",
+    "remount",
+    "no_passthrough",
+    "no_open",
+    "foreground",
+];
 const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "open_files", "deadline", "transport"];
-/// True of every mount of weft, or without meaning for one.
-const AS_IS: &[&str] = &["nosuid", "nodev", "defaults", "atime", "noatime", "nodiratime", "relatime", "lazytime"];
+/// True of every mount of weft, or without meaning for one (mount(8), "filesystem-independent mount options"; `default_permissions`
+/// of fuse(8)).
+const AS_IS: &[&str] = &[
+    "nosuid",
+    "nodev",
+    "defaults",
+    "atime",
+    "noatime",
+    "diratime",
+    "nodiratime",
+    "relatime",
+    "norelatime",
+    "nostrictatime",
+    "lazytime",
+    "nolazytime",
+    "dirsync",
+    "iversion",
+    "noiversion",
+    "mand",
+    "nomand",
+    "silent",
+    "loud",
+    "default_permissions",
+];
+/// What mount(8) finds in /proc/self/mountinfo of a mount that is to get other options, and gives on with those (fuse(8)).
+const OF_KERNEL: &[&str] = &["user_id", "group_id", "max_read", "blksize"];
 /// For mount(8) and systemd, not for file systems (fstab(5), mount(8), systemd.mount(5)).
 const OF_FSTAB: &[&str] = &["auto", "noauto", "user", "users", "nouser", "owner", "group", "_netdev", "nofail"];
 
@@ -111,13 +158,27 @@ mod tests {
             transport=io_uring";
         let options = parse_options(text).expect("good");
         assert_eq!(options.allow_other, Some(true));
-        assert!(options.noexec && !options.foreground);
+        assert_eq!((options.exec, options.read_only), (Some(false), Some(false)));
+        assert!(!options.foreground && !options.remount);
         assert_eq!(options.cache, Some(PathBuf::from("/var/cache/x")));
         assert_eq!(options.freshness, Some(Freshness::Ttl(Duration::from_secs(600))));
         assert_eq!(options.deadline, Some(Duration::from_secs(5)));
         assert_eq!(options.open_files, Some(OpenFiles::Newest));
         assert_eq!(options.transport, Some(Transport::IoUring));
         assert_eq!(parse_options("").expect("good"), MountOptions::default());
+    }
+
+    /// Goal: what mount(8) takes for every file system is no mistake; what it hands on of a mount that is there neither.
+    #[test]
+    fn what_every_file_system_takes_is_taken() {
+        let text = "async,diratime,norelatime,nostrictatime,nolazytime,dirsync,silent,noiversion,nomand,X-mount.mkdir";
+        assert_eq!(parse_options(text).expect("good"), MountOptions::default());
+        let options = parse_options(
+            "rw,nosuid,nodev,noatime,user_id=0,group_id=0,default_permissions,max_read=131072,remount,ro",
+        );
+        let wanted = MountOptions { read_only: Some(true), remount: true, ..MountOptions::default() };
+        assert_eq!(options.expect("good"), wanted);
+        assert!(parse_options("sync").expect("good").sync);
     }
 
     #[test]
@@ -127,6 +188,7 @@ mod tests {
             ("cache", "needs a value"),
             ("ro=1", "takes no value"),
             ("suid", "always mounts nosuid"),
+            ("strictatime", "sets none by reading"),
             ("deadline=soon", "no time"),
             ("transport=uring", "use auto, classic or io_uring"),
             ("open_files=old", "write version or newest"),

@@ -32,6 +32,8 @@ pub struct Resolved {
     pub allow_other: bool,
     /// Whether programs on the mount may not be run.
     pub noexec: bool,
+    /// Whether each write waits until it is at the source.
+    pub sync: bool,
     /// Whether large files that are held may be read by the kernel itself.
     pub passthrough: bool,
     /// Whether files are read without being opened.
@@ -203,11 +205,12 @@ pub fn resolve(given: Given, environment: &Environment) -> Result<Resolved, File
         socket_dir: environment.socket_dir(),
         deadline: options.deadline.or(settings.deadline).unwrap_or(DEADLINE),
         allow_other: options.allow_other.or(settings.allow_other).unwrap_or(false),
-        noexec: options.noexec,
+        noexec: options.exec == Some(false),
+        sync: options.sync,
         passthrough: !options.no_passthrough,
         unopened: options.no_open,
         // Who writes has to be told of each open.
-        read_only: options.read_only || options.no_open,
+        read_only: options.read_only.unwrap_or(false) || options.no_open,
         threads: settings.threads,
         transport: options.transport.or(settings.transport).unwrap_or_default(),
         freshness: options.freshness.or(settings.freshness).unwrap_or(Freshness::Http),

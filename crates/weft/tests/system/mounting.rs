@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
-    Liar, Mount, Program, Setup, answer, find_program, is_root, names_in, page, run, weft_program, without,
+    Liar, Mount, Pair, Program, Setup, answer, find_program, is_root, names_in, page, run, weft_program, without,
 };
 
 const NOBODY: u32 = 65534;
@@ -190,7 +190,7 @@ fn mount_itself_finds_the_helper() {
     let script = format!(
         "set -e
         cp -a \"$(readlink -f /sbin)/.\" '{sbin}' 2>/dev/null || true
-        cp '{weft}' '{sbin}/mount.fuse.weft'
+        cp --remove-destination '{weft}' '{sbin}/mount.fuse.weft'
         mount --bind '{sbin}' \"$(readlink -f /sbin)\"
         mount -t fuse.weft -o cache='{cache}' weft '{dir}'
         grep -c '<html' '{dir}/{PAGE}'
@@ -198,6 +198,9 @@ fn mount_itself_finds_the_helper() {
         ! mountpoint -q '{dir}'
         mount -t fuse.weft -o cache='{cache}',freshness=manual web:weft.example/docs '{dir}'
         ls '{dir}'
+        mount -o remount,noexec '{dir}'
+        grep \"$(readlink -f '{dir}') \" /proc/self/mountinfo | grep -c noexec
+        ! mount -o remount,rw '{dir}'
         umount '{dir}'",
         sbin = sbin.display(),
         weft = weft_program().display(),
@@ -206,8 +209,34 @@ fn mount_itself_finds_the_helper() {
     );
     let outcome = Program::new("unshare").args(["-m", "--propagation", "private", "sh", "-c", &script]).run();
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    assert!(outcome.out.contains("notes.txt"), "{outcome:?}");
+    assert!(outcome.out.contains("notes.txt") && outcome.err.contains("no source in it takes"), "{outcome:?}");
     assert!(!mount.is_mounted());
+}
+
+/// Goal: what is mounted can be closed to changes and opened again, not while somebody writes; all else stays as it is, and with
+/// `sync` a write is at the source when it returns.
+#[test]
+fn a_mount_is_closed_to_changes_and_opened_again() {
+    if !is_root() {
+        return without("what a mount allows is changed by root");
+    }
+    let Some(pair) = Pair::with(&["sync"]) else { return };
+    let remount = |options: &str| pair.mount.weft().args(["mount", "-o", options]).arg(pair.mount.dir()).run();
+    let mut file = std::fs::File::create(pair.at("log")).expect("made");
+    std::io::Write::write_all(&mut file, b"one").expect("written");
+    assert_eq!(std::fs::read(pair.there("log")).expect("read"), b"one", "before it is closed");
+    let busy = remount("remount,ro");
+    assert!(busy.code == Some(1) && busy.err.contains("open to be written"), "{busy:?}");
+    drop(file);
+    for (options, fails) in [("remount,ro", true), ("remount,noexec", true), ("remount,rw", false)] {
+        let outcome = remount(options);
+        assert_eq!(outcome.code, Some(0), "{options}: {outcome:?}");
+        let written = std::fs::write(pair.at("log"), options).map_err(|error| error.kind());
+        let expected = if fails { Err(std::io::ErrorKind::ReadOnlyFilesystem) } else { Ok(()) };
+        assert_eq!(written, expected, "{options}");
+    }
+    let elsewhere = pair.mount.weft().args(["mount", "-o", "remount,ro"]).arg(pair.there("")).run();
+    assert!(elsewhere.code == Some(3) && elsewhere.err.contains("not a mount of weft"), "{elsewhere:?}");
 }
 
 /// Goal: a tree of the web that is not there, or is a file, is not mounted, and the sentence says where that was asked and
