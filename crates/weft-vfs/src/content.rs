@@ -56,6 +56,7 @@ impl Vfs {
             if let Some(Current { object, .. }) = self.held_content(inode)?
                 && self.shows(inode, object.audience(), object.version(), &call.caller)
             {
+                inode.opened_for(call);
                 return Ok(object);
             }
         }

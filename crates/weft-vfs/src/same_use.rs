@@ -23,6 +23,14 @@ impl Inode {
         self.content.lock().same_use = Some(SameUse { pid: call.caller.pid, at: Instant::now(), opened: false });
     }
 
+    /// What came for this call came for an open: the next one is another use.
+    pub(crate) fn opened_for(&self, call: &Call) {
+        let mut content = self.content.lock();
+        if let Some(same) = content.same_use.as_mut().filter(|same| same.covers(call)) {
+            same.opened = true;
+        }
+    }
+
     /// Whether what is known came just now for the same use, and cannot be confirmed but by fetching it again.
     pub(crate) fn is_same_use(&self, call: &Call) -> bool {
         let unconfirmable = self.record.read().version == Version::None;

@@ -55,14 +55,15 @@ impl Content {
             modified: modified.map_or(Figure::Unknown, Figure::Exact),
             ..Attributes::of_kind(FileKind::File)
         };
-        let version = version_of(headers, length);
+        let now = SystemTime::now();
+        let version = version_of(headers, length, now);
         let ranges = text(headers, header::ACCEPT_RANGES).is_some_and(|r| r.eq_ignore_ascii_case("bytes"))
             || reply.host.has_ranges();
         Content {
             attributes,
             resumable: ranges && length.is_some() && holds_pieces_together(&version),
             version,
-            lease: lease_of(headers, SystemTime::now(), options),
+            lease: lease_of(headers, now, options),
             origin: origin_of(&reply, "answer of the server"),
             media: media_of(headers),
             audience: reply.audience,

@@ -6,6 +6,7 @@
 //! addresses and schemes. When the landing does not have the version (any more), or does not answer, the place itself is asked.
 
 use std::collections::VecDeque;
+use std::time::SystemTime;
 
 use hyper::StatusCode;
 use parking_lot::Mutex;
@@ -74,7 +75,7 @@ fn landing_of(place: &Place, reply: &Reply) -> Option<Landing> {
         StatusCode::PARTIAL_CONTENT => content_range(&reply.headers)?.total?,
         _ => return None,
     };
-    let version = version_of(&reply.headers, Some(length));
+    let version = version_of(&reply.headers, Some(length), SystemTime::now());
     let is_asked_in_parts = length >= PARTED_BYTES_MIN && holds_pieces_together(&version);
     if reply.redirects.is_empty() || reply.slashed || !is_asked_in_parts || reply.url.as_str().len() > URL_BYTES_MAX {
         return None;

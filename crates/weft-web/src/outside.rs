@@ -90,7 +90,7 @@ proptest! {
             let headers = header(HeaderName::from_static(name), &text);
             lease_of(&headers, SystemTime::now(), &options);
             absence_lease(&headers, SystemTime::now(), &options);
-            version_of(&headers, Some(7));
+            version_of(&headers, Some(7), SystemTime::now());
             if let Some(mut announced) = Announced::read(StatusCode::OK, &headers) {
                 announced.update(b"x");
                 // Nothing generated here is a digest of that.

@@ -3,23 +3,58 @@
 //! The token of a version says where it comes from by its first byte: `"` is an entity tag as the server wrote it
 //! (without `W/`; the version's own kind says weak), `m` is `m<length>|<Last-Modified>`, with the length of the
 //! whole file in decimal or `-`, and `h` is the hash of a listing that came without a validator.
+//!
+//! A validator that is made of a time in seconds says nothing as long as that second may still last: what is written once
+//! more in it, as long as before, has the same. An answer that was made within [`SETTLED_AFTER`] of such a time has no
+//! version (RFC 9110 section 8.8.2.2): it comes in one piece and is fetched anew when it is asked about.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use weft_remote::Version;
 
-/// The version of the content that `headers` describe. `length` is that of the whole file, where known.
-pub(crate) fn version_of(headers: &HeaderMap, length: Option<u64>) -> Version {
-    if let Some(version) = headers.get(header::ETAG).and_then(|tag| version_of_tag(tag.as_bytes())) {
+/// The version of the content that `headers` describe, which came at `now`. `length` is that of the whole file, where known.
+pub(crate) fn version_of(headers: &HeaderMap, length: Option<u64>, now: SystemTime) -> Version {
+    let tag = headers.get(header::ETAG).filter(|tag| version_of_tag(tag.as_bytes()).is_some());
+    let modified = headers.get(header::LAST_MODIFIED).and_then(|m| m.to_str().ok());
+    let at = modified.and_then(|modified| httpdate::parse_http_date(modified).ok());
+    let made = headers.get(header::DATE).and_then(|d| httpdate::parse_http_date(d.to_str().ok()?).ok()).unwrap_or(now);
+    let rests_on_time = tag.is_none_or(|tag| at.is_some_and(|at| is_of_time_and_length(tag.as_bytes(), at, length)));
+    if rests_on_time && at.is_some_and(|at| may_change_unseen(at, made)) {
+        return Version::None;
+    }
+    if let Some(version) = tag.and_then(|tag| version_of_tag(tag.as_bytes())) {
         return version;
     }
-    let Some(modified) = headers.get(header::LAST_MODIFIED).and_then(|m| m.to_str().ok()) else {
-        return Version::None;
-    };
-    if httpdate::parse_http_date(modified).is_err() {
-        return Version::None;
-    }
+    let Some(modified) = modified.filter(|_| at.is_some()) else { return Version::None };
     let length = length.map_or("-".to_owned(), |length| length.to_string());
     Version::weak(format!("m{length}|{modified}"))
+}
+
+/// Whether a file that was last modified in the second `at` may be modified in it once more after an answer of the time
+/// `made`. A time that is yet to come is none of a clock that goes on.
+fn may_change_unseen(at: SystemTime, made: SystemTime) -> bool {
+    made < at + SETTLED_AFTER && at < made + SETTLED_AFTER
+}
+
+/// Whether an entity tag says no more than the time in seconds and the length: nginx (`ngx_http_set_etag`) and Caddy before
+/// 2.8 (`calculateEtag`) make theirs of these two.
+fn is_of_time_and_length(tag: &[u8], at: SystemTime, length: Option<u64>) -> bool {
+    let (Some(length), Ok(seconds)) = (length, at.duration_since(UNIX_EPOCH)) else { return false };
+    let (tag, seconds) = (tag.strip_prefix(b"W/").unwrap_or(tag), seconds.as_secs());
+    let caddy = format!("\"{}{}\"", in_base_36(seconds), in_base_36(length));
+    tag == format!("\"{seconds:x}-{length:x}\"").as_bytes() || tag == caddy.as_bytes()
+}
+
+fn in_base_36(mut number: u64) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.push(char::from_digit((number % 36) as u32, 36).expect("less than 36"));
+        number /= 36;
+        if number == 0 {
+            return digits.into_iter().rev().collect();
+        }
+    }
 }
 
 /// The version that an entity tag stands for (RFC 9110 section 8.8.3); `None` when it is none.
@@ -79,6 +114,9 @@ fn is_opaque_tag(tag: &[u8]) -> bool {
     inner.is_some_and(|inner| tag.len() <= TAG_BYTES_MAX && !inner.contains(&b'"'))
 }
 
+/// How much later than its last modification an answer must have been made, by the clock of its server, for that time to
+/// tell versions apart: a second, and what passes between looking at the file and dating the answer.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
 /// Longer tags are taken for none: versions are kept for every file.
 const TAG_BYTES_MAX: usize = 1024;
 
@@ -93,26 +131,55 @@ mod tests {
         list.iter().map(pair).collect()
     }
 
+    /// Any time but that of the files.
+    fn now() -> SystemTime {
+        httpdate::parse_http_date("Sat, 06 Jan 2024 00:00:00 GMT").unwrap()
+    }
+
     #[test]
     fn conditions_are_rebuilt_from_tokens() {
-        let strong = version_of(&headers(&[("etag", "\"a\"")]), Some(3));
+        let strong = version_of(&headers(&[("etag", "\"a\"")]), Some(3), now());
         assert_eq!(unless_same(&strong).unwrap(), (header::IF_NONE_MATCH, HeaderValue::from_static("\"a\"")));
         assert_eq!(if_range(&strong).unwrap().1, "\"a\"");
-        let weak = version_of(&headers(&[("etag", "W/\"a\"")]), None);
+        let weak = version_of(&headers(&[("etag", "W/\"a\"")]), None, now());
         assert_eq!(unless_same(&weak).unwrap().1, "W/\"a\"");
         assert_eq!(if_range(&weak), None);
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
-        let dated = version_of(&headers(&[("last-modified", date)]), Some(3));
+        let dated = version_of(&headers(&[("last-modified", date)]), Some(3), now());
         assert_eq!(unless_same(&dated).unwrap(), (header::IF_MODIFIED_SINCE, HeaderValue::from_static(date)));
         assert!(holds_pieces_together(&dated) && holds_pieces_together(&strong) && !holds_pieces_together(&weak));
-        assert!(!dated.still_holds(&version_of(&headers(&[("last-modified", date)]), Some(4))));
+        assert!(!dated.still_holds(&version_of(&headers(&[("last-modified", date)]), Some(4), now())));
         assert_eq!(unless_same(&hashed(7)), None);
     }
 
     #[test]
     fn broken_validators_are_none() {
         for bad in [("etag", "abc"), ("etag", "\""), ("etag", "\"a\"b\""), ("last-modified", "yesterday")] {
-            assert_eq!(version_of(&headers(&[bad]), Some(1)), Version::None, "{bad:?}");
+            assert_eq!(version_of(&headers(&[bad]), Some(1), now()), Version::None, "{bad:?}");
+        }
+    }
+
+    /// Goal: what may be written once more without a sign of it has no version. Method: answers made in the second of the last
+    /// modification and later; tags that say as much as the time, and others.
+    #[test]
+    fn a_second_that_still_lasts_tells_nothing() {
+        let at = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let (nginx, caddy) = ("\"2ebc98a1-64\"", "\"cyu8ip2s\"");
+        let version = |made, tag: Option<&str>| {
+            let list: Vec<_> =
+                [("last-modified", at), ("date", made)].into_iter().chain(tag.map(|t| ("etag", t))).collect();
+            version_of(&headers(&list), Some(100), now())
+        };
+        for made in ["Sun, 06 Nov 1994 08:49:36 GMT", at, "Sun, 06 Nov 1994 08:49:38 GMT"] {
+            assert_eq!(version(made, None), Version::None, "{made}");
+            assert_eq!(version(made, Some(nginx)), Version::None, "{made}");
+            assert_eq!(version(made, Some(caddy)), Version::None, "{made}");
+            assert_eq!(version(made, Some("\"64-2ebc98a1\"")), Version::strong("\"64-2ebc98a1\""), "{made}");
+        }
+        for made in ["Sun, 06 Nov 1994 08:49:39 GMT", "Sun, 06 Nov 1994 08:49:35 GMT", "Mon, 07 Nov 1994 08:49:37 GMT"]
+        {
+            assert_eq!(version(made, None), Version::weak(format!("m100|{at}")), "{made}");
+            assert_eq!(version(made, Some(nginx)), Version::strong(nginx), "{made}");
         }
     }
 }

@@ -39,6 +39,7 @@ mod places;
 mod posix;
 mod proxies;
 mod reads;
+mod same_second;
 mod space;
 mod stale;
 mod stats;

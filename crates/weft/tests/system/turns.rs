@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::interrupts::wait_until;
-use crate::support::{Mount, Server, Setup, names_in};
+use crate::support::{Mount, Server, Setup, names_in, write_aged};
 
 /// Bytes of a file that takes longer than the deadline at the server's pace.
 const LONG_BYTES: usize = 9 << 20;
@@ -38,8 +38,9 @@ fn downloads_take_turns() {
     let Some(mount) = Mount::with(Setup::default().config(config)) else { return };
     let (root, dir) = (server.root(), mount.at(server.site()));
     let bytes = bytes_of(LONG_BYTES);
-    std::fs::write(root.join("long.bin"), &bytes).expect("written");
-    std::fs::write(root.join("other.bin"), &bytes[..1 << 20]).expect("written");
+    // What was changed this second is sent in one piece.
+    write_aged(&root.join("long.bin"), &bytes, 0);
+    write_aged(&root.join("other.bin"), &bytes[..1 << 20], 0);
     std::fs::write(root.join("short.txt"), "short").expect("written");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
