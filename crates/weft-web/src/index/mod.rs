@@ -13,6 +13,7 @@ mod miniserve;
 mod moment;
 mod nginx;
 mod python;
+mod rclone;
 
 use std::time::SystemTime;
 
@@ -34,7 +35,7 @@ impl Index {
     /// they are told otherwise, which the page does not show.
     pub(crate) fn completeness(&self) -> Completeness {
         match self.server {
-            "Python" | "Caddy" => Completeness::Complete,
+            "Python" | "Caddy" | "rclone" => Completeness::Complete,
             _ => Completeness::CompleteButHidden,
         }
     }
@@ -62,8 +63,17 @@ pub(crate) fn may_be_html(head: &[u8], server: Option<&[u8]>) -> bool {
 pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
     // Links are ASCII; what servers do to names in other encodings only touches the text beside them.
     let page = String::from_utf8_lossy(page);
-    let readers: [fn(&str) -> Option<Index>; 8] =
-        [nginx::read, apache::read, lighttpd::read, python::read, caddy::read, iis::read, miniserve::read, dufs::read];
+    let readers: [fn(&str) -> Option<Index>; 9] = [
+        nginx::read,
+        apache::read,
+        lighttpd::read,
+        python::read,
+        caddy::read,
+        rclone::read,
+        iis::read,
+        miniserve::read,
+        dufs::read,
+    ];
     readers.iter().find_map(|read| read(&page))
 }
 
@@ -72,11 +82,13 @@ pub(crate) fn read_json(body: &[u8]) -> Option<Index> {
     nginx::read_json(body)
 }
 
-/// What stands in the beginning of an index: titles, the heading of IIS, the style sheets of miniserve and dufs.
+/// What stands in the beginning of an index: titles, the heading of IIS, what rclone tells a translator, the style sheets of
+/// miniserve and dufs.
 const SIGNS: &[&[u8]] = &[
     b"<title>Index of ",
     b"<title>Directory listing for ",
     b"</H1><hr>",
+    b"<meta name=\"google\" content=\"notranslate\">",
     b"/__miniserve_internal/favicon",
     b"/__dufs_v",
 ];
@@ -101,8 +113,8 @@ mod tests {
     }
 
     /// Goal: every name of the fixture directory is read from what the real server printed. Method: the pages in
-    /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69, Python 3.11 and Caddy 2.6.2, all on
-    /// one directory. Those of IIS, miniserve and dufs were written by hand after what these servers print.
+    /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69, Python 3.11, Caddy 2.6.2 and
+    /// rclone 1.60.1, all on one directory. Those of IIS, miniserve and dufs were written by hand after what these servers print.
     fn check_names(index: &Index) {
         assert_eq!(index.items.len(), 12, "{index:?}");
         for (segment, is_dir) in [
@@ -219,6 +231,17 @@ mod tests {
     }
 
     #[test]
+    fn rclone_tells_all_exactly() {
+        let index = read_html(page!("rclone.html")).unwrap();
+        check_names(&index);
+        assert_eq!((index.server, index.completeness()), ("rclone", Completeness::Complete));
+        assert_eq!(find(&index, "b.bin").size, Figure::Exact(1500));
+        assert_eq!(find(&index, "b.bin").modified, Figure::Exact(at(SECOND)));
+        assert_eq!(find(&index, "sub").size, Figure::Unknown);
+        check_sub(&read_html(page!("rclone-sub.html")).unwrap());
+    }
+
+    #[test]
     fn iis_tells_sizes_exactly_and_times_in_nobodys_zone() {
         let index = read_html(page!("iis.html")).unwrap();
         check_names(&index);
@@ -252,7 +275,13 @@ mod tests {
 
     #[test]
     fn every_index_shows_itself_in_its_beginning() {
-        for page in [&page!("iis.html")[..], page!("miniserve.html"), page!("dufs.html"), page!("nginx.html")] {
+        for page in [
+            &page!("iis.html")[..],
+            page!("miniserve.html"),
+            page!("dufs.html"),
+            page!("nginx.html"),
+            page!("rclone.html"),
+        ] {
             assert!(may_be_html(page, None));
         }
         assert!(!may_be_html(b"<html><h1>Index of</h1><hr><pre>", None));
@@ -299,6 +328,7 @@ mod tests {
             page!("iis-sub.html"),
             page!("miniserve-sub.html"),
             page!("dufs-sub.html"),
+            page!("rclone-sub.html"),
         ] {
             for end in 0..page.len() {
                 assert_eq!(read_html(&page[..end]).filter(|index| index.items.len() > 12), None);

@@ -115,6 +115,16 @@ fn a_tree_behind_python_is_the_tree_on_disk() {
     behind(Server::python());
 }
 
+#[test]
+fn a_tree_behind_rclone_is_the_tree_on_disk() {
+    behind(Server::rclone("http"));
+}
+
+#[test]
+fn a_tree_behind_rclone_in_webdav_is_the_tree_on_disk() {
+    behind(Server::rclone("webdav"));
+}
+
 /// Sizes first: the pages of these servers round them or leave them out, and stat must be exact all the same.
 fn behind(server: Option<Server>) {
     let (Some(server), Some(mount)) = (server, Mount::new()) else { return };

@@ -129,6 +129,17 @@ impl Server {
         })
     }
 
+    /// `rclone serve`, in `http` or `webdav`, which shows at once what changes.
+    pub fn rclone(protocol: &str) -> Option<Server> {
+        Server::start("rclone", |top, port| {
+            let config = write(&top, "rclone.conf", "");
+            let (address, folder) = (format!("127.0.0.1:{port}"), format!("{top}/www"));
+            ["serve", protocol, "--dir-cache-time", "0s", "--addr", &address, "--config", &config, &folder]
+                .map(str::to_owned)
+                .to_vec()
+        })
+    }
+
     fn start(program: &str, prepare: impl Fn(String, u16) -> Vec<String>) -> Option<Server> {
         let Some(program) = find_program(program) else {
             without(&format!("{program} is not installed; scripts/install-test-deps.sh installs it"));
