@@ -216,3 +216,22 @@ fn an_answer_that_is_no_http_is_an_input_error() {
     }
     assert_eq!(std::fs::read(top.join("ok.txt")).expect("read"), b"ok");
 }
+
+/// Goal: archives on servers that call them encoded (Apache's `AddEncoding`) are read as they are; what a server encodes on the
+/// way is not. Method: the same answer under two names, and one that depends on what was asked for.
+#[test]
+fn an_encoding_that_is_in_the_name_is_the_files_own() {
+    let liar = Liar::answering(|asked| match asked.path.as_str() {
+        "/a.tar.gz" | "/a.tar" => {
+            answer("200 OK", &["content-encoding: x-gzip", "content-type: application/x-tar"], "zip")
+        }
+        "/b.gz" => answer("200 OK", &["content-encoding: gzip", "vary: accept-encoding"], "zip"),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let Some(mount) = Mount::new() else { return };
+    let top = mount.at(liar.site());
+    assert_eq!(std::fs::read(top.join("a.tar.gz")).expect("read"), b"zip");
+    for name in ["a.tar", "b.gz"] {
+        fails_with(std::fs::read(top.join(name)), Errno::IO);
+    }
+}
