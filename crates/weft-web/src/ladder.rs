@@ -69,17 +69,22 @@ impl Web {
         }
     }
 
-    /// The directory in place of a file whose URL gave this, by the protocol that its host is known to speak.
+    /// The directory in place of a file whose URL gave this, by the protocol that its host is known to speak. A file to which
+    /// GET is nothing that can be done is a sign of WebDAV: that is found out then (`rclone serve webdav`).
     pub(crate) async fn dir_instead(
         &self,
         call: &Call,
         file: &Place,
         status: StatusCode,
     ) -> Result<Option<Answer<Found>>> {
-        match file.query.is_none() && matches!(status.as_u16(), 403..=405) {
-            true => self.find_by_protocol(call, last_name(file), &file.slashed()).await,
-            false => Ok(None),
+        if file.query.is_some() || !matches!(status.as_u16(), 403..=405) {
+            return Ok(None);
         }
+        let dir = file.slashed();
+        if status == StatusCode::METHOD_NOT_ALLOWED && self.lister(&dir) == Lister::Page {
+            self.find_out_dav(call, &dir).await;
+        }
+        self.find_by_protocol(call, last_name(file), &dir).await
     }
 
     /// Lists by WebDAV a directory whose URL gave no list, if its host is found to speak that now.

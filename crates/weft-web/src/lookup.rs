@@ -86,11 +86,9 @@ impl Web {
             }
             return Ok(self.found_file_or_bucket(call, name, &place, reply).await?.map(Some));
         }
-        if matches!(reply.status.as_u16(), 403..=405)
-            && let Some(found) = self.find_by_protocol(call, name.clone(), &place.slashed()).await?
-        {
+        if let Some(found) = self.dir_instead(call, &place, reply.status).await? {
             reply.body.drain().await;
-            return Ok(found.map(Some));
+            return Ok(found.map(|found| Some(Found { entry: Entry { name: name.clone(), ..found.entry }, ..found })));
         }
         if plain && self.leads_on(call, &below, reply.status) {
             return Ok(refused_dir(name.clone(), &below, reply).await.map(Some));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::support::{
-    Hit, Mount, Program, Server, big_tree, compare, folders_in, names_in, odd_names, run, small_tree, write_aged,
+    Hit, Mount, Program, Server, Setup, big_tree, compare, folders_in, names_in, odd_names, run, small_tree, write_aged,
 };
 
 /// nginx with the large tree, and a mount.
@@ -123,6 +123,19 @@ fn a_tree_behind_rclone_is_the_tree_on_disk() {
 #[test]
 fn a_tree_behind_rclone_in_webdav_is_the_tree_on_disk() {
     behind(Server::rclone("webdav"));
+}
+
+/// Goal: a directory is found by its name although its server answers 405 to that without a slash. Method: one that was made
+/// after its directory was listed.
+#[test]
+fn a_directory_to_which_get_is_refused_is_found() {
+    let always = Setup::default().option("freshness=always");
+    let (Some(server), Some(mount)) = (Server::rclone("webdav"), Mount::with(always)) else { return };
+    let site = mount.at(server.site());
+    assert_eq!(names_in(&site), [""; 0]);
+    write_aged(&server.root().join("new/deep/file.txt"), b"found", 0);
+    assert_eq!(std::fs::read(site.join("new/deep/file.txt")).expect("read"), b"found");
+    assert_eq!(names_in(&site.join("new")), ["deep"]);
 }
 
 /// Sizes first: the pages of these servers round them or leave them out, and stat must be exact all the same.
