@@ -88,7 +88,7 @@ impl Shared {
             }
             Change::Link { file, dir, name } => {
                 let place = self.place(call, dir, name).await?;
-                self.link(call, &file_spot(file)?, &place).await
+                self.link(call, &file_spot(file).map_err(files_alone)?, &place).await
             }
             Change::Remove { dir, name } => {
                 let place = self.place(call, dir, name).await?;
@@ -237,7 +237,8 @@ impl Shared {
             return Err(RemoteError::OtherTree { detail: place.shown() });
         }
         let question = Link { dir: place.dir.fid, name: place.file_name(), fid: file.fid };
-        let (reply, teller) = self.tell(call, &[&place.dir, file], &place.shown(), &question).await?;
+        let linked = self.tell(call, &[&place.dir, file], &place.shown(), &question).await;
+        let (reply, teller) = linked.map_err(files_alone)?;
         let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(file.fid))]).await;
         self.tell_of(file, &[]).await;
         let lease = self.lease_of(file);
@@ -381,14 +382,15 @@ impl Shared {
 }
 
 /// Owners are numbers of the cell and not of this machine: every file is shown as that of whoever mounted, and may be given to
-/// no one else. That is no refusal of a server's.
+/// no one else. That is no refusal of a server's. `cp -p` of a user who may give files to another group leaves the group at this
+/// error (coreutils `src/copy.c`, `chown_failure_ok`), and fails at others.
 fn leave_owner(spot: &Spot, new: &NewAttributes) -> Result<()> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if new.uid.is_none_or(|new| new == uid) && new.gid.is_none_or(|new| new == gid) {
         return Ok(());
     }
     let detail = format!("{}: owners of AFS are not users of this machine and cannot be set here", shown(spot));
-    Err(RemoteError::Denied { detail })
+    Err(RemoteError::NotPermitted { detail })
 }
 
 /// What has to be allowed for a change.
@@ -409,6 +411,17 @@ fn needs_of(change: &Change) -> Vec<(&FileId, Operation)> {
 fn answer_of(entry: Entry, lease: Lease, audience: Audience, dirs: Vec<Changed>) -> Answer<Outcome> {
     let version = entry.version.clone();
     Answer { audience, ..Answer::new(Outcome { entry: Some(entry), dirs }, version, lease) }
+}
+
+/// What servers say of a second name for anything but a file, EISDIR also of a symbolic link, in the words of link(2) (OpenAFS
+/// `src/viced/afsfileprocs.c`, `SAFSS_Link`).
+fn files_alone(error: RemoteError) -> RemoteError {
+    match error {
+        RemoteError::IsADirectory { detail } => {
+            RemoteError::NotPermitted { detail: format!("{detail}: only a file has several names in AFS; copy it") }
+        }
+        error => error,
+    }
 }
 
 /// What servers say of a directory that is to go and has names in it, EEXIST, in the usual words.

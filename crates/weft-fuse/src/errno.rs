@@ -128,6 +128,7 @@ fn of_remote(error: &RemoteError) -> rustix::io::Errno {
     match error {
         RemoteError::NotFound { .. } => E::NOENT,
         RemoteError::Denied { .. } => E::ACCESS,
+        RemoteError::NotPermitted { .. } => E::PERM,
         RemoteError::NotADirectory { .. } => E::NOTDIR,
         RemoteError::IsADirectory { .. } => E::ISDIR,
         // A name that the source cannot have does not exist.
@@ -180,6 +181,7 @@ mod tests {
             (VfsError::Remote(RemoteError::Unreachable { detail: detail() }), rustix::io::Errno::HOSTUNREACH),
             (VfsError::Remote(RemoteError::Loop { detail: detail() }), rustix::io::Errno::LOOP),
             (VfsError::Remote(RemoteError::Denied { detail: detail() }), rustix::io::Errno::ACCESS),
+            (VfsError::Remote(RemoteError::NotPermitted { detail: detail() }), rustix::io::Errno::PERM),
             (VfsError::Remote(RemoteError::Exists { detail: detail() }), rustix::io::Errno::EXIST),
             (VfsError::Remote(RemoteError::NotEmpty { detail: detail() }), rustix::io::Errno::NOTEMPTY),
             (VfsError::Remote(RemoteError::NoSpace { detail: detail() }), rustix::io::Errno::NOSPC),

@@ -18,6 +18,12 @@ pub enum RemoteError {
         /// What, and who said so.
         detail: String,
     },
+    /// It is not for this caller to do, whoever may use the thing: its owner cannot be set, a link of its sort cannot be made.
+    #[error("{detail}: not permitted")]
+    NotPermitted {
+        /// What, and why.
+        detail: String,
+    },
     /// A directory was needed.
     #[error("{detail}: not a directory")]
     NotADirectory {
@@ -169,6 +175,7 @@ impl RemoteError {
             | RemoteError::Failed { .. } => true,
             RemoteError::NotFound { .. }
             | RemoteError::Denied { .. }
+            | RemoteError::NotPermitted { .. }
             | RemoteError::NotADirectory { .. }
             | RemoteError::IsADirectory { .. }
             | RemoteError::BadName { .. }

@@ -50,11 +50,15 @@ async fn a_second_name_is_of_the_same_directory() {
     assert_eq!((made.id, made.attributes.links), (file.clone(), Some(2)));
     let refused = client.apply(link(below)).await;
     assert!(matches!(refused, Err(RemoteError::OtherTree { .. })), "{refused:?}");
-    let again = client.apply(link(dir)).await;
+    let again = client.apply(link(dir.clone())).await;
     assert!(matches!(again, Err(RemoteError::Exists { .. })), "{again:?}");
-    let symlink = Change::Link { file: client.id(&folder).await, dir: client.id("scratch").await, name: name("dir") };
-    let refused = client.apply(symlink).await;
-    assert!(matches!(refused, Err(RemoteError::IsADirectory { .. })), "{refused:?}");
+    let of_directory = (client.id(&folder).await, client.id("scratch").await);
+    let symlink = Change::Symlink { dir: dir.clone(), name: name("symlink"), target: b"file".to_vec() };
+    let symlink = client.apply(symlink).await.expect("made").entry.expect("it is new").id;
+    for (file, dir) in [of_directory, (symlink, dir)] {
+        let refused = client.apply(Change::Link { file, dir, name: name("third") }).await;
+        assert!(matches!(refused, Err(RemoteError::NotPermitted { .. })), "{refused:?}");
+    }
 }
 
 /// Goal: where nobody may write, and in volumes that are read-only copies, a change says so.

@@ -182,7 +182,10 @@ fn what_afs_does_not_have_is_refused() {
     fails_with(std::fs::remove_file(top.join("pub/empty")), Errno::ACCESS);
     fails_with(std::fs::write(folder.mount.at("new"), "x"), Errno::ROFS);
     fails_with(std::fs::write(top.join("replicated/new"), "x"), Errno::ROFS);
-    fails_with(std::os::unix::fs::chown(folder.at("a"), Some(12345), None), Errno::ACCESS);
+    fails_with(std::os::unix::fs::chown(folder.at("a"), Some(12345), None), Errno::PERM);
+    symlink("a", folder.at("symlink")).expect("made");
+    fails_with(std::fs::hard_link(folder.at("symlink"), folder.at("second")), Errno::PERM);
+    std::fs::remove_file(folder.at("symlink")).expect("removed");
     let fifo = rustix::fs::mknodat(CWD, folder.at("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0);
     assert_eq!(fifo, Err(Errno::OPNOTSUPP));
     assert_eq!(names_in(&folder.at("")), ["a", "b", "dir"]);
