@@ -77,6 +77,9 @@ fn list(paths: &[PathBuf], json: bool) -> Outcome {
         return outcome;
     }
     found.iter().for_each(|(mount, report)| show(mount, report));
+    if found.iter().any(|(_, report)| report.files.iter().any(waits_for_a_decision)) {
+        say!("{DECIDE}");
+    }
     if outcome.is_ok() && found.iter().all(|(_, report)| report.files.is_empty()) {
         say!("all that was written is at its source");
     }
@@ -91,6 +94,11 @@ fn show(mount: &PathBytes, report: &UnsentReport) {
     if report.more > 0 {
         say!("and {} more; name a directory to see those below it", report.more);
     }
+}
+
+/// Whether nothing is done about a file unless somebody says what.
+fn waits_for_a_decision(file: &UnsentFile) -> bool {
+    file.why.is_some() && !file.tried_again && !file.is_sending
 }
 
 /// What is the matter with an unsent file, in one line.
@@ -206,6 +214,13 @@ fn copy(
     }
     Err(Failure::failed("the daemon ended before all was copied; try again"))
 }
+
+/// What can be said about those.
+const DECIDE: &str = "\
+What is not tried again by itself waits for your word, which `weft unsent` takes with the PATH:
+  --save-as FILE  copies what was written; the file stays unsent
+  --discard       gives it up: the file is what the source has
+  --send          tries once more; with --over it goes over whatever the source has by now";
 
 const EXAMPLES: &str = "\
 What is written in a mount goes to its source when the file is closed. What the source does not take then stays here, is

@@ -80,6 +80,9 @@ fn a_conflict_is_told_and_kept_until_somebody_decides() {
     );
     assert!(rows[0]["why"].to_string().contains("changed at its source"));
     assert!(place.mount.why(&place.mount.at("a.txt"), "written here").contains("4 bytes not at the source since"));
+    let listed = place.mount.verb("unsent", [place.mount.dir()]);
+    let words = ["it changed at its source", "--save-as FILE", "--discard", "--over"];
+    assert!(words.iter().all(|word| listed.out.contains(word)), "{listed:?}");
     assert_eq!(place.mount.status()["unsent"]["files"][0]["path"], "a.txt");
     let status = place.mount.verb("status", [place.mount.dir()]);
     assert!(status.out.contains("unsent     a.txt: 4 B not at the source"), "{status:?}");
