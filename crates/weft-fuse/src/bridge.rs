@@ -148,7 +148,7 @@ impl Handler for Bridge {
         &self,
         caller: Caller,
         dir: NodeId,
-        mode: u16,
+        mode: NewMode,
     ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static {
         let made = self.vfs.clone().create_nameless(self.vfs.call(caller), dir, mode);
         async move {

@@ -152,7 +152,7 @@ pub trait Handler: Send + Sync + 'static {
         &self,
         caller: Caller,
         dir: NodeId,
-        mode: u16,
+        mode: NewMode,
     ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static;
 
     /// Makes a symbolic link.

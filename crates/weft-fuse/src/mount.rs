@@ -308,7 +308,7 @@ fn raise_read_ahead(mountpoint: &Path) {
 }
 
 /// Taken where the kernel offers them (the reasons: SEMANTICS.md and the kernel's fuse.h).
-const WANTED_FLAGS: [InitFlags; 11] = [
+const WANTED_FLAGS: [InitFlags; 12] = [
     InitFlags::ABORT_ERROR,
     InitFlags::ASYNC_READ,
     InitFlags::BIG_WRITES,
@@ -318,6 +318,7 @@ const WANTED_FLAGS: [InitFlags; 11] = [
     InitFlags::ATOMIC_O_TRUNC,
     InitFlags::HANDLE_KILLPRIV_V2,
     InitFlags::EXPLICIT_INVAL_DATA,
+    InitFlags::EXPORT_SUPPORT,
     InitFlags::HAS_EXPIRE_ONLY,
     InitFlags::HAS_RESEND,
 ];

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
-use weft_remote::{FileKind, Lease, Name, Version};
+use weft_remote::{FileKind, Lease, Name, NewMode, Version};
 use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::VfsError;
@@ -99,6 +99,8 @@ pub(crate) struct Content {
     pub(crate) named: Option<Instant>,
     /// Versions in whose place came what was sent from here, the newest last.
     pub(crate) replaced_here: VecDeque<Version>,
+    /// Of a file that was made without a name: the mode that was asked for, and the umask.
+    pub(crate) asked_mode: Option<NewMode>,
     /// The name of it that was taken away last from here: of that the kernel knows.
     pub(crate) unnamed_here: Option<(NodeId, Name)>,
     /// When it turned out that it had more than one name until then.

@@ -17,6 +17,7 @@ mod ask;
 mod asking;
 mod attempt;
 mod breaks;
+mod by_handle;
 mod bygones;
 mod catch_up;
 mod changes;

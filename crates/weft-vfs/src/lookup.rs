@@ -40,7 +40,7 @@ pub enum Looked {
 }
 
 impl Vfs {
-    /// Finds a name in a directory.
+    /// Finds a name in a directory; by `.` what is asked itself, which may be any file, and by `..` the directory that it is in.
     ///
     /// # Errors
     /// `NotADirectory`, `NameTooLong`, `Stale`, `Denied`; whatever keeps the remote from answering.
@@ -48,6 +48,11 @@ impl Vfs {
     /// # Cancel safety
     /// Dropping the future loses nothing that was learnt.
     pub async fn lookup(self: Arc<Self>, call: Call, parent: NodeId, name: Vec<u8>) -> Result<Looked> {
+        match name.as_slice() {
+            b"." => return self.lookup_itself(call, parent).await,
+            b".." => return self.lookup_above(call, parent).await,
+            _ => {}
+        }
         if self.namespace.is_own(parent) {
             return self.lookup_own(parent, &name);
         }

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{
-    Attributes, Audience, Call, Caller, Change, Entry, Figure, FileId, FileKind, Lease, Name, NewAttributes, Owner,
-    RemoteError, Version,
+    Attributes, Audience, Call, Caller, Change, Entry, Figure, FileId, FileKind, Lease, Name, NewAttributes, NewMode,
+    Owner, RemoteError, Version,
 };
 use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record, Store};
 
@@ -25,7 +25,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `ReadOnly` where the tree takes no changes, `NotADirectory`.
-    pub async fn create_nameless(self: Arc<Self>, call: Call, dir: NodeId, mode: u16) -> Result<(Looked, Opened)> {
+    pub async fn create_nameless(self: Arc<Self>, call: Call, dir: NodeId, mode: NewMode) -> Result<(Looked, Opened)> {
         let Ok(name) = Name::new("nameless") else { return Err(VfsError::NotFound) };
         let (dir, name) = self.spot(&call, dir, name.as_bytes()).await?;
         let now = SystemTime::now();
@@ -38,7 +38,7 @@ impl Vfs {
             modified: Figure::Exact(now),
             changed: Figure::Exact(now),
             accessed: Figure::Exact(now),
-            mode: Some(mode),
+            mode: Some(mode.masked()),
             owner: Some(Owner { uid: call.caller.uid, gid }),
             links: Some(0),
             ..Attributes::of_kind(FileKind::File)
@@ -58,6 +58,7 @@ impl Vfs {
         let id = self.identify(record.binding, &record.file)?;
         self.store.apply(vec![Record::Node(id, Some(record))])?;
         let inode = self.inode(id)?;
+        inode.content.lock().asked_mode = Some(mode);
         let stat = self.show(&inode, Duration::ZERO, &Caller::DAEMON);
         Ok((Looked::Entry { stat, ttl: Duration::ZERO }, self.open_empty(inode, true)))
     }
@@ -75,11 +76,13 @@ impl Vfs {
             return Err(VfsError::NotFound);
         }
         let mode = here.attributes.mode.unwrap_or(0);
+        // Whether the umask counts is the source's to say, where nobody has set the mode since.
+        let asked = file.content.lock().asked_mode.filter(|asked| asked.masked() == mode);
         let change = Change::Create {
             dir: dir.record().file,
             name: name.clone(),
             kind: FileKind::File,
-            mode: mode.into(),
+            mode: asked.unwrap_or(mode.into()),
             device: 0,
         };
         let _listing = dir.gate.lock().await;

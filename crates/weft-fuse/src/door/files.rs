@@ -101,7 +101,7 @@ impl<H: Handler> Door<H> {
         let asked = self.driver.meter.begin(Operation::Create, header);
         self.close_unanswered(header);
         let handler = self.handler.clone();
-        let made = handler.create_nameless(caller(header), NodeId(header.node), mode.masked());
+        let made = handler.create_nameless(caller(header), NodeId(header.node), mode);
         let made = async move {
             let (entry, opened) = made.await?;
             made_of(&*handler, entry, opened)

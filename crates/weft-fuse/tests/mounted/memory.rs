@@ -270,7 +270,7 @@ impl Handler for Memory {
         &self,
         _: Caller,
         _: NodeId,
-        _: u16,
+        _: NewMode,
     ) -> impl Future<Output = Answer<(EntryReply, OpenReply)>> + Send + 'static {
         ready(Err(Errno::from(weft_vfs::VfsError::ReadOnly)))
     }

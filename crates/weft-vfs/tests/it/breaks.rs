@@ -226,7 +226,7 @@ async fn a_file_that_has_just_changed_is_opened_as_any_other() {
 async fn a_file_that_was_made_without_a_name_is_told_of_as_any_other() {
     let bench = told_by(Fake::writable());
     let root = bench.walk("fake").await.expect("a directory").node;
-    let (made, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640).await.expect("made");
+    let (made, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640.into()).await.expect("made");
     let Looked::Entry { stat: made, .. } = made else { panic!("{made:?}") };
     bench.write(opened.handle, 0, b"draft").await.expect("written");
     let name = b"made".to_vec();

@@ -28,7 +28,7 @@ async fn a_file_that_is_open_outlives_its_name() {
 async fn a_file_without_a_name_is_here_alone_until_it_gets_one() {
     let bench = Bench::writable();
     let root = bench.dir("fake").await;
-    let (made, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640).await.unwrap();
+    let (made, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640.into()).await.unwrap();
     let Looked::Entry { stat, .. } = made else { panic!("{made:?}") };
     assert_eq!((stat.links, stat.size, stat.mode), (0, 0, 0o640));
     bench.write(opened.handle, 0, b"nameless").await.unwrap();
@@ -47,7 +47,7 @@ async fn a_file_without_a_name_is_here_alone_until_it_gets_one() {
     assert_eq!(bench.at_source("named"), b"nameless once");
     bench.retired().await;
     assert_eq!(bench.cat("fake/named").await.unwrap(), b"nameless once");
-    let (_, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640).await.unwrap();
+    let (_, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640.into()).await.unwrap();
     bench.write(opened.handle, 0, b"never").await.unwrap();
     bench.vfs.close(opened.handle);
     bench.retired().await;

@@ -99,15 +99,18 @@ fn what_is_made_gets_the_default_list() {
         everybody 'cat shared/file022'; everybody 'cat closed/file022'; everybody 'echo x >>shared/dir022/inner'
         lists .; find . | LC_ALL=C sort | xargs stat -c '%n %a %u:%g'",
     );
-    // Where the list allows no more than the umask does, the same holds for what is made without a name.
-    let named = |place: &Path| {
-        let dir = place.join("closed");
+    // The same holds for what is made without a name, and gets one.
+    let named = |place: &Path, dir: &str| {
+        let dir = place.join(dir);
         let made = rustix::fs::open(&dir, OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o666)).expect("made");
         let held = format!("/proc/self/fd/{}", made.as_raw_fd());
         linkat(CWD, held, CWD, dir.join("nameless"), AtFlags::SYMLINK_FOLLOW).expect("named");
         std::fs::metadata(dir.join("nameless")).expect("it is there").permissions().mode() & 0o7777
     };
-    assert_eq!([pair.there("reference/work"), pair.at("shown/work")].map(|place| named(&place)), [0o640; 2]);
+    for (dir, mode) in [("closed", 0o640), ("shared", 0o660), ("plain", 0o644)] {
+        let modes = [pair.there("reference/work"), pair.at("shown/work")].map(|place| named(&place, dir));
+        assert_eq!(modes, [mode; 2], "{dir}");
+    }
 }
 
 /// Goal: lists are set, changed and taken away through the mount as in the directory, by whom it belongs to, and the mode and

@@ -17,6 +17,7 @@ mod directories;
 mod directories_beside;
 mod ends;
 mod faults;
+mod file_handles;
 mod floods;
 mod freshness;
 mod full_disk;
