@@ -45,6 +45,7 @@ mod logouts;
 mod look;
 mod names;
 mod options;
+mod parts;
 mod probes;
 mod promises;
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::apply::seconds;
 use crate::facts;
 use crate::identity::Spot;
 use crate::look::{Seen, shown};
+use crate::parts::{Part, parts};
 use crate::retimed::Written;
 use crate::rotate::Teller;
 use crate::stored_parts::{StoredParts, Sum};
@@ -55,12 +56,13 @@ impl Shared {
         let begun = self.version_to_write(call, spot, expected).await?;
         let over = facts::data_version(expected).unwrap_or(begun);
         let heard = Written { data_version: begun, modified_s: seconds(made) };
-        let (sum, stored) = match parts(what.0).nth(1) {
-            Some(_) => self.stored_before(spot, (over, begun), what, content).await,
-            None => (None, StoredParts::default()),
+        let (parts, length) = (parts(what.0, what.1, content), what.1);
+        let (sum, stored) = match parts.len() {
+            0 | 1 => (None, StoredParts::default()),
+            _ => self.stored_before(spot, (over, begun), (&parts, length), content).await,
         };
         let mut progress = Progress { over, heard, tries: AtomicU32::new(0), stored, sum };
-        let outcome = self.store_all(call, spot, &mut progress, what, content).await;
+        let outcome = self.store_all(call, spot, &mut progress, (&parts, length), content).await;
         match &outcome {
             Ok(_) => self.cut_stores.written(spot),
             Err(RemoteError::VersionChanged { .. }) => self.cut_stores.refused(spot),
@@ -75,11 +77,12 @@ impl Shared {
         &self,
         spot: &Spot,
         (over, begun): (u64, u64),
-        (extents, length): (&[Extent], u64),
+        (parts, length): (&[Part], u64),
         content: &dyn Content,
     ) -> (Option<Sum>, StoredParts) {
+        let extents = parts.iter().map(|part| part.at);
         if let Some(stored) = self.cut_stores.stored(spot, over, begun)
-            && let Some(sum) = stored.still_hold(parts(extents), length, content).await
+            && let Some(sum) = stored.still_hold(extents, length, content).await
         {
             tracing::debug!(file = shown(spot), parts = stored.count, "the rest of it is stored");
             return (Some(sum), stored);
@@ -93,11 +96,11 @@ impl Shared {
         call: &Call,
         spot: &Spot,
         progress: &mut Progress,
-        (extents, length): (&[Extent], u64),
+        (parts, length): (&[Part], u64),
         content: &dyn Content,
     ) -> Result<Answer<Outcome>> {
-        let end = Extent { offset: length, length: 0 };
-        let mut parts = parts(extents).skip(usize::try_from(progress.stored.count).unwrap_or(usize::MAX));
+        let end = Part { at: Extent { offset: length, length: 0 }, file_length: length };
+        let mut parts = parts.iter().copied().skip(usize::try_from(progress.stored.count).unwrap_or(usize::MAX));
         let mut part = parts.next().unwrap_or(end);
         loop {
             *progress.tries.get_mut() = 0;
@@ -142,11 +145,11 @@ impl Shared {
         call: &Call,
         spot: &Spot,
         progress: &mut Progress,
-        (part, file_length): (Extent, u64),
+        (part, whole_length): (Part, u64),
         content: &dyn Content,
     ) -> Result<(Status, Teller)> {
         let Progress { over, heard, tries, stored, sum } = &*progress;
-        let Extent { offset: position, length } = part;
+        let Part { at: Extent { offset: position, length }, file_length } = part;
         let change = StatusChange { modified_s: Some(heard.modified_s), ..StatusChange::default() };
         let question = StoreData64 { fid: spot.fid, change, position, length, file_length };
         let (failed, summed) = (Mutex::new(None), Mutex::new(None));
@@ -154,7 +157,7 @@ impl Shared {
             let before = tries.fetch_add(1, Ordering::Relaxed);
             self.cut_stores.sent(spot, *over, *heard, before + 1, *stored);
             let mut sum = sum.clone();
-            sum.iter_mut().for_each(|sum| sum.begin(part));
+            sum.iter_mut().for_each(|sum| sum.begin(part.at));
             *summed.lock() = sum;
             Box::new(Pieces { content, at: position, end: position + length, failed: &failed, summed: &summed })
         };
@@ -176,20 +179,11 @@ impl Shared {
         self.promises.stored(&spot.cell, spot.fid, before, Written::of(&status));
         if let Some(sum) = summed.into_inner() {
             let (count, data_version) = (stored.count + 1, status.data_version);
-            progress.stored = StoredParts { count, file_length, data_version, sum: sum.value() };
+            progress.stored = StoredParts { count, file_length: whole_length, data_version, sum: sum.value() };
             progress.sum = Some(sum);
         }
         Ok((status, teller))
     }
-}
-
-/// The parts that are stored one by one.
-fn parts(extents: &[Extent]) -> impl Iterator<Item = Extent> {
-    extents.iter().flat_map(|extent| {
-        let end = extent.offset + extent.length;
-        let starts = (extent.offset..end).step_by(STORE_BYTES as usize);
-        starts.map(move |offset| Extent { offset, length: STORE_BYTES.min(end - offset) })
-    })
 }
 
 /// The bytes of a range, piece by piece. Where they cannot be read it ends too soon, and says why.
@@ -229,22 +223,12 @@ impl Pieces<'_> {
     }
 }
 
-/// Bytes of one store.
-const STORE_BYTES: u64 = 16 << 20;
 /// Bytes read at once of what is stored.
 const PIECE_BYTES: u64 = 256 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_extents_are_stored_in_parts() {
-        let extents = [Extent { offset: 5, length: 3 }, Extent { offset: 100, length: STORE_BYTES * 2 + 1 }];
-        let stored: Vec<(u64, u64)> = parts(&extents).map(|part| (part.offset, part.length)).collect();
-        let wanted = [(5, 3), (100, STORE_BYTES), (100 + STORE_BYTES, STORE_BYTES), (100 + 2 * STORE_BYTES, 1)];
-        assert_eq!(stored, wanted);
-    }
 
     #[test]
     fn content_that_cannot_be_read_ends_the_store_with_its_reason() {

@@ -35,7 +35,56 @@ async fn a_store_that_was_cut_short_goes_on_where_it_was() {
     }
 }
 
-async fn write(client: &Client, file: &FileId, expected: &Version, content: Arc<Cut>) -> Result<Answer<Outcome>> {
+/// Goal: of what replaces all of a file the long holes are not sent, and read as zeros whatever was there. Method: the holes cannot
+/// be read.
+#[tokio::test]
+async fn long_holes_are_not_sent() {
+    let Some(cell) = AfsCell::up() else { return };
+    let (client, other) = (Client::on(cell, "c1", Tree::Cell).await, Client::on(cell, "c2", Tree::Cell).await);
+    let path = format!("{}/image", client.folder("holes").await);
+    let file = client.create(path.as_bytes(), FileKind::File).await;
+    let made = client.find(path.as_bytes()).await.expect("looked up").0.expect("it is there").version;
+    let full = write(&client, &file, &made, Arc::new(Cut(vec![7; LONG], u64::MAX))).await.expect("written").version;
+    let image = Arc::new(Holes(vec![MIB..20 * MIB, 21 * MIB..22 * MIB, 23 * MIB..LONG as u64]));
+    let sparse = write(&client, &file, &full, image.clone()).await.expect("written").version;
+    // It is cut off, stored before the first hole, between and behind the second, and gets its length.
+    assert_eq!(data_version(&sparse) - data_version(&full), 5);
+    let read = other.read(&other.id(&path).await).await.expect("read");
+    let expected: Vec<u8> = (0..LONG as u64).map(|at| if image.is_hole(at) { 0 } else { 9 }).collect();
+    assert!(read == expected);
+    let again = write(&client, &file, &sparse, Arc::new(Cut(vec![3; LONG], u64::MAX))).await;
+    assert_eq!(data_version(&again.expect("written").version) - data_version(&sparse), 4, "what has no holes");
+}
+
+/// Bytes of 9, and holes that cannot be read.
+struct Holes(Vec<std::ops::Range<u64>>);
+
+impl Holes {
+    fn is_hole(&self, at: u64) -> bool {
+        self.0.iter().any(|hole| hole.contains(&at))
+    }
+}
+
+impl Content for Holes {
+    fn read(&self, offset: u64, length: usize) -> std::io::Result<Bytes> {
+        match self.is_hole(offset) || self.is_hole(offset + length as u64 - 1) {
+            true => Err(std::io::Error::other("a hole was read")),
+            false => Ok(vec![9; length].into()),
+        }
+    }
+
+    fn hole(&self, bytes: std::ops::Range<u64>) -> Option<std::ops::Range<u64>> {
+        let within = self.0.iter().map(|hole| hole.start.max(bytes.start)..hole.end.min(bytes.end));
+        within.into_iter().find(|hole| hole.start < hole.end)
+    }
+}
+
+async fn write(
+    client: &Client,
+    file: &FileId,
+    expected: &Version,
+    content: Arc<impl Content + 'static>,
+) -> Result<Answer<Outcome>> {
     let length = LONG as u64;
     let extents = vec![Extent { offset: 0, length }];
     let change = Change::Write { file: file.clone(), extents, length, content };
@@ -65,3 +114,4 @@ impl Content for Cut {
 /// Bytes of the parts, and of a file of four of them, the last of which is short.
 const PART: u64 = 16 << 20;
 const LONG: usize = (3 * PART + 1000) as usize;
+const MIB: u64 = 1 << 20;
