@@ -46,6 +46,7 @@ pub struct MountOptions {
 /// A sentence about the first one that is wrong.
 pub fn parse_options(text: &str) -> Result<MountOptions, String> {
     let mut options = MountOptions::default();
+    let is_remount = text.split(',').any(|option| option.trim() == "remount");
     for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -74,7 +75,7 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             }
             (_, None) if AS_IS.contains(&name) || OF_FSTAB.contains(&name) => {}
             ("comment", Some(_)) => {}
-            (_, Some(_)) if OF_KERNEL.contains(&name) => {}
+            (_, Some(_)) if is_remount && OF_KERNEL.contains(&name) => {}
             _ if name.starts_with("x-") || name.starts_with("X-") => {}
             _ => return Err(wrong(option, name)),
         }
@@ -118,8 +119,8 @@ const ALONE: &[&str] = &[
     "foreground",
 ];
 const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "open_files", "deadline", "transport"];
-/// True of every mount of weft, or without meaning for one (mount(8), "filesystem-independent mount options"; `default_permissions`
-/// of fuse(8)).
+/// True of every mount of weft, or without meaning for one (mount(8), "filesystem-independent mount options";
+/// `default_permissions` of fuse(8)).
 const AS_IS: &[&str] = &[
     "nosuid",
     "nodev",
@@ -189,6 +190,7 @@ mod tests {
             ("ro=1", "takes no value"),
             ("suid", "always mounts nosuid"),
             ("strictatime", "sets none by reading"),
+            ("max_read=4096", "unknown option"),
             ("deadline=soon", "no time"),
             ("transport=uring", "use auto, classic or io_uring"),
             ("open_files=old", "write version or newest"),
