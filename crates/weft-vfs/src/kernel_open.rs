@@ -85,7 +85,7 @@ impl Vfs {
             }
             self.open_past_pages(&mut opened, &handle);
             // Boxed: it is rare, and reads.
-            Box::pin(self.tell_growth(call, inode, &handle)).await;
+            Box::pin(self.tell_growth(call, inode, &handle, told)).await;
         }
         guard.keep();
         Ok(opened)

@@ -169,12 +169,16 @@ impl Vfs {
 
     /// Has the kernel told that what is opened past its pages is as long as it is, before that is answered: what it sends or copies
     /// by itself it counts by the length that it has, whatever the pages. Not where a former version is read by that length, and
-    /// not for longer than a moment.
-    pub(crate) async fn tell_growth(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, handle: &Handle) {
+    /// not for longer than a moment. That it is shorter than it was `told` cannot be told.
+    pub(crate) async fn tell_growth(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, handle: &Handle, told: Told) {
         let held = handle.content.lock().clone();
         let Held::Object(object) = held else { return };
         let is_alone = self.handles.of(inode).iter().all(|other| other.counted() == handle.counted());
-        let Some(length) = object.length().filter(|length| is_alone && *length > 0) else { return };
+        let has_grown = |length: &u64| match told {
+            Told::Length(told) => *length > told,
+            Told::Nothing | Told::Unsurely => *length > 0,
+        };
+        let Some(length) = object.length().filter(|length| is_alone && has_grown(length)) else { return };
         let tell = async {
             let Some(last) = self.byte_at(call, inode, &object, length - 1).await else { return };
             let node = self.namespace.shown(inode.id);
