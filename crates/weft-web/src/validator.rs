@@ -15,15 +15,16 @@ use weft_remote::Version;
 
 /// The version of the content that `headers` describe, which came at `now`. `length` is that of the whole file, where known.
 pub(crate) fn version_of(headers: &HeaderMap, length: Option<u64>, now: SystemTime) -> Version {
-    let tag = headers.get(header::ETAG).filter(|tag| version_of_tag(tag.as_bytes()).is_some());
+    let tag = headers.get(header::ETAG).map(HeaderValue::as_bytes);
+    let tag = tag.and_then(|tag| Some((tag, version_of_tag(tag)?)));
     let modified = headers.get(header::LAST_MODIFIED).and_then(|m| m.to_str().ok());
     let at = modified.and_then(|modified| httpdate::parse_http_date(modified).ok());
     let made = headers.get(header::DATE).and_then(|d| httpdate::parse_http_date(d.to_str().ok()?).ok()).unwrap_or(now);
-    let rests_on_time = tag.is_none_or(|tag| at.is_some_and(|at| is_of_time_and_length(tag.as_bytes(), at, length)));
-    if rests_on_time && at.is_some_and(|at| may_change_unseen(at, made)) {
+    let rests_on = |at| tag.as_ref().is_none_or(|(tag, _)| is_of_time_and_length(tag, at, length));
+    if at.is_some_and(|at| may_change_unseen(at, made) && rests_on(at)) {
         return Version::None;
     }
-    if let Some(version) = tag.and_then(|tag| version_of_tag(tag.as_bytes())) {
+    if let Some((_, version)) = tag {
         return version;
     }
     let Some(modified) = modified.filter(|_| at.is_some()) else { return Version::None };
@@ -49,7 +50,8 @@ fn is_of_time_and_length(tag: &[u8], at: SystemTime, length: Option<u64>) -> boo
 fn in_base_36(mut number: u64) -> String {
     let mut digits = Vec::new();
     loop {
-        digits.push(char::from_digit((number % 36) as u32, 36).expect("less than 36"));
+        let digit = (number % 36) as u8;
+        digits.push(char::from(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }));
         number /= 36;
         if number == 0 {
             return digits.into_iter().rev().collect();
