@@ -27,11 +27,11 @@ def opened(handle, flags=os.O_RDONLY):
     return fd
 
 def keep(path):
-    with open(os.environ["source"] + "/../" + os.path.basename(path) + ".handle", "wb") as file:
+    with open(os.environ["source"] + "/handles/" + os.path.basename(path), "wb") as file:
         file.write(bytes(handle_of(path)))
 
 def kept(name):
-    with open(os.environ["source"] + "/../" + name + ".handle", "rb") as file:
+    with open(os.environ["source"] + "/handles/" + name, "rb") as file:
         return Handle.from_buffer_copy(file.read())
 "#;
 
@@ -52,6 +52,7 @@ fn a_handle_leads_to_its_file_after_a_remount() {
 
 const BEFORE: &str = r#"
 os.makedirs("a/b/deep")
+os.mkdir("handles")
 for name in ["a/file", "a/b/moved", "a/b/gone", "a/b/deep/below"]:
     with open(name, "w") as file:
         file.write("this is " + name)
