@@ -1,8 +1,8 @@
 //! The parts in which what is written to a file is stored, one store each.
 //!
-//! A file that is stored beyond its end is filled up with zeros by its server, which takes no room there for them (`StoreData_RXStyle`
-//! of OpenAFS `src/viced/afsfileprocs.c`; observed with 1.8.9). So where all is written from some place on to the end, and that
-//! begins with a long hole, the file is cut off there first, and the holes are not sent.
+//! A file that is stored beyond its end is filled up with zeros by its server, which takes no room there for them
+//! (`StoreData_RXStyle` of OpenAFS `src/viced/afsfileprocs.c`; observed with 1.8.9). So where all is written from some place on
+//! to the end, the file is cut off first where the first long hole in that begins, and the long holes are not sent.
 
 use weft_remote::{Content, Extent};
 

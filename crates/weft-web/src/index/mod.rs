@@ -113,8 +113,9 @@ mod tests {
     }
 
     /// Goal: every name of the fixture directory is read from what the real server printed. Method: the pages in
-    /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69, Python 3.11, Caddy 2.6.2 and
-    /// rclone 1.60.1, all on one directory. Those of IIS, miniserve and dufs were written by hand after what these servers print.
+    /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69,
+    /// Python 3.11, Caddy 2.6.2 and rclone 1.60.1, all on one directory. Those of IIS, miniserve and dufs were written by hand
+    /// after what these servers print.
     fn check_names(index: &Index) {
         assert_eq!(index.items.len(), 12, "{index:?}");
         for (segment, is_dir) in [
