@@ -305,6 +305,7 @@ impl Shared {
         Stats {
             objects: self.index.len(),
             waiting: core.group.len() as u64,
+            objects_max: self.block.objects_max,
             live_bytes: core.table.live_bytes(),
             segments: self.block.segments,
             free_segments: core.table.free() + u32::try_from(core.table.dying()).expect("no more than there are"),

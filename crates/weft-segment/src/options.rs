@@ -77,6 +77,8 @@ pub struct Stats {
     pub objects: u64,
     /// Objects in no segment yet.
     pub waiting: u64,
+    /// Most objects that it may hold, in segments or not.
+    pub objects_max: u64,
     /// Bytes that the objects in segments take there, with keys, attributes and heads.
     pub live_bytes: u64,
     /// Segments in all.

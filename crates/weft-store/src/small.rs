@@ -2,7 +2,8 @@
 //!
 //! A volume is a file in `segments/` whose room is reserved when it is made, before it is needed; the first is small, each
 //! further one twice as large as the one before. Where the disk has little room left none is made. What finds no room in a
-//! volume is a file like any other.
+//! volume is a file like any other. A volume is full when its segments are, or when it holds as many objects as its
+//! checkpoints have room for.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use weft_segment::device::Prepare;
-use weft_segment::{Affinity, Class, Hints, Options, SegmentError, Shape, Volume};
+use weft_segment::{Affinity, Class, Hints, Options, SegmentError, Shape, Stats, Volume};
 
 use crate::disk::Disk;
 use crate::parted::Parted;
@@ -198,8 +199,7 @@ impl Small {
     /// Sees to it that there is a volume with room.
     fn make_room(&self) {
         let last = self.volumes.read().last().cloned();
-        let stats = last.map(|volume| volume.stats());
-        if stats.is_none_or(|stats| stats.free_segments < stats.segments / SPARE_SHARE) {
+        if last.is_none_or(|volume| is_nearly_full(&volume.stats())) {
             self.make();
         }
     }
@@ -219,7 +219,7 @@ impl Small {
 
     /// Whether a volume has room for more: then a small content takes none of the disk.
     pub(crate) fn has_room(&self) -> bool {
-        self.volumes.read().iter().any(|volume| volume.stats().free_segments > FREE_SEGMENTS_MIN)
+        self.volumes.read().iter().any(|volume| has_room(&volume.stats()))
     }
 
     /// How many contents are held.
@@ -280,8 +280,17 @@ impl Small {
     }
 
     fn put_in_volume(&self, key: SmallKey, content: &Bytes, directory: u64) -> bool {
+        let put_in = |volumes: &[Arc<Volume>]| {
+            volumes.iter().rev().any(|volume| self.put_there(volume, key, content, directory))
+        };
         let volumes = self.volumes.read().clone();
-        volumes.iter().rev().any(|volume| self.put_there(volume, key, content, directory))
+        if put_in(&volumes) {
+            return true;
+        }
+        // More came at once than was reserved for.
+        self.make_room();
+        let made = self.volumes.read().get(volumes.len()..).map(<[_]>::to_vec).unwrap_or_default();
+        put_in(&made)
     }
 
     fn put_there(&self, volume: &Volume, key: SmallKey, content: &Bytes, directory: u64) -> bool {
@@ -310,7 +319,8 @@ impl Small {
         if length < VOLUME_BYTES_MIN {
             return;
         }
-        let shape = Shape { segment_bytes: SEGMENT_BYTES, ..Shape::default() };
+        let objects_max = Some(length / BYTES_PER_OBJECT);
+        let shape = Shape { segment_bytes: SEGMENT_BYTES, objects_max, ..Shape::default() };
         let path = self.dir.join(name_of(making.next));
         match Volume::create(&path, length, Prepare::Allocated, &shape, options(BUFFER_BYTES)) {
             Ok(volume) => {
@@ -332,6 +342,22 @@ impl Drop for Small {
 
 fn options(buffer_bytes: usize) -> Options {
     Options { buffer_bytes, group_bytes: GROUP_BYTES, group_part: node_part, ..Options::default() }
+}
+
+/// Whether a further volume is to be made before this one is full.
+fn is_nearly_full(stats: &Stats) -> bool {
+    stats.free_segments < stats.segments / SPARE_SHARE
+        || objects_left(stats) < stats.objects_max / u64::from(SPARE_SHARE)
+}
+
+/// Whether what waits in memory leaves room.
+fn has_room(stats: &Stats) -> bool {
+    stats.free_segments > FREE_SEGMENTS_MIN && objects_left(stats) > FREE_OBJECTS_MIN
+}
+
+/// How many objects more it may hold.
+fn objects_left(stats: &Stats) -> u64 {
+    stats.objects_max.saturating_sub(stats.objects + stats.waiting)
 }
 
 /// What groups go by: which files belong together is known before the generation of a content is.
@@ -366,10 +392,14 @@ const DOUBLINGS_MAX: usize = 4;
 /// What is less is not worth it.
 const VOLUME_BYTES_MIN: u64 = 16 << 20;
 const LENGTH_STEP: u64 = 1 << 20;
-/// A further volume is made when the last one has less than this part free.
+/// A volume may hold one object for so many bytes of its own: a folder of sources or of mail has files of about that length.
+const BYTES_PER_OBJECT: u64 = 2048;
+/// A further volume is made when the last one has less than this part free, of its segments or of its objects.
 const SPARE_SHARE: u32 = 8;
 /// With fewer a volume counts as full: what waits in memory takes them.
 const FREE_SEGMENTS_MIN: u32 = 32;
+/// With fewer a volume counts as full: as many may come at once.
+const FREE_OBJECTS_MIN: u64 = 256;
 /// A new volume takes at most this part of what is free on the disk.
 const FREE_SHARE: u64 = 8;
 const VOLUMES_MAX: usize = 1024;
@@ -382,6 +412,24 @@ const STAGED_AGE: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// More contents than a volume may hold objects, of which all together would fill a tenth of it: a further volume takes
+    /// the rest, at once.
+    #[test]
+    fn a_volume_that_holds_all_the_objects_it_may_is_followed_by_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let small = Small::open(dir.path().join("segments"), Disk::default(), Arc::default()).unwrap();
+        let objects_max = small.volumes.read()[0].stats().objects_max;
+        let key = |number: u64| SmallKey { node: NodeId(number), generation: number };
+        for number in 0..objects_max + 100 {
+            assert!(small.put(key(number), &Bytes::copy_from_slice(&number.to_le_bytes()), 0), "{number}");
+        }
+        assert!(small.has_room());
+        assert_eq!(small.volumes.read().len(), 2);
+        for number in [0, objects_max - 1, objects_max, objects_max + 99] {
+            assert_eq!(small.get(key(number)).unwrap().as_deref(), Some(&number.to_le_bytes()[..]), "{number}");
+        }
+    }
 
     /// Contents that come in turns, of files of which was told before that they belong together, come back with one read.
     #[test]
