@@ -166,11 +166,14 @@ impl Vfs {
         self.learn_rows(&rows, page.entries)
     }
 
-    /// Takes the rows, so that the memory of a long listing is given back while the store takes it up.
-    fn learn_rows(&self, rows: &Rows, entries: Vec<Entry>) -> Result<()> {
-        let mut entries = entries.into_iter().peekable();
-        while entries.peek().is_some() {
-            let mut changes = Vec::with_capacity(ROWS_AT_ONCE.min(entries.len()) * 2);
+    /// Takes the rows, so that the memory of a long listing is given back while the store takes it up: from the end of what
+    /// is left, which can be made shorter where it lies.
+    fn learn_rows(&self, rows: &Rows, mut entries: Vec<Entry>) -> Result<()> {
+        entries.reverse();
+        while !entries.is_empty() {
+            let next = entries.split_off(entries.len().saturating_sub(ROWS_AT_ONCE));
+            entries.shrink_to_fit();
+            let mut changes = Vec::with_capacity(next.len() * 2);
             let mut left = Vec::new();
             let names = self.renames.lock();
             if rows.are_overtaken() {
@@ -180,7 +183,7 @@ impl Vfs {
                 // Until all rows are here, the names are of no list: none may be confirmed that they are not of.
                 changes.extend(self.doubted_listing(rows.dir, |listing| listing.version != Version::None)?);
             }
-            for entry in entries.by_ref().take(ROWS_AT_ONCE) {
+            for entry in next.into_iter().rev() {
                 let was = self.learn_row(&mut changes, rows, &entry)?;
                 left.extend(was.map(|was| (entry.name, was)));
             }
