@@ -27,6 +27,14 @@ pub(crate) fn parts(extents: &[Extent], length: u64, content: &dyn Content) -> V
 }
 
 /// Where the first long hole begins from where on all is written.
+/// How many of the first parts may be on their way at once: short ones, in any order, for each takes a way to the server and back
+/// more than its bytes.
+pub(crate) fn at_once(parts: &[Part]) -> usize {
+    let Some(first) = parts.first() else { return 0 };
+    let may_go = |part: &&Part| part.at.length <= SHORT_BYTES_MAX && part.file_length == first.file_length;
+    parts.iter().take(AT_ONCE_MAX).take_while(may_go).count().max(1)
+}
+
 fn first_hole_of_end(extents: &[Extent], length: u64, content: &dyn Content) -> Option<u64> {
     let mut start = length;
     for extent in extents.iter().rev() {
@@ -79,6 +87,10 @@ fn in_stores(extent: Extent) -> impl Iterator<Item = Extent> {
 const STORE_BYTES: u64 = 16 << 20;
 /// A shorter hole is sent as zeros: as a call of its own the next part would take longer.
 const HOLE_BYTES_MIN: u64 = 1 << 20;
+/// Stores of one file under way at once: a file server does them one after the other, each with a thread that waits.
+const AT_ONCE_MAX: usize = 4;
+/// What is longer goes alone.
+const SHORT_BYTES_MAX: u64 = 256 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -117,6 +129,18 @@ mod tests {
         let wanted = [(5, 3), (100, STORE_BYTES), (100 + STORE_BYTES, STORE_BYTES), (100 + 2 * STORE_BYTES, 1)];
         let wanted = wanted.map(|(offset, bytes)| (offset, bytes, length));
         assert_eq!(stored(&[(5, 3), (100, STORE_BYTES * 2 + 1)], length, &[]), wanted);
+    }
+
+    /// Goal: only short parts go at once, and none beside the one that cuts the file off.
+    #[test]
+    fn short_parts_go_at_once() {
+        let part = |length, file_length| Part { at: Extent { offset: 0, length }, file_length };
+        let short = part(SHORT_BYTES_MAX, 100);
+        assert_eq!(at_once(&[]), 0);
+        assert_eq!(at_once(&[short; AT_ONCE_MAX + 1]), AT_ONCE_MAX);
+        assert_eq!(at_once(&[short, short, part(SHORT_BYTES_MAX + 1, 100), short]), 2);
+        assert_eq!(at_once(&[part(SHORT_BYTES_MAX + 1, 100), short]), 1);
+        assert_eq!(at_once(&[part(0, 50), short, short]), 1);
     }
 
     /// Goal: what is written all to the end is cut off at its first long hole, and its long holes are not sent; what was there

@@ -1,4 +1,4 @@
-//! What is written to a file, stored in one part after the other.
+//! What is written to a file, stored in one part after the other, short ones a few at once.
 //!
 //! AFS-3 has no store that compares: what is to be written over is looked at right before, and the data version after each
 //! store has to be the next one. Whoever writes in between is found out, and told of, but not kept from it. What was cut short
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use weft_remote::{Answer, Call, Content, Extent, Outcome, RemoteError, Result, Version};
 
@@ -18,10 +19,10 @@ use crate::apply::seconds;
 use crate::facts;
 use crate::identity::Spot;
 use crate::look::{Seen, shown};
-use crate::parts::{Part, parts};
+use crate::parts::{Part, at_once, parts};
 use crate::retimed::Written;
 use crate::rotate::Teller;
-use crate::stored_parts::{StoredParts, Sum};
+use crate::stored_parts::{PartSum, StoredParts, Sum};
 use crate::wire::fileserver::StoreData64;
 use crate::wire::status::{Status, StatusChange};
 
@@ -31,7 +32,7 @@ struct Progress {
     over: u64,
     /// The file after the stores that were heard of, with the time that the writer gave.
     heard: Written,
-    /// How many times the one that is under way was tried.
+    /// How many times those that are under way were tried, together.
     tries: AtomicU32,
     /// The parts that are stored.
     stored: StoredParts,
@@ -90,7 +91,7 @@ impl Shared {
         (Some(Sum::new()), StoredParts::default())
     }
 
-    /// Stores what is not stored yet of what is to be written, in one part after the other.
+    /// Stores what is not stored yet of what is to be written, in one part after the other, or a few at once.
     async fn store_all(
         self: &Arc<Self>,
         call: &Call,
@@ -99,19 +100,20 @@ impl Shared {
         (parts, length): (&[Part], u64),
         content: &dyn Content,
     ) -> Result<Answer<Outcome>> {
-        let end = Part { at: Extent { offset: length, length: 0 }, file_length: length };
-        let mut parts = parts.iter().copied().skip(usize::try_from(progress.stored.count).unwrap_or(usize::MAX));
-        let mut part = parts.next().unwrap_or(end);
-        loop {
-            *progress.tries.get_mut() = 0;
-            let (status, teller) = self.store(call, spot, progress, (part, length), content).await?;
-            progress.heard.data_version = status.data_version;
-            part = match parts.next() {
-                Some(part) => part,
-                None if status.length != length && part != end => end,
-                None => return Ok(self.outcome_of(spot, &status, &teller)),
-            };
+        let end = [Part { at: Extent { offset: length, length: 0 }, file_length: length }];
+        let stored = usize::try_from(progress.stored.count).unwrap_or(usize::MAX);
+        let mut rest = parts.get(stored..).unwrap_or_default();
+        let mut heard = None;
+        while !rest.is_empty() {
+            let (next, later) = rest.split_at(at_once(rest));
+            heard = Some(self.store(call, spot, progress, (next, length), content).await?);
+            rest = later;
         }
+        let (status, teller) = match heard {
+            Some((status, teller)) if status.length == length => (status, teller),
+            _ => self.store(call, spot, progress, (&end, length), content).await?,
+        };
+        Ok(self.outcome_of(spot, &status, &teller))
     }
 
     /// The data version over which a file is written. It is looked at right before, unless its server has promised to tell of
@@ -138,17 +140,58 @@ impl Shared {
         Ok(status.data_version)
     }
 
-    /// One store. The data version after it has to be the next one; where a server had it tried again, each try may have made
-    /// one.
+    /// Stores parts at once. The data version after them has to be as many further as they are; where a server had one tried
+    /// again, each try may have made one.
     async fn store(
         &self,
         call: &Call,
         spot: &Spot,
         progress: &mut Progress,
-        (part, whole_length): (Part, u64),
+        (parts, whole_length): (&[Part], u64),
         content: &dyn Content,
     ) -> Result<(Status, Teller)> {
-        let Progress { over, heard, tries, stored, sum } = &*progress;
+        *progress.tries.get_mut() = 0;
+        let ticket = self.promises.ticket();
+        let under_way = parts.iter().map(|part| self.store_part(call, spot, progress, *part, content));
+        let stored = try_join_all(under_way).await?;
+        let mut last: Option<(Status, Teller)> = None;
+        for (part, One { status, teller, sum }) in parts.iter().zip(stored) {
+            if let (Some(of_all), Some(sum)) = (&mut progress.sum, sum) {
+                of_all.add(part.at, &sum);
+            }
+            if last.as_ref().is_none_or(|(last, _)| last.data_version < status.data_version) {
+                last = Some((status, teller));
+            }
+        }
+        let meanwhile = || RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) };
+        let (status, teller) = last.ok_or_else(meanwhile)?;
+        // As in `version_to_write`: there it is found out, but for one who had a promise of before the crash.
+        let before = progress.heard.data_version;
+        let is_repaired = before == 0 && self.promises.was_forgotten_since(ticket, teller.server);
+        let most = u64::from(*progress.tries.get_mut()) + u64::from(is_repaired);
+        let made = status.data_version.checked_sub(before);
+        if !made.is_some_and(|made| (parts.len() as u64..=most).contains(&made)) {
+            return Err(meanwhile());
+        }
+        self.promises.stored(&spot.cell, spot.fid, before, Written::of(&status));
+        if let Some(sum) = &progress.sum {
+            let (count, data_version) = (progress.stored.count + parts.len() as u64, status.data_version);
+            progress.stored = StoredParts { count, file_length: whole_length, data_version, sum: sum.value() };
+        }
+        progress.heard.data_version = status.data_version;
+        Ok((status, teller))
+    }
+
+    /// One store.
+    async fn store_part(
+        &self,
+        call: &Call,
+        spot: &Spot,
+        progress: &Progress,
+        part: Part,
+        content: &dyn Content,
+    ) -> Result<One> {
+        let Progress { over, heard, tries, stored, sum } = progress;
         let Part { at: Extent { offset: position, length }, file_length } = part;
         let change = StatusChange { modified_s: Some(heard.modified_s), ..StatusChange::default() };
         let question = StoreData64 { fid: spot.fid, change, position, length, file_length };
@@ -156,34 +199,25 @@ impl Shared {
         let more = || -> Box<dyn Iterator<Item = Bytes> + Send + '_> {
             let before = tries.fetch_add(1, Ordering::Relaxed);
             self.cut_stores.sent(spot, *over, *heard, before + 1, *stored);
-            let mut sum = sum.clone();
-            sum.iter_mut().for_each(|sum| sum.begin(part.at));
-            *summed.lock() = sum;
+            *summed.lock() = sum.as_ref().map(|_| PartSum::new());
             Box::new(Pieces { content, at: position, end: position + length, failed: &failed, summed: &summed })
         };
-        let (place, ticket) = ((&spot.cell, spot.fid.volume), self.promises.ticket());
+        let place = (&spot.cell, spot.fid.volume);
         let outcome = self.files.change(call, place, &shown(spot), &question, &more).await;
         if let Some(error) = failed.lock().take() {
             return Err(RemoteError::Failed { detail: format!("{}: what is to be written: {error}", shown(spot)) });
         }
         let (reply, teller) = outcome?;
-        let status = reply.status;
-        // As in `version_to_write`: there it is found out, but for one who had a promise of before the crash.
-        let before = heard.data_version;
-        let is_repaired = before == 0 && self.promises.was_forgotten_since(ticket, teller.server);
-        let most = u64::from(tries.load(Ordering::Relaxed)) + u64::from(is_repaired);
-        let made = status.data_version.checked_sub(before);
-        if !made.is_some_and(|made| (1..=most).contains(&made)) {
-            return Err(RemoteError::VersionChanged { detail: format!("{}: meanwhile", shown(spot)) });
-        }
-        self.promises.stored(&spot.cell, spot.fid, before, Written::of(&status));
-        if let Some(sum) = summed.into_inner() {
-            let (count, data_version) = (stored.count + 1, status.data_version);
-            progress.stored = StoredParts { count, file_length: whole_length, data_version, sum: sum.value() };
-            progress.sum = Some(sum);
-        }
-        Ok((status, teller))
+        Ok(One { status: reply.status, teller, sum: summed.into_inner() })
     }
+}
+
+/// What came of one store.
+struct One {
+    status: Status,
+    teller: Teller,
+    /// The sum of its bytes, if one is made.
+    sum: Option<PartSum>,
 }
 
 /// The bytes of a range, piece by piece. Where they cannot be read it ends too soon, and says why.
@@ -192,8 +226,8 @@ struct Pieces<'a> {
     at: u64,
     end: u64,
     failed: &'a Mutex<Option<io::Error>>,
-    /// The sum of all up to the last one.
-    summed: &'a Mutex<Option<Sum>>,
+    /// Their sum, if one is made.
+    summed: &'a Mutex<Option<PartSum>>,
 }
 
 impl Iterator for Pieces<'_> {

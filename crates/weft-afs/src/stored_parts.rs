@@ -14,7 +14,7 @@ pub(crate) struct StoredParts {
     pub file_length: u64,
     /// The data version that the last of them made.
     pub data_version: u64,
-    /// XXH3 of 128 bits of the parts: of each its offset and length, 8 bytes each, least significant first, and its bytes.
+    /// XXH3 of 128 bits of the parts: of each its offset, its length and its own XXH3 of 128 bits, least significant byte first.
     pub sum: u128,
 }
 
@@ -22,19 +22,29 @@ pub(crate) struct StoredParts {
 #[derive(Clone)]
 pub(crate) struct Sum(Box<Xxh3>);
 
+/// The sum of the bytes of one part.
+pub(crate) struct PartSum(Box<Xxh3>);
+
+impl PartSum {
+    pub fn new() -> PartSum {
+        PartSum(Box::new(Xxh3::new()))
+    }
+
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+}
+
 impl Sum {
     pub fn new() -> Sum {
         Sum(Box::new(Xxh3::new()))
     }
 
-    /// Goes on with a part, of which all bytes follow.
-    pub fn begin(&mut self, part: Extent) {
+    /// Goes on with a part.
+    pub fn add(&mut self, part: Extent, bytes: &PartSum) {
         self.0.update(&part.offset.to_le_bytes());
         self.0.update(&part.length.to_le_bytes());
-    }
-
-    pub fn add(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        self.0.update(&bytes.0.digest128().to_le_bytes());
     }
 
     pub fn value(&self) -> u128 {
@@ -57,14 +67,15 @@ impl StoredParts {
         let mut sum = Sum::new();
         for _ in 0..self.count {
             let part = parts.next()?;
-            sum.begin(part);
+            let mut bytes_of = PartSum::new();
             let (mut at, end) = (part.offset, part.offset + part.length);
             while at < end {
                 let size = (end - at).min(READ_BYTES) as usize;
                 let bytes = content.read(at, size).ok().filter(|bytes| bytes.len() == size)?;
-                sum.add(&bytes);
+                bytes_of.add(&bytes);
                 at += size as u64;
             }
+            sum.add(part, &bytes_of);
             tokio::task::yield_now().await;
         }
         (sum.value() == self.sum).then_some(sum)
@@ -111,9 +122,12 @@ mod tests {
         let parts = parts.map(|(offset, length)| Extent { offset, length });
         let mut sum = Sum::new();
         for part in &parts[..2] {
-            sum.begin(*part);
+            let mut bytes_of = PartSum::new();
             // In other pieces than it is read in.
-            content.0[part.offset as usize..][..part.length as usize].chunks(1000).for_each(|bytes| sum.add(bytes));
+            content.0[part.offset as usize..][..part.length as usize]
+                .chunks(1000)
+                .for_each(|bytes| bytes_of.add(bytes));
+            sum.add(*part, &bytes_of);
         }
         let stored = StoredParts { count: 2, file_length: 700_000, data_version: 9, sum: sum.value() };
         let holds = async |stored: &StoredParts, parts: &[Extent], length: u64, content: &Bytewise| {

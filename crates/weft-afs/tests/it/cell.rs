@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
+use rustix::process::{Pid, Signal, kill_process};
 use weft_afs::cell::Cell;
 use weft_afs::cell_server_db::CellServerDb;
 
@@ -22,7 +23,7 @@ pub struct AfsCell {
 impl AfsCell {
     /// The cell, brought up by the first who asks. `None`, with a line that says so, where there can be none.
     ///
-    /// Tests leave its servers running, and write into folders of their own alone: in the volume `scratch`, or in
+    /// Tests leave its servers running, but for a moment, and write into folders of their own alone: in the volume `scratch`, or in
     /// `user/alice/private`, where only `alice` may look.
     #[track_caller]
     pub fn up() -> Option<&'static AfsCell> {
@@ -64,6 +65,15 @@ impl AfsCell {
         PathBuf::from(format!("/run/netns/weft-{}-{node}", self.id))
     }
 
+    /// Stops the server of files of `fs1` where it is, until what comes back is dropped: what it was asked meanwhile it does
+    /// then.
+    pub fn frozen(&self) -> Frozen {
+        let pid = std::fs::read_to_string(self.dir.join("pids/fs1.dafileserver")).expect("it runs");
+        let pid = pid.trim().parse().ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, Signal::STOP).expect("root may, and it runs");
+        Frozen(pid)
+    }
+
     /// The name of a credential cache that there is not: whoever runs the tests may have a ticket.
     pub fn no_ccache(&self) -> String {
         format!("FILE:{}", self.dir.join("no-tickets").display())
@@ -86,6 +96,15 @@ impl AfsCell {
         let bytes = std::fs::read(self.dir.join("client/CellServDB")).expect("the cell is up");
         let read = CellServerDb::read(&bytes).expect("a CellServDB");
         read.cells().next().expect("one cell").clone()
+    }
+}
+
+/// A server that stands still.
+pub struct Frozen(Pid);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
     }
 }
 

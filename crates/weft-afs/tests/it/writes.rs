@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 use weft_remote::{Answer, Change, Content, Extent, FileId, FileKind, Mutation, Outcome, Remote, Result, Version};
 
 use crate::cell::AfsCell;
-use crate::client::{Client, Tree, call};
+use crate::client::{Client, PATIENCE, Tree, call};
 
 /// Goal: what was cut short goes on after the parts that are stored, if they still are what is to be written; else all of it is
 /// stored. Method: the content cannot be read from some place on, once; each part that is stored makes a data version.
@@ -54,6 +55,54 @@ async fn long_holes_are_not_sent() {
     assert!(read == expected);
     let again = write(&client, &file, &sparse, Arc::new(Cut(vec![3; LONG], u64::MAX))).await;
     assert_eq!(data_version(&again.expect("written").version) - data_version(&sparse), 4, "what has no holes");
+}
+
+/// Goal: short parts are on their way at once, and all of them are stored, over what was there. Method: the server stands still until
+/// four of them were read to be sent.
+#[tokio::test]
+async fn short_parts_do_not_wait_for_each_other() {
+    let Some(cell) = AfsCell::up() else { return };
+    let (client, other) = (Client::on(cell, "c1", Tree::Cell).await, Client::on(cell, "c2", Tree::Cell).await);
+    let path = format!("{}/pages", client.folder("at-once").await);
+    let file = client.create(path.as_bytes(), FileKind::File).await;
+    client.write(&file, &[1; 100_000]).await;
+    let there = client.find(path.as_bytes()).await.expect("looked up").0.expect("it is there").version;
+    let extents: Vec<Extent> = (0..9).map(|part| Extent { offset: part * 10_000, length: 1_000 }).collect();
+    let (content, mut read) = Counted::new();
+    let change = Change::Write { file, extents: extents.clone(), length: 90_000, content: Arc::new(content) };
+    let frozen = cell.frozen();
+    let mutation = Mutation { change, made: SystemTime::now() };
+    let call = call();
+    let written = client.afs.apply(&call, &mutation, &there);
+    let thawed = async {
+        let all_read = tokio::time::timeout(PATIENCE, read.wait_for(|count| *count == 4)).await;
+        drop(frozen);
+        assert!(all_read.is_ok(), "they wait for each other");
+    };
+    let (written, ()) = tokio::join!(written, thawed);
+    let written = written.expect("written").version;
+    assert_eq!(data_version(&written) - data_version(&there), 9);
+    let is_written =
+        |at: usize| extents.iter().any(|part| (part.offset..part.offset + part.length).contains(&(at as u64)));
+    let expected: Vec<u8> = (0..90_000).map(|at| if is_written(at) { 2 } else { 1 }).collect();
+    assert!(other.read(&other.id(&path).await).await.expect("read") == expected);
+}
+
+/// Bytes of 2, and how many times they were read.
+struct Counted(watch::Sender<u64>);
+
+impl Counted {
+    fn new() -> (Counted, watch::Receiver<u64>) {
+        let (count, seen) = watch::channel(0);
+        (Counted(count), seen)
+    }
+}
+
+impl Content for Counted {
+    fn read(&self, _: u64, length: usize) -> std::io::Result<Bytes> {
+        self.0.send_modify(|count| *count += 1);
+        Ok(vec![2; length].into())
+    }
 }
 
 /// Bytes of 9, and holes that cannot be read.
