@@ -28,7 +28,7 @@ pub(crate) struct Small {
     troubles: Arc<Troubles>,
     /// Oldest first. Held for a look or to add one; for no I/O.
     volumes: RwLock<Vec<Arc<Volume>>>,
-    /// Held while a volume is made, by those who make one alone.
+    /// Held while a volume is made, by who makes it; nobody waits for that.
     making: Mutex<Making>,
     staging: Staging,
     /// When what is staged was last brought to the volumes.
@@ -305,9 +305,9 @@ impl Small {
         }
     }
 
-    /// Makes one more volume, if the disk has room for one.
+    /// Makes one more volume, if the disk has room for one; nothing while another makes one, which may take the disk a moment.
     fn make(&self) {
-        let mut making = self.making.lock();
+        let Some(mut making) = self.making.try_lock() else { return };
         let (now, count) = (Instant::now(), self.volumes.read().len());
         if making.not_before.is_some_and(|time| now < time) || count >= VOLUMES_MAX {
             return;
