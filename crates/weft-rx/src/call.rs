@@ -182,12 +182,13 @@ impl Call {
         alive || header.kind != PacketType::Data
     }
 
-    fn data(&mut self, now: Instant, header: &Header, payload: &[u8], connection: &Connection) -> bool {
+    fn data(&mut self, now: Instant, header: &Header, payload: &[u8], connection: &mut Connection) -> bool {
         let Some(data) = connection.guard.open(header, payload) else {
             return false;
         };
-        let arrival = self.receiving.arrived(now, header, data);
+        let arrival = self.receiving.arrived(now, header, data, connection.rtt.way());
         if self.state == CallState::Requesting && arrival != Arrival::Dropped {
+            self.sending.since_sent(now).into_iter().for_each(|after| connection.rtt.replied(after));
             // A reply shows that the request was received, or that the rest of it is not wanted.
             self.sending.drop_all();
             self.change(Cause::ReplyCame);
@@ -270,7 +271,7 @@ impl Call {
     pub(crate) fn handle_timeout(&mut self, now: Instant, connection: &Connection) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.receiving.delayed_until()) {
-            self.receiving.delayed();
+            self.receiving.delayed(now);
             if self.state == CallState::Dallying && self.receiving.is_told() {
                 self.change(Cause::ReplyTold);
             }

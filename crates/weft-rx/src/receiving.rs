@@ -4,7 +4,8 @@
 //! the application has it, so that what was acknowledged is never taken back. An acknowledgement is owed at once for
 //! what is asked for, came twice, left a gap or lies beyond the window; else after every second packet, or a moment
 //! after the last; and when the application has taken a part of the window, for only that moves it on. Acknowledgements
-//! that are owed at one time are sent as one. Source: `rxi_ReceiveDataPacket` and `rxi_SendAck` in OpenAFS
+//! that are owed at one time are sent as one. Where the sender falls silent before its end, what came is told again a few times:
+//! what it was told may be lost, and of a gap it believes the third word alone. Source: `rxi_ReceiveDataPacket` and `rxi_SendAck` in OpenAFS
 //! `src/rx/rx.c`.
 
 use std::collections::VecDeque;
@@ -24,6 +25,9 @@ const TAKEN_MIN: i32 = 2;
 
 /// How long the acknowledgement of a packet may wait for another one.
 const ACK_DELAY: Duration = Duration::from_millis(100);
+
+/// How often what came is told again while nothing comes.
+const PROMPTS_MAX: u8 = 3;
 
 /// How long the acknowledgement of a whole reply may wait for the next call to say it.
 const FINAL_ACK_DELAY: Duration = Duration::from_millis(200);
@@ -51,6 +55,14 @@ pub(crate) struct Receiving {
     untold: u32,
     owed: Option<(Reason, u32)>,
     delayed_until: Option<Instant>,
+    /// When a packet came.
+    heard: Option<Instant>,
+    /// When to look whether what came is to be told again.
+    prompt_at: Option<Instant>,
+    /// How often that was done since something came.
+    prompts: u8,
+    /// How long to wait before that for the first time.
+    way: Duration,
 }
 
 /// What became of a packet.
@@ -101,11 +113,24 @@ impl Receiving {
             untold: 0,
             owed: None,
             delayed_until: None,
+            heard: None,
+            prompt_at: None,
+            prompts: 0,
+            way: Duration::ZERO,
         }
     }
 
-    /// A packet came, its data open and checked.
-    pub(crate) fn arrived(&mut self, now: Instant, header: &Header, data: Bytes) -> Arrival {
+    /// A packet came, its data open and checked; the next one takes so long at most to come here, once it is to come.
+    pub(crate) fn arrived(&mut self, now: Instant, header: &Header, data: Bytes, way: Duration) -> Arrival {
+        let arrival = self.take(now, header, data);
+        let is_whole = self.last.is_some_and(|last| distance(last, self.first.wrapping_add(self.whole as u32)) > 0);
+        (self.heard, self.prompts, self.way) = (Some(now), 0, way);
+        let prompt_at = self.prompt_at.map_or(now + way, |at| at.min(now + way));
+        self.prompt_at = (!is_whole).then_some(prompt_at);
+        arrival
+    }
+
+    fn take(&mut self, now: Instant, header: &Header, data: Bytes) -> Arrival {
         let Some(index) = usize::try_from(distance(self.first, header.seq)).ok() else {
             return self.refuse(Reason::Duplicate, header);
         };
@@ -206,15 +231,30 @@ impl Receiving {
 
     /// When [`Receiving::delayed`] is to be called.
     pub(crate) fn delayed_until(&self) -> Option<Instant> {
-        self.delayed_until
+        self.delayed_until.into_iter().chain(self.prompt_at).min()
     }
 
     /// The time has come.
-    pub(crate) fn delayed(&mut self) {
-        self.delayed_until = None;
-        if self.untold > 0 || self.told_first != self.first {
-            self.owed = self.owed.or(Some((Reason::Delay, 0)));
+    pub(crate) fn delayed(&mut self, now: Instant) {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_due(self.delayed_until) {
+            self.delayed_until = None;
+            if self.untold > 0 || self.told_first != self.first {
+                self.owed = self.owed.or(Some((Reason::Delay, 0)));
+            }
         }
+        if is_due(self.prompt_at) {
+            // It was not put off for each packet that came meanwhile.
+            if is_due(self.next_prompt()) {
+                self.prompts += 1;
+                self.owed = self.owed.or(Some((Reason::Delay, 0)));
+            }
+            self.prompt_at = self.next_prompt();
+        }
+    }
+
+    fn next_prompt(&self) -> Option<Instant> {
+        self.heard.filter(|_| self.prompts < PROMPTS_MAX).map(|heard| heard + self.way * (1 << self.prompts))
     }
 
     /// The acknowledgement that is owed.

@@ -119,6 +119,9 @@ impl Endpoint {
         let names = (self.epoch, cid);
         let mut connection = Connection::new(Side::Client, route.address, names, route.service, guard, now);
         connection.route = Some(id);
+        // The way is the same.
+        let other = route.connections.iter().rev().find_map(|other| self.connections.get(other));
+        other.into_iter().for_each(|other| connection.rtt = other.rtt);
         let connection_id = ConnectionId(self.next_id());
         self.outgoing.insert(cid, connection_id);
         self.connections.insert(connection_id, connection);

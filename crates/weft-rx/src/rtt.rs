@@ -19,14 +19,41 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Doublings after which the longest wait is reached from the shortest.
 const DOUBLINGS_MAX: u32 = 6;
 
+/// What is taken for the way and its variation before anything was measured, where little is lost by being wrong.
+const WAY_UNMEASURED: Duration = Duration::from_millis(100);
+
 /// What was measured of one way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rtt {
     /// The smoothed time and its mean deviation.
     measured: Option<(Duration, Duration)>,
+    /// The least time after which a request was replied to: no longer is the way.
+    fastest: Option<Duration>,
 }
 
 impl Rtt {
+    /// A request was replied to so much later.
+    pub(crate) fn replied(&mut self, after: Duration) {
+        self.fastest = Some(self.fastest.map_or(after, |fastest| fastest.min(after)));
+    }
+
+    /// The way and its variation, as far as is known.
+    fn known_way(&self) -> Option<Duration> {
+        let measured = self.measured.map(|(smoothed, deviation)| smoothed + deviation * 4);
+        measured.or(self.fastest.map(|fastest| fastest * 2)).map(|way| way.max(WAY_MIN))
+    }
+
+    /// The way and its variation: who waits longer for what is on its way waits in vain.
+    pub(crate) fn way(&self) -> Duration {
+        self.known_way().unwrap_or(WAY_UNMEASURED).min(WAIT_MAX)
+    }
+
+    /// How long to wait before what was sent last is sent once more, to learn what came of the rest (RFC 8985, 7.2); `None`
+    /// before anything was measured.
+    pub(crate) fn probe(&self) -> Option<Duration> {
+        self.known_way().map(|way| (way * 2).min(WAIT_MAX))
+    }
+
     /// Something sent at one time was answered so much later.
     pub(crate) fn measure(&mut self, sample: Duration) {
         self.measured = Some(match self.measured {
@@ -40,10 +67,7 @@ impl Rtt {
 
     /// How long to wait for an answer after so many waits in vain.
     pub(crate) fn wait(&self, in_vain: u32) -> Duration {
-        let once = match self.measured {
-            None => UNMEASURED,
-            Some((smoothed, deviation)) => (smoothed + deviation * 4).max(WAY_MIN) + GRACE,
-        };
+        let once = self.known_way().map_or(UNMEASURED, |way| way + GRACE);
         (once * (1 << in_vain.min(DOUBLINGS_MAX))).min(WAIT_MAX)
     }
 }
@@ -62,6 +86,18 @@ mod tests {
         assert!((Duration::from_millis(300)..Duration::from_millis(302)).contains(&rtt.wait(0)), "{rtt:?}");
         rtt.measure(Duration::from_millis(900));
         assert!(rtt.wait(0) > Duration::from_millis(1100), "{rtt:?}");
+    }
+
+    #[test]
+    fn a_reply_tells_how_long_the_way_is_at_most() {
+        let mut rtt = Rtt::default();
+        assert_eq!((rtt.way(), rtt.probe()), (WAY_UNMEASURED, None));
+        rtt.replied(Duration::from_millis(30));
+        rtt.replied(Duration::from_millis(400));
+        assert_eq!((rtt.way().as_millis(), rtt.probe().map(|probe| probe.as_millis())), (60, Some(120)));
+        assert_eq!(rtt.wait(0).as_millis(), 260);
+        (0..50).for_each(|_| rtt.measure(Duration::from_millis(10)));
+        assert_eq!(rtt.way(), WAY_MIN);
     }
 
     #[test]

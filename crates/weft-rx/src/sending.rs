@@ -5,7 +5,8 @@
 //! it (*firstPacket* of an acknowledgement): what was only received may be taken back. A packet goes again when it is
 //! lost (`window.rs`) or when nothing was heard for the time of `rtt.rs`. When all that the receiver's window allows
 //! has arrived, nothing is under way and nobody has to speak; then the receiver is asked (*probe*) at the same
-//! intervals.
+//! intervals. Before that time is over one packet goes again: where the last ones were lost, or what was said of them, nobody
+//! would tell of it (RFC 8985, 7).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -28,6 +29,9 @@ const BUSY_DOUBLINGS_MAX: u32 = 2;
 
 /// Waited in addition when only the last packet is under way: its acknowledgement may be delayed so long.
 const LAST_ACK_DELAY: Duration = Duration::from_millis(400);
+
+/// The same before one packet goes again: it costs a packet where the other side takes longer for its answer.
+const LAST_PROBE_DELAY: Duration = Duration::from_millis(100);
 
 /// The sender of one direction of a call.
 #[derive(Debug)]
@@ -60,6 +64,8 @@ pub(crate) struct Sending {
     in_vain: u32,
     /// When to do something about silence.
     wait_until: Option<Instant>,
+    /// When one packet goes again, before that.
+    probe_at: Option<Instant>,
 }
 
 /// A packet to be sent now.
@@ -124,6 +130,7 @@ impl Sending {
             doubted: false,
             in_vain: 0,
             wait_until: None,
+            probe_at: None,
         }
     }
 
@@ -174,7 +181,13 @@ impl Sending {
 
     /// When [`Sending::silent`] is to be called.
     pub(crate) fn wait_until(&self) -> Option<Instant> {
-        self.wait_until
+        self.wait_until.into_iter().chain(self.probe_at).min()
+    }
+
+    /// How long ago the last of what was sent went, if all went once: an answer to it took so long.
+    pub(crate) fn since_sent(&self, now: Instant) -> Option<Duration> {
+        let last = self.queue.iter().take(self.sent).next_back()?.sent.filter(|sent| !sent.again)?;
+        Some(now.saturating_duration_since(last.at))
     }
 
     /// The packet that goes now, with this serial number.
@@ -189,8 +202,10 @@ impl Sending {
         self.order += 1;
         self.sent = self.sent.max(index + 1);
         if self.wait_until.is_none() {
-            let delay = if last { LAST_ACK_DELAY } else { Duration::ZERO };
+            let (delay, probe_delay) =
+                if last { (LAST_ACK_DELAY, LAST_PROBE_DELAY) } else { (Duration::ZERO, Duration::ZERO) };
             self.wait_until = Some(now + rtt.wait(self.in_vain) + delay);
+            self.probe_at = rtt.probe().map(|probe| now + probe + probe_delay);
         }
         // The last packet is answered by what it makes the other side send.
         let request_ack = again || (!last && self.next_index().is_none());
@@ -233,7 +248,7 @@ impl Sending {
         self.find_lost();
         if news.count > 0 || given > 0 {
             self.in_vain = 0;
-            self.wait_until = None;
+            self.wait_for_nothing();
         }
         self.await_answer(now, rtt);
         true
@@ -245,7 +260,7 @@ impl Sending {
         self.first = self.first.wrapping_add(self.sent as u32);
         self.sent = 0;
         self.in_vain = 0;
-        self.wait_until = None;
+        self.wait_for_nothing();
     }
 
     /// Nothing more is to be sent, whatever waits.
@@ -263,6 +278,12 @@ impl Sending {
 
     /// The time has come.
     pub(crate) fn silent(&mut self, now: Instant, rtt: &Rtt) -> Silence {
+        if self.probe_at.take().is_some() && self.wait_until.is_some_and(|until| now < until) {
+            // The first one that is missing, as far as is known. The answer tells of the others.
+            let missing = self.queue.iter_mut().take(self.sent).find(|packet| packet.under_way());
+            missing.into_iter().for_each(|packet| (packet.lost, self.urgent) = (true, true));
+            return Silence::Resend;
+        }
         let under_way = self.under_way();
         self.in_vain = self.in_vain.saturating_add(1);
         self.wait_until = None;
@@ -343,11 +364,17 @@ impl Sending {
     /// Waits where an answer is owed: for what is under way, or for the receiver to open its window.
     fn await_answer(&mut self, now: Instant, rtt: &Rtt) {
         let shut = self.sent < self.queue.len() && self.sent >= usize::from(self.receiver_window);
-        if self.under_way() > 0 || shut {
-            self.wait_until = self.wait_until.or(Some(now + rtt.wait(self.in_vain)));
-        } else {
-            self.wait_until = None;
+        let is_under_way = self.under_way() > 0;
+        if !is_under_way && !shut {
+            self.wait_for_nothing();
+        } else if self.wait_until.is_none() {
+            self.wait_until = Some(now + rtt.wait(self.in_vain));
+            self.probe_at = rtt.probe().filter(|_| is_under_way && self.in_vain == 0).map(|probe| now + probe);
         }
+    }
+
+    fn wait_for_nothing(&mut self) {
+        (self.wait_until, self.probe_at) = (None, None);
     }
 }
 

@@ -253,6 +253,7 @@ fn what_comes_is_acknowledged_as_it_has_to_be() {
     let call = dialogue.call(Security::None, 10);
     let request = dialogue.says().header;
     let data = |seq, flags| reply(request, PacketType::Data, seq, flags);
+    dialogue.now += Duration::from_millis(50);
     dialogue.hear(data(1, 0), b"a");
     assert!(dialogue.said().is_empty());
     assert_eq!(dialogue.wait(), Duration::from_millis(100));

@@ -5,6 +5,7 @@ mod client;
 mod routes;
 mod secured;
 mod server;
+mod silence;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
