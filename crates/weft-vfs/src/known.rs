@@ -57,6 +57,24 @@ impl Vfs {
         Ok(node)
     }
 
+    /// The first name of a path that leads to no tree of this mount, as the path to it, and the names that there are in its
+    /// place: nothing will ever be there. `None` where the path leads into a tree, known or not.
+    pub fn leads_astray(&self, path: &[Name]) -> Option<(Vec<Name>, Vec<Name>)> {
+        let mut node = NodeId::ROOT;
+        for (depth, name) in path.iter().enumerate() {
+            if !self.namespace.is_own(node) {
+                return None;
+            }
+            let Some(child) = self.namespace.own_child(node, name.as_bytes()) else {
+                let mut there: Vec<Name> = self.namespace.own_names(node).into_iter().map(|(name, _)| name).collect();
+                there.sort();
+                return Some((path[..=depth].to_vec(), there));
+            };
+            node = child;
+        }
+        None
+    }
+
     /// The names known in a directory, cached or not; of a file, itself.
     ///
     /// # Errors

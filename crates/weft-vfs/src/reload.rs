@@ -42,16 +42,9 @@ impl Vfs {
     /// `NotFound` when the path is not there; otherwise failures are counted, except that of the path itself.
     pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
         self.try_again(path);
-        let (top, recursive) = match self.find(path) {
-            Err(VfsError::NotFound) => match self.forget_absence(path)? {
-                Some(absence) => return self.look_again(path, absence, caller).await,
-                // It may be in the list by now: that says so, or that it is not.
-                None => match self.denied_by(path, &caller)? {
-                    Some(dir) => (dir, false),
-                    None => return self.look_for(path, caller).await.map(|()| FOUND),
-                },
-            },
-            found => (found?, recursive),
+        let top = match self.find(path) {
+            Err(VfsError::NotFound) => return self.reload_unknown(path, caller).await,
+            found => found?,
         };
         let mut done = Reloaded::default();
         if self.namespace.is_own(top) {
@@ -62,6 +55,23 @@ impl Vfs {
         self.reload_one(&inode, caller, &mut done).await?;
         let mut waiting = if recursive { self.children(inode.id)? } else { Vec::new() };
         self.reload_all(&mut waiting, recursive, caller, done).await
+    }
+
+    /// Asks now for a path that is not known, or known to be absent.
+    ///
+    /// # Errors
+    /// `NotFound` when it is not there; whatever keeps the source from answering.
+    pub(crate) async fn reload_unknown(self: &Arc<Self>, path: &[Name], caller: Caller) -> Result<Reloaded> {
+        if let Some(absence) = self.forget_absence(path)? {
+            return self.look_again(path, absence, caller).await;
+        }
+        // It may be in the list by now: that says so, or that it is not.
+        let Some(dir) = self.denied_by(path, &caller)? else {
+            return self.look_for(path, caller).await.map(|()| FOUND);
+        };
+        let mut done = Reloaded::default();
+        self.reload_one(&self.inode(dir)?, caller, &mut done).await?;
+        Ok(done)
     }
 
     /// What is known of a name that is known to be absent; from now on nothing is.

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use weft_remote::{Caller, FileKind, Name, Version};
 use weft_store::NodeId;
 
+use crate::changes::ChangeKind;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
 impl Vfs {
     /// Asks the source once about every file held (or that told its version) and every listing known at and below a path that the caller may see.
-    /// Unlike `reload` it takes no trust away: where the source is silent all stays as it was.
+    /// Unlike `reload` it takes no trust away: where the source is silent all stays as it was. A path that is not known is
+    /// asked for.
     ///
     /// # Errors
-    /// When the store cannot be read. What the source says or does not say is learnt, not returned; a path that is not
-    /// known has nothing to ask about.
+    /// When the store cannot be read. What the source says or does not say is learnt, not returned.
     pub async fn validate(self: &Arc<Self>, path: &[Name], caller: Caller) -> Result<()> {
         let mut waiting = match self.find(path) {
-            Err(VfsError::NotFound) => return Ok(()),
+            Err(VfsError::NotFound) => return Box::pin(self.look_out_for(path, caller)).await,
             found => vec![found?],
         };
         while !waiting.is_empty() {
@@ -31,6 +32,28 @@ impl Vfs {
                     waiting.extend(self.children(node)?);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Asks for a path that is not known, and tells of it when it is there after it was known to be absent.
+    async fn look_out_for(self: &Arc<Self>, path: &[Name], caller: Caller) -> Result<()> {
+        if self.leads_astray(path).is_some() {
+            return Ok(());
+        }
+        let was_absent = self.absent_above(path).is_some();
+        if let Err(error) = self.reload_unknown(path, caller).await {
+            tracing::debug!(%error, "what is watched is not there, or its source does not say");
+            return Ok(());
+        }
+        let Ok(node) = self.find(path) else { return Ok(()) };
+        let record = self.store.node(self.namespace.real(node))?;
+        if was_absent
+            && let Some(record) = record
+            && !self.tell_back(&record)
+        {
+            let version = record.version.clone();
+            self.tell_change(ChangeKind::New, &record, Version::None, version);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use weft_vfs::{Affinity, Mode, Vfs, VfsError};
 
 use crate::config::Resolved;
 use crate::metrics::measures;
-use crate::words::{absence, binding_state, joined, name_info, names_of, refusal, shown, source_statuses};
+use crate::words::{absence, binding_state, joined, name_info, names_of, no_tree, refusal, shown, source_statuses};
 use crate::{checking, space, unsent, users, warming, watching};
 
 /// A mount's daemon.
@@ -137,6 +137,15 @@ impl MountDaemon {
         }
     }
 
+    /// The names of a path that leads into one of the mount's trees, as one that is mistyped at its top does not.
+    fn in_a_tree(&self, path: &[u8]) -> Result<Vec<Name>, Refusal> {
+        let names = names_of(path)?;
+        match self.vfs.leads_astray(&names) {
+            Some((astray, there)) => Err(no_tree(path, &astray, &there)),
+            None => Ok(names),
+        }
+    }
+
     fn taken_off(&self, mode: Mode, shown_to: impl Fn(&[Name]) -> bool) -> Vec<PathBytes> {
         let paths = self.vfs.offline_paths().into_iter();
         paths.filter(|(path, found)| *found == mode && shown_to(path)).map(|(path, _)| joined(&path)).collect()
@@ -236,7 +245,7 @@ impl Daemon for MountDaemon {
     }
 
     async fn names(&self, path: &[u8], uid: u32) -> Result<Vec<NameInfo>, Refusal> {
-        let above = names_of(path)?;
+        let above = self.in_a_tree(path)?;
         self.check_known(path, &above, uid)?;
         let mut infos = self.vfs.names(&above).map_err(|error| refusal(path, &error))?;
         if self.is_stranger(uid) {
@@ -251,7 +260,7 @@ impl Daemon for MountDaemon {
             OfPinned::Stays => weft_vfs::OfPinned::Stays,
             OfPinned::Goes => weft_vfs::OfPinned::Goes,
         };
-        let removed = self.vfs.remove(&names_of(path)?, depth == Depth::Below, of_pinned, uid);
+        let removed = self.vfs.remove(&self.in_a_tree(path)?, depth == Depth::Below, of_pinned, uid);
         let weft_vfs::Removed { files, bytes } = removed.map_err(|error| match error {
             VfsError::IsADirectory => {
                 Refusal::new(Code::Invalid, format!("{}: is a directory; -r drops all below it", shown(path)))
@@ -271,14 +280,14 @@ impl Daemon for MountDaemon {
 
     async fn reload(&self, path: &[u8], depth: Depth, uid: u32) -> Result<Reloaded, Refusal> {
         let caller = Caller { uid, gid: uid, pid: 0 };
-        let reloaded = self.vfs.reload(&names_of(path)?, depth == Depth::Below, caller).await;
+        let reloaded = self.vfs.reload(&self.in_a_tree(path)?, depth == Depth::Below, caller).await;
         self.tell_kernel().await;
         let done = reloaded.map_err(|error| refusal(path, &error))?;
         Ok(Reloaded { checked: done.checked, changed: done.changed + done.gone, failed: done.failed })
     }
 
     async fn why(&self, path: &[u8], uid: u32) -> Result<Why, Refusal> {
-        let names = names_of(path)?;
+        let names = self.in_a_tree(path)?;
         self.check_known(path, &names, uid)?;
         let why = self.vfs.why(&names).map_err(|error| {
             let mut refusal = refusal(path, &error);
@@ -298,7 +307,7 @@ impl Daemon for MountDaemon {
 
     async fn take_offline(&self, path: &[u8], fetch_only: bool, _uid: u32) -> Result<(), Refusal> {
         let mode = if fetch_only { Mode::FetchOnly } else { Mode::Offline };
-        self.vfs.take_offline(&names_of(path)?, mode).map_err(|error| refusal(path, &error))?;
+        self.vfs.take_offline(&self.in_a_tree(path)?, mode).map_err(|error| refusal(path, &error))?;
         self.tell_kernel().await;
         Ok(())
     }
@@ -320,7 +329,7 @@ impl Daemon for MountDaemon {
     }
 
     async fn pin(&self, path: &[u8], _uid: u32) -> Result<Covered, Refusal> {
-        let covered = self.vfs.pin(&names_of(path)?).map_err(|error| match error {
+        let covered = self.vfs.pin(&self.in_a_tree(path)?).map_err(|error| match error {
             VfsError::NotFound => {
                 let hint = "a look at it with ls or cat asks the source; below a known host any path can be pinned";
                 Refusal::new(Code::NotFound, format!("{}: not known here; {hint}", shown(path)))
@@ -382,7 +391,7 @@ impl Daemon for MountDaemon {
     }
 
     async fn watch(&self, path: &[u8], validate_every: Option<Duration>, uid: u32) -> Result<Lines<Watched>, Refusal> {
-        watching::watch(&self.vfs, names_of(path)?, validate_every, Caller { uid, gid: uid, pid: 0 })
+        watching::watch(&self.vfs, self.in_a_tree(path)?, validate_every, Caller { uid, gid: uid, pid: 0 })
     }
 
     async fn warm(&self, order: WarmOrder, uid: u32) -> Result<Lines<Warmed>, Refusal> {

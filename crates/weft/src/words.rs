@@ -101,6 +101,17 @@ pub(crate) fn absence(path: &[u8], depth: usize, absent: &[Name], asked: &str) -
     format!("{}: {} is not there, said its source {asked}; {next}", shown(path), first.join("/"))
 }
 
+/// What is said of a path whose first names are none of the mount's; `astray` leads to the first of these.
+pub(crate) fn no_tree(path: &[u8], astray: &[Name], there: &[Name]) -> Refusal {
+    let there = there.iter().map(Name::to_string).collect::<Vec<_>>().join(", ");
+    let (missing, above) = match astray {
+        [above @ .., missing] => (missing.to_string(), joined(above)),
+        [] => (String::new(), PathBytes::default()),
+    };
+    let sentence = format!("{}: there is no {missing} in {}, only: {there}", shown(path), shown(&above.0));
+    Refusal::new(Code::NotFound, sentence)
+}
+
 pub(crate) fn shown(path: &[u8]) -> String {
     if path.is_empty() { "the mount's root".to_owned() } else { PathBytes(path.to_vec()).to_string() }
 }

@@ -72,6 +72,52 @@ async fn each_change_is_told_once() {
     assert_eq!(told(&bench, &mut watching).await, [row(ChangeKind::Gone, "fake/d/one", None)]);
 }
 
+/// Goal: who watches a path that is not there is told when it is, once, be it for the first time or after it had gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_looked_out_for_is_told_when_it_comes() {
+    let (bench, mut watching) = scene().await;
+    let validated = async |path: &str| bench.vfs.validate(&names(path), USER).await.expect("validated");
+    let new = |path: &str| vec![(ChangeKind::New, path.to_owned(), Some(5))];
+    validated("fake/comes").await;
+    validated("fake/comes").await;
+    assert_eq!(told(&bench, &mut watching).await, [], "it is not there");
+    bench.fake.file("comes", "fifth");
+    validated("fake/comes").await;
+    validated("fake/comes").await;
+    assert_eq!(told(&bench, &mut watching).await, new("fake/comes"));
+
+    bench.fake.remove("d/one");
+    validated("fake/d/one").await;
+    validated("fake/d/one").await;
+    assert_eq!(told(&bench, &mut watching).await, [(ChangeKind::Gone, "fake/d/one".to_owned(), None)]);
+    bench.fake.file("d/one", "fifth");
+    validated("fake/d/one").await;
+    validated("fake/d/one").await;
+    assert_eq!(told(&bench, &mut watching).await, new("fake/d/one"));
+
+    bench.list("fake/d").await.expect("a listing");
+    validated("fake/d/listed").await;
+    told(&bench, &mut watching).await;
+    bench.fake.file("d/listed", "fifth");
+    validated("fake/d/listed").await;
+    validated("fake/d/listed").await;
+    let told = told(&bench, &mut watching).await;
+    let told: Vec<_> = told.into_iter().filter(|(what, ..)| *what != ChangeKind::Listed).collect();
+    assert_eq!(told, new("fake/d/listed"), "by the list, and not twice");
+    validated("nowhere/at/all").await;
+}
+
+/// Goal: looking out for what is not there does not disturb a source that is silent, and forgets nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn looking_out_where_the_source_is_silent_forgets_nothing() {
+    let (bench, _watching) = scene().await;
+    bench.vfs.validate(&names("fake/comes"), USER).await.expect("validated");
+    assert!(bench.vfs.absent_above(&names("fake/comes")).is_some());
+    bench.fake.order(Order::of(Fault::Error(RemoteError::Unreachable { detail: "x".to_owned() })).times(9));
+    bench.vfs.validate(&names("fake/comes"), USER).await.expect("validated");
+    assert!(bench.vfs.absent_above(&names("fake/comes")).is_some());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_becomes_a_directory_is_told_so() {
     let (bench, mut watching) = scene().await;

@@ -28,7 +28,7 @@ pub mod why;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use weft_control::{ControlError, Hello, Located, Mounts, daemons, find_for_path};
+use weft_control::{Code, ControlError, Hello, Located, Mounts, daemons, find_for_path};
 
 use crate::config::Environment;
 use crate::exit::{Exit, Failure, Outcome};
@@ -80,6 +80,16 @@ fn for_each<T>(paths: &[std::path::PathBuf], mut act: impl FnMut(&Path) -> Outco
         }
     }
     (done, first_failure.map_or(Ok(()), Err))
+}
+
+/// Tells people, where nothing is known at a path, what the mount knows of that, and what becomes of `done` all the same:
+/// it may be a path that is there later, or one that was mistyped.
+fn hint_if_unknown(located: &mut Located, done: &str) {
+    if let Err(ControlError::Refused(refusal)) = located.client.why(&located.path.0)
+        && refusal.code == Code::NotFound
+    {
+        complain!("weft: {}; {done}", refusal.sentence);
+    }
 }
 
 /// Bytes for people: `1.2 MiB`.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{find, for_each};
+use super::{find, for_each, hint_if_unknown};
 use crate::exit::Outcome;
 use crate::output::say;
 
@@ -13,9 +13,14 @@ use crate::output::say;
 /// # Errors
 /// The first failure; the other paths are dealt with all the same.
 pub fn take_offline(fetch_only: bool, paths: &[PathBuf], json: bool) -> Outcome {
+    let done = match fetch_only {
+        true => "what comes there is not checked from now on; `weft online` ends that",
+        false => "nobody is asked for it from now on; `weft online` ends that",
+    };
     let (done, outcome) = for_each(paths, |path| {
         let mut located = find(path)?;
         located.client.take_offline(&located.path.0, fetch_only)?;
+        hint_if_unknown(&mut located, done);
         Ok(path.to_owned())
     });
     if json && !done.is_empty() {

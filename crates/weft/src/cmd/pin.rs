@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use weft_control::Covered;
 
-use super::{find, for_each, show_bytes};
+use super::{find, for_each, hint_if_unknown, show_bytes};
 use crate::exit::Outcome;
 use crate::output::say;
 
@@ -16,7 +16,9 @@ use crate::output::say;
 pub fn pin(paths: &[PathBuf], json: bool) -> Outcome {
     let (done, outcome) = for_each(paths, |path| {
         let mut located = find(path)?;
-        Ok((path.to_owned(), located.client.pin(&located.path.0)?))
+        let covered = located.client.pin(&located.path.0)?;
+        hint_if_unknown(&mut located, "what comes there is pinned; `weft unpin` ends that");
+        Ok((path.to_owned(), covered))
     });
     show("pinned", &done, json);
     outcome

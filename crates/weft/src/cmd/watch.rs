@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weft_control::{Change, Watched};
 
-use super::find;
+use super::{find, hint_if_unknown};
 use crate::exit::Outcome;
 use crate::output::{complain, say};
 
@@ -14,10 +14,16 @@ use crate::output::{complain, say};
 /// # Errors
 /// When the path is in no mount; when the daemon goes without a word.
 pub fn run(path: &Path, every: Option<Duration>, json: bool) -> Outcome {
+    let mut asked = find(path)?;
     let located = find(path)?;
     let watching = located.client.watch(&located.path.0, every)?;
     // For people, and for scripts that must not change anything before: on standard error, which is not the stream.
     complain!("weft: watching {}", path.display());
+    let next = match every {
+        Some(_) => "it is asked for, and told of when it is there",
+        None => "it is told of when somebody finds it; `--validate` asks for it",
+    };
+    hint_if_unknown(&mut asked, next);
     for line in watching {
         match line? {
             line if json => say!("{}", serde_json::to_string(&line).expect("plain data")),

@@ -171,6 +171,36 @@ fn exit_codes_are_as_documented() {
     }
 }
 
+/// Goal: a path that leads to no tree of the mount, as a mistyped one does, is refused by every verb, with what there is; one
+/// that is not known, or known to be absent, may be there later: it is done as told, and said.
+#[test]
+fn a_path_that_is_not_there_is_told() {
+    let Some((liar, mount, top)) = scene(Setup::default()) else { return };
+    for words in ["pin", "offline", "reload", "why", "ls -w", "rm -w", "watch"] {
+        let outcome = mount.verb(words, [mount.at("wbe/example.org/a.txt")]);
+        assert_eq!(outcome.code, Some(4), "{words}: {outcome:?}");
+        let told = "wbe/example.org/a.txt: there is no wbe in the mount's root, only: ";
+        assert!(outcome.err.contains(told) && outcome.err.contains("web"), "{words}: {outcome:?}");
+    }
+    let status = mount.status();
+    assert_eq!((&status["offline"], &status["pinned"]), (&serde_json::json!([]), &serde_json::json!([])));
+
+    let (later, absent) = (top.join("later"), top.join("absent.txt"));
+    fails_with(std::fs::metadata(&absent), Errno::NOENT);
+    for words in ["pin", "offline", "offline --fetch-only"] {
+        for (path, cause) in [(&later, "not known here"), (&absent, "is not there, said its source")] {
+            let outcome = mount.verb(words, [path]);
+            assert_eq!(outcome.code, Some(0), "{words}: {outcome:?}");
+            assert!(outcome.err.contains(cause), "{words}: {outcome:?}");
+            assert_eq!(outcome.err.lines().count(), 1, "{words}: {outcome:?}");
+        }
+        let known = mount.verb(words, [top.join("a.txt"), top.clone()]);
+        assert_eq!((known.code, known.err.as_str()), (Some(0), ""), "{words}: {known:?}");
+    }
+    assert_eq!(mount.status()["pinned"].as_array().map(Vec::len), Some(4));
+    assert_eq!(liar.times("/later"), 0, "nobody was asked");
+}
+
 /// The program as another user, who reaches it by a copy in an open folder.
 fn as_other(mount: &Mount) -> impl Fn(&str, &Path) -> Outcome {
     let copy = mount.beside("weft");

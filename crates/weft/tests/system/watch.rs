@@ -59,6 +59,23 @@ fn changes_at_a_server_are_told() {
     assert_eq!(watching.end(), Some(0), "the mount's end is the stream's");
 }
 
+/// Goal: a file that is not there yet is looked out for, which is said, and told of when it comes.
+#[test]
+fn a_file_that_comes_later_is_told() {
+    let Some(server) = Server::nginx("") else { return };
+    let Some(mount) = Mount::new() else { return };
+    let file = mount.at(server.site()).join("later.txt");
+    let mut watching = watch(&mount, "watch --json --validate 1s", &file);
+    let hint = watching.error_line();
+    assert!(hint.contains("/later.txt: ") && hint.contains("it is asked for"), "{hint}");
+    let (fresh, place) = (server.root().join("fresh"), server.root().join("later.txt"));
+    std::fs::metadata(&file).expect_err("it is not there");
+    std::fs::write(&fresh, "there").and_then(|()| std::fs::rename(&fresh, place)).expect("written");
+    let new = line(&mut watching, "/later.txt", "new");
+    assert_eq!(new["size"], 5, "{new}");
+    assert_eq!(std::fs::read(&file).expect("read"), b"there");
+}
+
 /// Goal: without `--validate` nobody is asked, what another reader finds is told in plain words, and a pace that
 /// would annoy servers is refused.
 #[test]
