@@ -62,6 +62,8 @@ impl Vfs {
         }
         match self.fetch_whole(call, inode).await {
             Ok(arrival) => {
+                inode.came_for(call);
+                inode.opened_for(call);
                 arrival.claim();
                 Ok(arrival.object.clone())
             }
@@ -81,7 +83,11 @@ impl Vfs {
         if !self.shows(inode, current.object.audience(), current.object.version(), &call.caller) {
             return Ok(None);
         }
-        if current.object.version() == &Version::None && inode.opens_same_use(call) {
+        let is_same_use = match current.object.version() {
+            Version::None => inode.opens_same_use(call),
+            _ => self.opens_confirmed(call, inode, &current),
+        };
+        if is_same_use {
             return Ok(Some(current.object));
         }
         Ok((is_told_all && self.is_current(inode, &current)?).then_some(current.object))
@@ -140,7 +146,11 @@ impl Vfs {
         let remote = self.remote_of(inode)?.clone();
         let answer = self.ask_of(call, inode, || remote.attributes(call, &record.file, &known)).await?;
         let answer = Box::pin(self.compared(call, inode, &known, answer)).await?;
-        self.learn_check(call, inode, &known, answer)
+        let outcome = self.learn_check(call, inode, &known, answer)?;
+        if let Check::Unchanged = outcome {
+            inode.confirmed_for(call);
+        }
+        Ok(outcome)
     }
 
     /// Learns what the remote said of a file that was asked about as `known`.
@@ -194,7 +204,7 @@ impl Vfs {
                 }
                 self.supersede_content(inode)?;
                 self.take_along(call, inode.id, record.binding, *found, &told)?;
-                inode.came_for(call);
+                inode.confirmed_for(call);
                 Ok(Check::Changed)
             }
         }
@@ -272,7 +282,8 @@ impl Vfs {
         }
     }
 
-    fn has_version(&self, inode: &Arc<Inode>, version: &Version) -> bool {
+    /// Whether what opens get is of this version.
+    pub(crate) fn has_version(&self, inode: &Arc<Inode>, version: &Version) -> bool {
         let current = inode.content.lock().current.clone();
         current.is_some_and(|current| current.object.version().still_holds(version))
     }

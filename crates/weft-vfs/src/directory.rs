@@ -130,6 +130,9 @@ impl Vfs {
             return Ok(());
         }
         let took = Box::pin(self.list_asking(call, dir)).await?;
+        if took.is_some() {
+            dir.came_for(call);
+        }
         self.listed_in_turn(call, dir, took);
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use weft_remote::{Answer, BadName, Call, Caller, Entry, FileKind, Name};
-use weft_store::{BindingId, DentryTarget, NodeId};
+use weft_store::{BindingId, DentryTarget, ListingRecord, NodeId};
 
 use crate::content::Check;
 use crate::figures::count;
@@ -208,7 +208,7 @@ impl Vfs {
         if is_told_all && inode.is_settled() && !remaining.is_zero() {
             return Ok(self.show(&inode, remaining, &call.caller));
         }
-        if inode.is_settled() && inode.is_same_use(call) {
+        if inode.is_settled() && self.was_told_just_now(call, &inode)? {
             return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
         if self.is_left_open(&inode)? {
@@ -353,7 +353,10 @@ impl Vfs {
         let (id, is_newest) = self.learn_entry(dir.id, record.binding, &entry, &told)?;
         self.take_along(call, id, record.binding, found, &told)?;
         let inode = self.inode(id)?;
-        inode.came_for(call);
+        match self.has_version(&inode, &told.version) {
+            true => inode.confirmed_for(call),
+            false => inode.came_for(call),
+        }
         let left = match is_newest {
             true => self.lease_left(dir, id, &told.lease, learnt, SystemTime::now()),
             false => Duration::ZERO,
@@ -398,7 +401,8 @@ impl Vfs {
             return self.settle(call, inode).await;
         }
         let record = inode.record();
-        if record.learnt != SystemTime::UNIX_EPOCH && self.described(&record, inode.id)?.is_some() {
+        let described = if record.learnt == SystemTime::UNIX_EPOCH { None } else { self.described(&record, inode.id)? };
+        if described.is_some_and(|listing| would_vouch(&inode, &listing)) {
             let parent = self.inode(record.parent)?;
             self.list(call, &parent).await?;
             if !self.attributes_remaining(&inode)?.is_zero() {
@@ -418,6 +422,13 @@ impl Vfs {
             }
         }
     }
+}
+
+/// Whether a list like this one, asked for now, would be trusted: where it is good for who asks for it alone, the file itself is
+/// asked about, and the list would be asked for besides.
+fn would_vouch(inode: &Inode, listing: &ListingRecord) -> bool {
+    let learnt = listing.learnt;
+    learnt == SystemTime::UNIX_EPOCH || inode.freshness.holds(&listing.lease, learnt, learnt)
 }
 
 /// What the kernel is told at most: longer trust is renewed by asking us, which costs no network.

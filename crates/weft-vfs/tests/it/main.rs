@@ -15,6 +15,7 @@ mod links;
 mod locks;
 mod nameless;
 mod names;
+mod one_use;
 mod orphans;
 mod space;
 mod superseded;

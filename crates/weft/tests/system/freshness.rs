@@ -212,6 +212,22 @@ fn always_asks_at_each_open() {
     assert!(liar.times("/a.txt") >= 5);
 }
 
+/// Goal: what must be confirmed at each use is asked about once in a use, and changes are seen by the next.
+#[test]
+fn one_use_of_what_must_be_confirmed_is_one_question() {
+    let Some((served, liar, mount)) = scene("no-cache", Setup::default()) else { return };
+    let file = mount.at(liar.site()).join("a.txt");
+    reads(&file, 0);
+    for version in 1..=5 {
+        served.change();
+        reads(&file, version);
+    }
+    // The kernel's look before the open, the open, and std's look at the length after it: no more than one of them asks, but
+    // where the thread does not run for a quarter of a second between two of them.
+    let asked = liar.times("/a.txt");
+    assert!((6..12).contains(&asked), "{asked} questions for 6 uses");
+}
+
 #[test]
 fn a_policy_is_that_of_its_tree() {
     let served = Served::default();
