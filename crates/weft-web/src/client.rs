@@ -19,7 +19,7 @@ use crate::connect::{ConnectError, Connected, Connecting, Dialer};
 use crate::contact::Took;
 use crate::content::may_take_long;
 use crate::digest::Announced;
-use crate::exchange::{GetError, Needs, Question, Reply};
+use crate::exchange::{GetError, Needs, Question, Reply, request_error};
 use crate::flow::{DRAIN_TIME_MAX, Flow};
 use crate::headers::{announced_length, check_headers, retry_after};
 use crate::host::{Host, Scheme};
@@ -279,12 +279,16 @@ impl Client {
     ) -> std::result::Result<Hop, GetError> {
         let host = self.host(&target.authority);
         host.may_ask().await?;
-        let waiting = Waiting::new(self, &host, call, target.shown());
+        let mut waiting = Waiting::new(self, &host, call, target.shown());
         let identity = pass.as_ref().and_then(|pass| pass.identity_for(&target.authority)).cloned();
         let scheme = match self.scheme(&host, target.scheme, identity).await {
             Ok(scheme) => scheme,
             Err(error) => return Err(self.connect_failed(&host, target, error, waiting)),
         };
+        if host.memory().is_some_and(|memory| memory.scheme != scheme) {
+            waiting.set_aside();
+            host.may_ask_aside()?;
+        }
         let url = target.url(scheme);
         let login = pass.as_mut().map(|pass| pass.for_hop(&target.authority, scheme, &target.path_and_query));
         let HopLogin { headers: login, identity } = login.unwrap_or_default();
@@ -360,6 +364,9 @@ impl Client {
         }
         host.counts.failed();
         tracing::debug!(host = host.authority.text(), "no connection");
+        if waiting.is_aside() && error.is_silence() {
+            host.silent_aside(&error);
+        }
         waiting.failed(&error);
         if no_such_host { GetError::NoSuchHost(error.to_string()) } else { error.into() }
     }
@@ -466,27 +473,5 @@ impl Client {
     }
 }
 
-fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
-    let mut why = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        why = format!("{why}: {inner}");
-        source = inner.source();
-    }
-    let detail = format!("{url}: {why}");
-    // Under TLS 1.3 a server that misses or does not accept a certificate says so after its handshake. HTTP/2 passes on
-    // the text alone.
-    if why.contains(TLS_REFUSAL) {
-        return RemoteError::Denied { detail };
-    }
-    if error.is_parse() || error.is_parse_too_large() {
-        RemoteError::Damaged { detail }
-    } else {
-        RemoteError::Unreachable { detail }
-    }
-}
-
-/// How rustls begins to tell of what the other side ended TLS with.
-const TLS_REFUSAL: &str = "received fatal alert";
 /// Hosts remembered in memory.
 const HOSTS_MAX: usize = 1024;

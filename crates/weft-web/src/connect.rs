@@ -66,7 +66,7 @@ impl ConnectError {
             ConnectError::Unreachable(why) => RemoteError::Unreachable { detail: format!("{url}: {why}") },
             ConnectError::TimedOut(why) => RemoteError::TimedOut { detail: format!("{url}: {why}") },
             ConnectError::NotTls(why) => RemoteError::Unreachable {
-                detail: format!("{url}: nothing speaks TLS there ({why}), and plain http is not used for this host"),
+                detail: format!("{url}: nothing speaks TLS there ({why}), and plain http is not used instead"),
             },
             // Not silence: what the store holds must not hide that somebody else may be answering.
             ConnectError::Tls(why) => {

@@ -101,11 +101,35 @@ impl From<GetError> for RemoteError {
     }
 }
 
+/// What went wrong with a request that was sent.
+pub(crate) fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
+    let mut why = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        why = format!("{why}: {inner}");
+        source = inner.source();
+    }
+    let detail = format!("{url}: {why}");
+    // Under TLS 1.3 a server that misses or does not accept a certificate says so after its handshake. HTTP/2 passes on
+    // the text alone.
+    if why.contains(TLS_REFUSAL) {
+        return RemoteError::Denied { detail };
+    }
+    if error.is_parse() || error.is_parse_too_large() {
+        RemoteError::Damaged { detail }
+    } else {
+        RemoteError::Unreachable { detail }
+    }
+}
+
 /// How many bytes a Range header asks for, where it says so.
 fn part_length(range: &HeaderValue) -> Option<u64> {
     let (first, last) = range.to_str().ok()?.strip_prefix("bytes=")?.split_once('-')?;
     (last.parse::<u64>().ok()?).checked_sub(first.parse().ok()?)?.checked_add(1)
 }
+
+/// How rustls begins to tell of what the other side ended TLS with.
+const TLS_REFUSAL: &str = "received fatal alert";
 
 #[cfg(test)]
 mod tests {

@@ -77,6 +77,8 @@ struct State {
     via: Option<String>,
     /// Somebody's login was sent.
     logins: bool,
+    /// Until when the scheme that it is not known by is not tried again, and why.
+    aside: Option<(Instant, RemoteError)>,
 }
 
 /// What is noted of a host, as JSON under `host/<authority>`.
@@ -115,6 +117,7 @@ impl Host {
             ranges: false,
             via: None,
             logins: false,
+            aside: None,
         };
         if builtin.is_some() {
             let why = "served by weft itself".to_owned();
@@ -280,8 +283,25 @@ impl Host {
         news
     }
 
+    /// A redirect led to the scheme that it is not known by, and nothing takes a connection there.
+    pub fn silent_aside(&self, error: &RemoteError) {
+        self.state.lock().aside = Some((Instant::now() + ASIDE_PAUSE, error.clone()));
+    }
+
+    /// Whether a connection under the scheme that it is not known by may be tried.
+    ///
+    /// # Errors
+    /// What became of the last attempt, for a while after it.
+    pub fn may_ask_aside(&self) -> std::result::Result<(), RemoteError> {
+        match &self.state.lock().aside {
+            Some((until, error)) if Instant::now() < *until => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
     /// Lets the next calls through; says whether anything was in their way.
     pub fn release(&self) -> bool {
+        self.state.lock().aside = None;
         let released = self.contact(|contact, now, at| contact.release(now, at));
         self.verdicts.send_modify(|_| ());
         released
@@ -355,6 +375,9 @@ impl Host {
     }
 }
 
+/// How long a redirect to a scheme that nobody speaks fails at once: an attempt may take as long as a connection may.
+const ASIDE_PAUSE: Duration = Duration::from_secs(10);
+
 /// Certificates of users whose connections to one host are kept.
 const IDENTITIES_MAX: usize = 32;
 
@@ -373,6 +396,17 @@ mod tests {
 
     fn host(notes: &MemoryNotes) -> Host {
         Host::new(Authority::parse("example.org").unwrap(), None, 4, Budget::new(0), Duration::ZERO, notes)
+    }
+
+    #[test]
+    fn another_scheme_is_left_alone_for_a_while_and_tried_when_the_user_says_so() {
+        let host = host(&MemoryNotes::default());
+        assert!(host.may_ask_aside().is_ok());
+        host.silent_aside(&RemoteError::Unreachable { detail: "refused".to_owned() });
+        assert!(host.may_ask_aside().is_err());
+        assert!(!host.is_away(), "of the host itself it says nothing");
+        host.release();
+        assert!(host.may_ask_aside().is_ok());
     }
 
     #[test]

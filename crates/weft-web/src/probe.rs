@@ -36,6 +36,7 @@ pub(crate) struct Waiting<'a> {
     shown: String,
     /// Since when, and what the host took; guarded for the closure that connects. `None` while nothing is owed.
     owed: Mutex<Option<(Instant, Took)>>,
+    is_aside: bool,
 }
 
 impl Default for Probes {
@@ -76,7 +77,17 @@ impl Probes {
 impl<'a> Waiting<'a> {
     pub fn new(client: &'a Arc<Client>, host: &'a Arc<Host>, call: &Call, shown: String) -> Waiting<'a> {
         let owed = Mutex::new(Some((Instant::now(), Took::Nothing)));
-        Waiting { client, host, deadline: call.deadline, shown, owed }
+        Waiting { client, host, deadline: call.deadline, shown, owed, is_aside: false }
+    }
+
+    /// A redirect has led to a scheme that the host is not known by: silence there says nothing of the host.
+    pub fn set_aside(&mut self) {
+        self.is_aside = true;
+        self.for_nobody();
+    }
+
+    pub fn is_aside(&self) -> bool {
+        self.is_aside
     }
 
     /// What is waited for now is not the host.
@@ -86,7 +97,7 @@ impl<'a> Waiting<'a> {
 
     /// From now on the host is waited for.
     pub fn for_host(&self, took: Took) {
-        *self.owed.lock() = Some((Instant::now(), took));
+        *self.owed.lock() = (!self.is_aside).then(|| (Instant::now(), took));
     }
 
     /// The host answered.

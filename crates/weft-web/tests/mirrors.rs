@@ -133,3 +133,31 @@ async fn where_a_login_led_is_for_its_user_alone() {
     assert_eq!(mirror.paths(), ["/signed"; 2]);
     assert!(mirror.log.lock().iter().all(|seen| !seen.headers.contains_key("authorization")));
 }
+
+/// Goal: a redirect to a scheme that a host does not speak is an error of what redirects, and the host is asked on for the rest.
+#[tokio::test]
+async fn a_redirect_to_a_scheme_that_is_not_spoken_leaves_the_host_connected() {
+    let address = Arc::new(std::sync::OnceLock::<std::net::SocketAddr>::new());
+    let of_server = address.clone();
+    let server = Server::start(move |seen| match seen.path.as_str() {
+        "/led" => {
+            let address = of_server.get().expect("set before anything is asked");
+            answer(302, &[("location", &format!("https://{address}/file"))], "")
+        }
+        path => answer(200, &[], path.to_owned()),
+    })
+    .await;
+    address.set(server.address).expect("set once");
+    let web = web();
+    let top = server.dir("/");
+    find(&web, &top, "before").await;
+    for _ in 0..2 {
+        let error = support::fails(&web, &top, "led").await;
+        assert!(
+            matches!(&error, RemoteError::Unreachable { detail } if detail.contains("nothing speaks TLS")),
+            "{error}"
+        );
+        find(&web, &top, "after").await;
+    }
+    assert!(web.sources().iter().all(|source| source.state == weft_remote::SourceState::Connected));
+}
