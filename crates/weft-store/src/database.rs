@@ -322,7 +322,15 @@ impl StorageBackend for Backend {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.check()?;
-        self.file.set_len(len)
+        let before = self.file.len()?;
+        match len.checked_sub(before) {
+            // A disk that is full refuses the growth then, and not a page later on: with all its room a database can be
+            // opened again after a failure, which writes to it, and read.
+            Some(1..=ROOM_AHEAD_BYTES_MAX) if before > 0 => self.file.grow_with_room(before, len),
+            // One that begins may not have it, and should begin.
+            Some(1..=ROOM_AHEAD_BYTES_MAX) => self.file.grow_with_room(before, len).or_else(|_| self.file.set_len(len)),
+            _ => self.file.set_len(len),
+        }
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -355,6 +363,8 @@ const FILE_NAME: &str = "index.redb";
 /// Longest database that is read into the system's memory at a start: in one sweep that costs a turning disk what some
 /// dozens of records cost that are looked up one by one.
 const AHEAD_BYTES_MAX: u64 = 256 << 20;
+/// By so many bytes the database grows with room for all of them on the disk; what a larger one grows by it may never use.
+const ROOM_AHEAD_BYTES_MAX: u64 = 64 << 20;
 const ASIDE_PREFIX: &str = "index.damaged-";
 /// Most damaged databases kept for people to look at.
 const ASIDE_MAX: u32 = 3;

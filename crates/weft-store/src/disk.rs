@@ -166,6 +166,22 @@ impl DiskFile {
         self.file.set_len(length)
     }
 
+    /// Makes the file this long with room on the disk for all of it, which it was `from` bytes long before.
+    pub(crate) fn grow_with_room(&self, from: u64, length: u64) -> io::Result<()> {
+        #[cfg(test)]
+        self.faults.before_write()?;
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), from, length - from) {
+            // A file system that knows no such thing.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.file.set_len(length),
+            Err(errno) => {
+                // Some of it may have been had.
+                let _ = self.file.set_len(from);
+                Err(errno.into())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
     /// Gives back the room of a range, which reads as zeros from then on. The length stays.
     pub(crate) fn punch(&self, offset: u64, count: u64) -> io::Result<()> {
         #[cfg(test)]

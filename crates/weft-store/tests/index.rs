@@ -311,3 +311,31 @@ fn a_walk_meets_all_that_is_known() {
         assert_eq!(all(|onward| store.listings_onward(onward, limit).unwrap()), listings);
     }
 }
+
+/// Goal: a disk that is full refuses what the index grows by at once, not a page of it later on, after which it could be neither
+/// read nor opened again. Method: the room that its file has on the disk, when it begins and when it has grown.
+#[test]
+fn the_index_has_room_for_all_of_its_length() {
+    use std::os::unix::fs::MetadataExt;
+
+    let place = Place::new();
+    let store = place.open();
+    let has_room = |least: u64| {
+        let index = std::fs::metadata(place.index()).unwrap();
+        assert!(
+            index.len() > least && index.blocks() * 512 >= index.len(),
+            "{} of {}",
+            index.blocks() * 512,
+            index.len()
+        );
+        index.len()
+    };
+    let begun = has_room(0);
+    for part in 0..40 {
+        let names = (0..500).map(|nth| name(&format!("{}{part}-{nth}", "x".repeat(100))));
+        let records = names.map(|name| Record::Dentry(DIR, name, Some(dentry_to(5000)))).collect();
+        store.apply(records).unwrap();
+    }
+    store.flush().unwrap();
+    has_room(begun);
+}

@@ -135,7 +135,7 @@ impl Vfs {
 
     /// Whether the disk has room for `more` bytes beyond what is to stay free; evicts for it.
     pub(crate) fn keeps_free(&self, more: u64) -> bool {
-        let Some(keep_free) = self.space.options.keep_free else { return true };
+        let keep_free = self.space.options.keep_free();
         let short = || {
             let free = self.store.usage().free_bytes.saturating_add(self.space.leaving.lock().bytes());
             keep_free.saturating_add(more).saturating_sub(free)

@@ -31,7 +31,7 @@ pub struct SpaceOptions {
     pub scratch_max: Option<u64>,
     /// Most bytes of each top-level tree (for the web: of a host).
     pub tree_max: Option<u64>,
-    /// Bytes of the disk that are left free.
+    /// Bytes of the disk that are left free; 4 MiB unless said.
     pub keep_free: Option<u64>,
 }
 
@@ -49,6 +49,11 @@ pub struct SpaceRule {
 impl SpaceOptions {
     /// Most rules with a bound.
     pub const BOUNDED_RULES_MAX: usize = Bounds::RULES_MAX;
+
+    /// Bytes of the disk that content is not to take.
+    pub(crate) fn keep_free(&self) -> u64 {
+        self.keep_free.unwrap_or(INDEX_ROOM_BYTES)
+    }
 
     fn bounded(&self) -> impl Iterator<Item = (&SpaceRule, u64)> {
         self.rules.iter().filter_map(|rule| Some((rule, rule.max?))).take(SpaceOptions::BOUNDED_RULES_MAX)
@@ -199,11 +204,9 @@ impl Vfs {
             (filled, Some(max)) => filled.saturating_add(on_disk(bytes)) <= max - max / SPARE_PART,
             (_, None) => true,
         };
-        let disk = self.space.options.keep_free.is_none_or(|keep_free| {
-            let wanted = keep_free.saturating_add(keep_free / SPARE_PART).saturating_add(on_disk(bytes));
-            self.store.usage().free_bytes >= wanted
-        });
-        disk && bounds.all(spare)
+        let keep_free = self.space.options.keep_free();
+        let wanted = keep_free.saturating_add(keep_free / SPARE_PART).saturating_add(on_disk(bytes));
+        self.store.usage().free_bytes >= wanted && bounds.all(spare)
     }
 
     /// Tells that a file is served without being stored: for a bound, once per tree.
@@ -232,6 +235,11 @@ impl Vfs {
                 let max = max.unwrap_or_default();
                 format!("`{key}` ({max} bytes, {filled} of them taken) leaves no room for it, nor would eviction")
             }
+            Limit::KeepFree if self.space.options.keep_free.is_none() => {
+                format!(
+                    "the disk of the cache has no more space than the {INDEX_ROOM_BYTES} bytes that are left to its index"
+                )
+            }
             Limit::KeepFree => format!("`{key}` is met: the disk of the cache has no more to give"),
         };
         let hint = "raise the bound, make more of the cache class scratch, or free some with `weft rm -w`";
@@ -249,6 +257,9 @@ pub(crate) fn on_disk(bytes: u64) -> u64 {
 const BLOCK_BYTES: u64 = 4096;
 /// How many bounds one piece of content may meet one after the other.
 const BOUNDS_MAX: usize = 8;
+/// What content leaves of the disk without a word of the user's: the index grows by the names that are learnt, and when it cannot
+/// be written it may not be opened again, and read, before there is room.
+const INDEX_ROOM_BYTES: u64 = 4 << 20;
 /// The part of each bound that is left to what is asked for.
 const SPARE_PART: u64 = 8;
 /// Most trees and bounds that are remembered as told.

@@ -113,10 +113,7 @@ impl Vfs {
         }
         let free = self.store.usage().free_bytes;
         let (_, evictable, _) = self.store.standing(Bound::All);
-        let room = match self.space.options.keep_free {
-            Some(keep_free) => free.saturating_add(evictable).saturating_sub(keep_free),
-            None => free,
-        };
+        let room = free.saturating_add(evictable).saturating_sub(self.space.options.keep_free());
         if bytes > room {
             let key = self.space.options.keep_free.map(|_| " beyond `[cache] keep_free`").unwrap_or_default();
             misfits.push(format!("the disk of the cache has {room} bytes free{key}, and {bytes} are needed"));

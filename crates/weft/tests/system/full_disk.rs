@@ -62,6 +62,26 @@ fn what_does_not_fit_is_served_through() {
     assert_eq!(liar.times("/small.bin"), 1);
 }
 
+/// Goal: content leaves the index room to grow: one that cannot be written may not be opened again, and read, after that.
+#[test]
+fn content_leaves_room_to_the_index() {
+    let liar =
+        files(&[("a.bin", 3 << 20), ("b.bin", 3 << 20), ("c.bin", 3 << 20), ("d.bin", 3 << 20), ("e.bin", 3 << 20)]);
+    let Some(disk) = SmallDisk::of("16m") else { return };
+    let Some(mount) = Mount::with(Setup { cache: Some(disk.0.path().join("cache")), ..Default::default() }) else {
+        return;
+    };
+    let top = mount.at(liar.site());
+    for name in ["a.bin", "b.bin", "c.bin", "d.bin", "e.bin"] {
+        assert!(std::fs::read(top.join(name)).expect("read") == noise(3 << 20), "{name}");
+    }
+    let space = rustix::fs::statvfs(disk.path()).expect("it is mounted");
+    let free = space.f_bavail * space.f_frsize;
+    assert!(free > 2 << 20, "{free} bytes are free");
+    let troubles = mount.status()["troubles"].to_string();
+    assert!(troubles.contains("left to its index"), "{troubles}");
+}
+
 /// Goal: so much of the disk is left free; scratch goes for it, the longest unused first, and what is kept stays.
 #[test]
 fn a_part_of_the_disk_is_kept_free() {
