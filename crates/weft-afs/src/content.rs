@@ -1,9 +1,11 @@
 //! Content of files, in pieces: each piece is one call, whose reply says of which version it is before it is handed on.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, FuturesOrdered};
 use futures_util::{StreamExt, stream};
 use weft_remote::{Answer, Body, Call, Fetched, Piece, RemoteError, Result, Span, Version};
 
@@ -11,6 +13,7 @@ use crate::afs::Shared;
 use crate::facts::{self, Told};
 use crate::identity::{Identity, Spot};
 use crate::look::{Seen, shown};
+use crate::pace::Pace;
 use crate::retimed::Written;
 use crate::wire::fileserver::FetchData64;
 
@@ -24,6 +27,7 @@ impl Shared {
         span: Span,
     ) -> Result<Answer<Fetched>> {
         let (start, asked) = (span.start, span.length.unwrap_or(u64::MAX));
+        let since = Instant::now();
         let (bytes, seen) = self.piece(call, spot, start, asked.min(FIRST_PIECE_BYTES)).await?;
         let (status, worth) = (&seen.status, seen.worth(Told::Content));
         let written_s = self.written_s(spot, status);
@@ -34,7 +38,8 @@ impl Shared {
         let end = status.length.min(start.saturating_add(asked));
         let got = start + bytes.len() as u64;
         // A server may give less than was asked for; the rest is asked for as any other piece.
-        let rest = self.clone().pieces(*call, spot.clone(), version.clone(), got.min(end)..end);
+        let pace = Pace::after(bytes.len() as u64, since.elapsed());
+        let rest = self.clone().pieces(*call, spot.clone(), version.clone(), got.min(end)..end, pace);
         let first = (!bytes.is_empty()).then_some(Ok(Piece::Bytes(bytes)));
         let file = Identity::File(spot.clone()).file_id();
         let attributes = facts::attributes(status, self.options.modes);
@@ -57,21 +62,37 @@ impl Shared {
         call: Call,
         spot: Spot,
         version: Version,
-        range: std::ops::Range<u64>,
+        range: Range<u64>,
+        pace: Pace,
     ) -> BoxStream<'static, Result<Piece>> {
-        let piece_bytes = piece_bytes(range.end - range.start);
-        let starts = range.clone().step_by(piece_bytes as usize);
-        let fetched = stream::iter(starts).map(move |start| {
+        let (whole, under_way) = (range.end - range.start, FuturesOrdered::new());
+        let begun = (range, pace, under_way);
+        Box::pin(stream::unfold(begun, move |(mut range, mut pace, mut under_way)| {
             let (shared, spot, version) = (self.clone(), spot.clone(), version.clone());
-            let length = piece_bytes.min(range.end - start);
-            async move { shared.whole_piece(call, &spot, &version, start, length).await.map(Piece::Bytes) }
-        });
-        Box::pin(fetched.buffered(PIECES_AT_ONCE))
+            async move {
+                loop {
+                    let step = pace.step(whole);
+                    if range.is_empty() || under_way.len() >= step.at_once {
+                        break;
+                    }
+                    let (start, length) = (range.start, step.bytes.min(range.end - range.start));
+                    range.start += length;
+                    let (shared, spot, version, level) = (shared.clone(), spot.clone(), version.clone(), pace.level());
+                    pace.asked(Instant::now());
+                    under_way.push_back(async move {
+                        (level, shared.whole_piece(call, &spot, &version, start, length).await)
+                    });
+                }
+                let (level, piece) = under_way.next().await?;
+                pace.came(level, piece.as_ref().map_or(0, |bytes| bytes.len() as u64), Instant::now());
+                Some((piece.map(Piece::Bytes), (range, pace, under_way)))
+            }
+        }))
     }
 
     /// All bytes of a range of a version.
     async fn whole_piece(&self, call: Call, spot: &Spot, version: &Version, start: u64, length: u64) -> Result<Bytes> {
-        let call = Call { deadline: std::time::Instant::now() + self.options.piece_time, ..call };
+        let call = Call { deadline: Instant::now() + self.options.piece_time, ..call };
         let (mut whole, mut at) = (Vec::new(), start);
         loop {
             let (bytes, Seen { status, .. }) = self.piece(&call, spot, at, length - (at - start)).await?;
@@ -122,20 +143,9 @@ impl Shared {
     }
 }
 
-/// How many bytes of so many one call asks for: as many calls as may be under way have something to do. On a long way
-/// each takes long to get up to its pace, so that they are not small.
-fn piece_bytes(bytes: u64) -> u64 {
-    (bytes / PIECES_AT_ONCE as u64).next_multiple_of(PIECE_BYTES_MIN).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
-}
-
 /// Bytes that the first call asks for: the others wait for what it says of the file. Most files have no more.
 const FIRST_PIECE_BYTES: u64 = 64 << 10;
-/// Bytes that each of the others asks for.
-const PIECE_BYTES_MIN: u64 = 256 << 10;
-const PIECE_BYTES_MAX: u64 = 1 << 20;
 /// Where a range has to end before (OpenAFS `src/viced/afsfileprocs.c`, `common_FetchData64`).
 const END_MAX: u64 = i64::MAX.cast_unsigned();
-/// Calls for one body that are under way at once.
-const PIECES_AT_ONCE: usize = 16;
 /// Longest content of a symbolic link (OpenAFS `src/fsint/common.xg`, `AFSPATHMAX`).
 const LINK_BYTES_MAX: u64 = 1024;

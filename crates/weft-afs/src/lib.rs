@@ -45,6 +45,7 @@ mod logouts;
 mod look;
 mod names;
 mod options;
+mod pace;
 mod parts;
 mod probes;
 mod promises;
