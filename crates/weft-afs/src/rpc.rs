@@ -133,6 +133,8 @@ impl Rpc {
     ) -> Result<C::Reply, Failure> {
         let request = question.request().map_err(|error| Failure::Unaskable(error.to_string()))?;
         let mut asked = pin!(self.transport.call((to, C::SERVICE), token, &request, more, C::REPLY_BYTES_MAX));
+        // Before the call is: one that is ended has nothing more to tell of its server.
+        let _patience = Patience { rpc: self, to, begun: Instant::now(), deadline: call.deadline };
         let soon = call.deadline.min(Instant::now() + SUSPECT_AFTER);
         let mut answer = tokio::time::timeout_at(soon.into(), &mut asked).await;
         if answer.is_err() {
@@ -154,6 +156,26 @@ impl Rpc {
     }
 }
 
+/// How long somebody waits for a server. Who has come to a deadline, and has heard nothing at all for a while, gives it up: a
+/// program whose system call takes several requests waits for one of them, not for each.
+///
+/// Whoever waits may be dropped at that deadline, so this is done at the end of the wait however it ends.
+struct Patience<'a> {
+    rpc: &'a Rpc,
+    to: SocketAddr,
+    begun: Instant,
+    deadline: Instant,
+}
+
+impl Drop for Patience<'_> {
+    fn drop(&mut self) {
+        let is_over = Instant::now() >= self.deadline && self.begun.elapsed() >= SUSPECT_AFTER;
+        if is_over && self.rpc.transport.is_silent(self.to, SUSPECT_AFTER) {
+            self.rpc.silences.silent(self.to, &format!("{}: {}", self.to, Failure::TimedOut));
+        }
+    }
+}
+
 fn failure(server: SocketAddr, error: &CallError) -> Failure {
     match error {
         CallError::Aborted(code) => Failure::Aborted(AbortCode(*code)),
@@ -162,5 +184,6 @@ fn failure(server: SocketAddr, error: &CallError) -> Failure {
     }
 }
 
-/// How long a call may take before it is found out whether its server answers anything.
+/// How long a call may take before it is found out whether its server answers anything; Rx asks for a sign of life twice in
+/// that time.
 const SUSPECT_AFTER: Duration = Duration::from_secs(4);

@@ -3,7 +3,8 @@
 //!
 //! One that is slow is not silent, nor is one that has no hands left: that is heard from all the same (Rx answers pings by
 //! itself). It is given up when nothing at all was heard of it for as long as makes a call dead ([`weft_rx::Config`]), be it
-//! a call of somebody's, or that small one, which does not end when somebody has no more time.
+//! a call of somebody's, or that small one, which does not end when somebody has no more time; and when somebody's time is
+//! over before that, who has waited for a while ([`crate::rpc`]).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

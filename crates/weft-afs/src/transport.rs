@@ -118,6 +118,12 @@ impl Transport {
         self.shared.socket.port()
     }
 
+    /// Whether nothing was heard of a host for so long, though it is talked to.
+    pub fn is_silent(&self, host: SocketAddr, for_so_long: Duration) -> bool {
+        let heard = self.shared.state.lock().endpoint.heard(host);
+        heard.is_some_and(|heard| heard.elapsed() >= for_so_long)
+    }
+
     /// Makes a call, as nobody or with a token: sends `request` and after it whatever `more` gives, and returns the reply,
     /// of at most `reply_max` bytes. Dropping the future aborts the call.
     ///

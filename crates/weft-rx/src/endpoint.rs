@@ -324,6 +324,13 @@ impl Endpoint {
         self.counts
     }
 
+    /// When a host was heard last; of one that has said nothing yet, since when it is talked to. `None` when it is not.
+    #[must_use]
+    pub fn heard(&self, of: SocketAddr) -> Option<Instant> {
+        let its = self.connections.values().filter(|connection| connection.to == of);
+        its.map(|connection| connection.heard).max()
+    }
+
     /// What is there now.
     #[must_use]
     pub fn load(&self) -> Load {

@@ -254,6 +254,27 @@ fn a_server_that_is_gone_is_missed_only_where_it_is_needed() {
     crate::interrupts::wait_until("the server is back", || again().is_ok_and(|here| here == there));
 }
 
+/// Goal: with a short deadline, too, a program waits once for a server that is silent, not for each request. Method: after the
+/// first who has waited nobody is told of a deadline, though what makes a call dead is far off.
+#[test]
+fn a_silent_server_is_waited_for_once() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(mount) = mounted(&cell, "afs", &["deadline=5s"]) else { return };
+    let top = mount.at("weft.test/pub");
+    assert!(!names_in(&top.join("d00")).is_empty());
+    cell.freeze("fs1", "dafileserver", true);
+    std::fs::read(top.join("d01/b/f001.txt")).expect_err("it is asked for");
+    for name in ["d01/b/f001.txt", "d02", "d00/a/f006.txt"] {
+        let error = std::fs::metadata(top.join(name)).and_then(|_| std::fs::read(top.join(name))).expect_err("away");
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::HOSTUNREACH), "{name}: {error}");
+    }
+    cell.freeze("fs1", "dafileserver", false);
+    let there = std::fs::read(cell.content("pub").join("d01/b/f001.txt")).expect("read");
+    crate::interrupts::wait_until("it is heard again", || {
+        std::fs::read(top.join("d01/b/f001.txt")).is_ok_and(|here| here == there)
+    });
+}
+
 /// Goal: a volume that moves to another server is followed, one that is busy is waited for, one that is offline is an error
 /// and not an absence.
 #[test]
