@@ -127,7 +127,12 @@ fn understood(service: &str, said: &[u8]) -> NoTicket {
     let text = String::from_utf8_lossy(said);
     let line = text.lines().map(|line| line.trim_start_matches("kvno: ")).find(|line| !line.is_empty());
     let words = line.map_or("`kvno` failed without a word", |line| line.split(" while ").next().unwrap_or(line));
-    let said: String = words.chars().take(SAID_CHARS_MAX).flat_map(char::escape_default).collect();
+    let is_shown = |character: char| character == ' ' || character.is_ascii_graphic();
+    let shown = |character: char| match is_shown(character) {
+        true => character.to_string(),
+        false => character.escape_default().to_string(),
+    };
+    let said: String = words.chars().take(SAID_CHARS_MAX).map(shown).collect();
     let service = service.to_owned();
     match words {
         // Of the service itself, or of the ticket for another realm.
@@ -197,6 +202,9 @@ pub(crate) mod tests {
         assert!(matches!(get(&silent, LONG).await, Err(NoTicket::Late { .. })));
         let other = stand_in(folder.path(), &said("KDC policy rejects request"));
         assert!(matches!(get(&other, LONG).await, Err(NoTicket::Failed { said, .. }) if said.contains("policy")));
+        let quoting = stand_in(folder.path(), &said("Cannot find KDC for realm \"X\""));
+        let error = get(&quoting, LONG).await.expect_err("unknown");
+        assert!(error.to_string().ends_with(": Cannot find KDC for realm \"X\""), "{error}");
         let wordless = stand_in(folder.path(), "exit 7");
         assert!(matches!(get(&wordless, LONG).await, Err(NoTicket::Failed { said, .. }) if said.contains("a word")));
         let loud = stand_in(folder.path(), "trap '' PIPE; yes '\x1b[2J' | head -c 1000000 >&2; exit 1");
