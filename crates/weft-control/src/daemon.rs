@@ -143,6 +143,12 @@ pub trait Daemon: Send + Sync {
     /// `NotFound` when nothing of it is unsent.
     async fn copy_unsent(&self, path: &[u8], uid: u32) -> Result<Lines<Copied>, Refusal>;
 
+    /// Tells the bytes of what has an unsent file's name at its source; ends with [`Copied::Done`].
+    ///
+    /// # Errors
+    /// `NotFound` when nothing of it is unsent, or the source has no such file; whatever keeps that from answering.
+    async fn copy_source(&self, path: &[u8], uid: u32) -> Result<Lines<Copied>, Refusal>;
+
     /// Everything that is counted. Never waits for a remote.
     ///
     /// # Errors

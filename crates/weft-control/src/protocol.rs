@@ -99,6 +99,9 @@ pub(crate) enum Verb {
     CopyUnsent {
         path: PathBytes,
     },
+    CopySource {
+        path: PathBytes,
+    },
 }
 
 impl Verb {
@@ -124,6 +127,7 @@ impl Verb {
             | Verb::Unsent { .. }
             | Verb::Decide { .. }
             | Verb::CopyUnsent { .. }
+            | Verb::CopySource { .. }
             | Verb::Unmount { .. }
             | Verb::Replace => false,
         }

@@ -280,6 +280,11 @@ async fn answer(line: &[u8], uid: u32, house: &House, paths: &mut Vec<PathBytes>
             let lines = daemon.copy_unsent(checked(&path)?, uid).await?;
             return Ok(Answer::Stream(lines.map(|line| line.map(Reply::Copied)).boxed(), seat));
         }
+        Verb::CopySource { path } => {
+            let seat = house.seat(uid)?;
+            let lines = daemon.copy_source(checked(&path)?, uid).await?;
+            return Ok(Answer::Stream(lines.map(|line| line.map(Reply::Copied)).boxed(), seat));
+        }
         Verb::Stats => Reply::Stats(Box::new(daemon.stats(uid).await?)),
     };
     Ok(Answer::Replies(vec![reply]))

@@ -119,11 +119,22 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub fn copy_unsent(self, path: &[u8]) -> Result<Copying, ControlError> {
-        let take = |reply| match reply {
-            Reply::Copied(copied) => Ok(copied),
-            other => Err(unexpected(&other)),
-        };
-        self.stream(Verb::CopyUnsent { path: path.into() }, take)
+        self.stream(Verb::CopyUnsent { path: path.into() }, copied)
+    }
+
+    /// What the source has under the name of an unsent file, which stays unsent. It is whole when the last line says so.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn copy_source(self, path: &[u8]) -> Result<Copying, ControlError> {
+        self.stream(Verb::CopySource { path: path.into() }, copied)
+    }
+}
+
+fn copied(reply: Reply) -> Result<Copied, ControlError> {
+    match reply {
+        Reply::Copied(copied) => Ok(copied),
+        other => Err(unexpected(&other)),
     }
 }
 

@@ -143,6 +143,10 @@ impl Daemon for Answering {
         }
     }
 
+    async fn copy_source(&self, path: &[u8], _uid: u32) -> Result<Lines<Copied>, Refusal> {
+        Ok(futures_util::stream::iter([Ok(Copied::Done { bytes: path.len() as u64 })]).boxed())
+    }
+
     async fn copy_unsent(&self, _path: &[u8], _uid: u32) -> Result<Lines<Copied>, Refusal> {
         let worst = Copied::Bytes(PathBytes(vec![1; Copied::BYTES_MAX]));
         Ok(futures_util::stream::iter([Ok(worst), Ok(Copied::Done { bytes: Copied::BYTES_MAX as u64 })]).boxed())
@@ -243,6 +247,8 @@ fn every_verb_is_answered() {
     assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Busy, .. })), "{refused}");
     let copied = Client::connect(&served.socket).expect("connected").copy_unsent(b"a").expect("begun");
     assert_eq!(copied.filter(|line| line.is_ok()).count(), 2, "a line of the worst bytes fits");
+    let copied = Client::connect(&served.socket).expect("connected").copy_source(b"a/b").expect("begun");
+    assert_eq!(copied.flatten().collect::<Vec<_>>(), [Copied::Done { bytes: 3 }]);
     let refused = client.remove(b"a", Depth::This, OfPinned::Stays).expect_err("refused");
     assert!(matches!(refused, ControlError::Refused(Refusal { code: Code::Busy, .. })), "{refused}");
 }

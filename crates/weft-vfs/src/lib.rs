@@ -15,6 +15,7 @@ mod aliases;
 mod arrival;
 mod ask;
 mod asking;
+mod at_source;
 mod attempt;
 mod breaks;
 mod by_handle;
@@ -101,6 +102,7 @@ mod why;
 mod write;
 
 pub use ask::{Allocate, NewNode, OpenFor, Removal, SetStat, SetTime, Write};
+pub use at_source::AtSource;
 pub use changes::{Change, ChangeKind, Watched, Watching};
 pub use data::Data;
 pub use directory::{AsOf, DirectoryName, Snapshot};

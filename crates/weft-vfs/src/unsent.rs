@@ -77,6 +77,9 @@ pub enum UnsentError {
          it, `--discard` gives it up"
     )]
     Changed,
+    /// No file has its name at the source.
+    #[error("its source has no file of this name any more; `weft unsent --save-as FILE` copies what was written")]
+    Absent,
     /// Bytes that were not written are needed, and cannot be had.
     #[error("{cause}: what was not written of it is not all here; the bytes that were lie in {}", kept.display())]
     Incomplete {
@@ -211,7 +214,7 @@ impl Vfs {
             .collect()
     }
 
-    fn unsent_at(&self, path: &[Name]) -> std::result::Result<(Arc<Inode>, Arc<Draft>), UnsentError> {
+    pub(crate) fn unsent_at(&self, path: &[Name]) -> std::result::Result<(Arc<Inode>, Arc<Draft>), UnsentError> {
         let of_path = self.drafted().into_iter().filter(|(_, of)| of == path);
         let found = of_path.filter_map(|(inode, _)| inode.away().map(|(draft, _)| (inode, draft)));
         // Of two that had one name after another, the older one.

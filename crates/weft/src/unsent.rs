@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use weft_control::{Code, Copied, Decision, Lines, PathBytes, Refusal, UnsentFile, UnsentReport};
 use weft_remote::{Caller, Name};
@@ -51,6 +52,28 @@ pub fn copy(vfs: &Arc<Vfs>, path: Vec<Name>, caller: Caller) -> Lines<Copied> {
     lines.boxed()
 }
 
+/// The bytes of what the source has under the name of an unsent file.
+pub async fn copy_source(vfs: &Arc<Vfs>, path: Vec<Name>, caller: Caller) -> Result<Lines<Copied>, Refusal> {
+    let source = vfs.at_source(&path, caller).await.map_err(|error| refusal(&path, &error))?;
+    let under_way = Some((source, Bytes::new()));
+    let lines = futures_util::stream::unfold(under_way, move |under_way| {
+        let path = path.clone();
+        async move {
+            let (mut source, mut left) = under_way?;
+            if left.is_empty() {
+                left = match source.next().await {
+                    Ok(bytes) if bytes.is_empty() => return Some((Ok(Copied::Done { bytes: source.came() }), None)),
+                    Ok(bytes) => bytes,
+                    Err(error) => return Some((Err(refusal(&path, &error)), None)),
+                };
+            }
+            let line = left.split_to(left.len().min(Copied::BYTES_MAX));
+            Some((Ok(Copied::Bytes(PathBytes(line.to_vec()))), Some((source, left))))
+        }
+    });
+    Ok(lines.boxed())
+}
+
 fn file(unsent: Unsent) -> UnsentFile {
     UnsentFile {
         path: joined(&unsent.path),
@@ -67,7 +90,7 @@ fn file(unsent: Unsent) -> UnsentFile {
 
 fn refusal(path: &[Name], error: &UnsentError) -> Refusal {
     let code = match error {
-        UnsentError::NotUnsent | UnsentError::Sent => Code::NotFound,
+        UnsentError::NotUnsent | UnsentError::Sent | UnsentError::Absent => Code::NotFound,
         UnsentError::Open => Code::Busy,
         UnsentError::Changed => Code::Failed,
         UnsentError::Incomplete { cause, .. } => code_of(cause),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weft_remote::fake::{Fault, Gate, Operation, Order};
 use weft_remote::{Call, RemoteError};
-use weft_vfs::{HandleId, Over, Removal, SetStat, Unsent, UnsentError, VfsError};
+use weft_vfs::{HandleId, Mode, Over, Removal, SetStat, Unsent, UnsentError, VfsError};
 
 use crate::bench::{Bench, USER, names};
 use crate::writing::{HELLO, WRITING};
@@ -38,6 +38,17 @@ impl Bench {
         self.write(handle, 0, b"J").await.unwrap();
         self.flush(handle).await.unwrap_err();
         self.vfs.close(handle);
+    }
+
+    async fn theirs(&self) -> Result<Vec<u8>, UnsentError> {
+        let (mut theirs, mut source) = (Vec::new(), self.vfs.at_source(&names(HELLO), USER).await?);
+        loop {
+            let bytes = source.next().await?;
+            if bytes.is_empty() {
+                return Ok(theirs);
+            }
+            theirs.extend_from_slice(&bytes);
+        }
     }
 
     async fn saved(&self) -> Result<Vec<u8>, UnsentError> {
@@ -88,6 +99,22 @@ async fn what_is_written_is_listed_before_it_is_closed() {
     let nothing = bench.vfs.discard_unsent(&names(HELLO), USER).await;
     assert!(matches!(nothing, Err(UnsentError::NotUnsent)));
     bench.vfs.close(handle);
+}
+
+/// Goal: what the source has can be read before anything is decided, whole or not at all. Method: the answer ends too early
+/// once, and nobody is asked about a tree that is offline.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_source_has_is_read_beside_what_was_written() {
+    let bench = Bench::conflicting().await;
+    assert_eq!(bench.theirs().await.unwrap(), b"theirs, longer");
+    bench.fake.order(Order::of(Fault::CutShort { after: 3 }).on(Operation::Fetch).times(1));
+    bench.theirs().await.unwrap_err();
+    assert_eq!((bench.one().bytes, bench.saved().await.unwrap()), (1, b"Jello".to_vec()));
+    bench.vfs.take_offline(&names("fake"), Mode::Offline).unwrap();
+    assert!(matches!(bench.theirs().await, Err(UnsentError::Failed(VfsError::Offline))));
+    bench.vfs.bring_online(&names("fake")).unwrap();
+    bench.fake.remove("a/b/hello.txt");
+    assert!(matches!(bench.theirs().await, Err(UnsentError::Absent)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

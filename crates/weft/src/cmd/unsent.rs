@@ -33,6 +33,9 @@ pub struct UnsentArgs {
     /// Copy PATH, as it is in the mount, to FILE, which must not exist; it stays unsent
     #[arg(long, value_name = "FILE", requires = "paths", conflicts_with_all = ["send", "discard"])]
     pub save_as: Option<PathBuf>,
+    /// Copy what its source has under the name of PATH by now, not what was written here
+    #[arg(long, requires = "save_as")]
+    pub theirs: bool,
     /// Files in a mount; to list, directories and mount points as well
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
@@ -44,7 +47,7 @@ pub struct UnsentArgs {
 /// The first failure; the other paths are dealt with all the same.
 pub fn run(args: &UnsentArgs, json: bool) -> Outcome {
     match (args, &args.save_as) {
-        (_, Some(file)) => save_as(&args.paths, file, json),
+        (_, Some(file)) => save_as(args, file, json),
         (UnsentArgs { send: true, over: false, .. }, _) => send(&args.paths, json),
         (UnsentArgs { send: true, .. }, _) => decide(&args.paths, Decision::SendOver, "sent", json),
         (UnsentArgs { discard: true, .. }, _) => decide(&args.paths, Decision::Discard, "given up", json),
@@ -156,8 +159,8 @@ fn tell(done: &[(impl AsRef<Path>, u64)], word: &str, json: bool) {
     done.iter().for_each(|(path, bytes)| say!("{word} {}: {}", path.as_ref().display(), show_bytes(*bytes)));
 }
 
-fn save_as(paths: &[PathBuf], file: &Path, json: bool) -> Outcome {
-    let [path] = paths else {
+fn save_as(args: &UnsentArgs, file: &Path, json: bool) -> Outcome {
+    let [path] = &args.paths[..] else {
         return Err(Failure::usage("`--save-as FILE` copies one file: name one PATH"));
     };
     // A mount would be asked to take what it is being asked for.
@@ -170,7 +173,11 @@ fn save_as(paths: &[PathBuf], file: &Path, json: bool) -> Outcome {
         }
     }
     let located = find(path)?;
-    let mut lines = located.client.copy_unsent(&located.path.0)?.peekable();
+    let lines = match args.theirs {
+        true => located.client.copy_source(&located.path.0)?,
+        false => located.client.copy_unsent(&located.path.0)?,
+    };
+    let mut lines = lines.peekable();
     // Before anything is made: whether there is something to copy.
     if let Some(Err(_)) = lines.peek() {
         let refused = lines.next().and_then(Result::err);
@@ -218,7 +225,7 @@ fn copy(
 /// What can be said about those.
 const DECIDE: &str = "\
 What is not tried again by itself waits for your word, which `weft unsent` takes with the PATH:
-  --save-as FILE  copies what was written; the file stays unsent
+  --save-as FILE  copies what was written; the file stays unsent; with --theirs what the source has
   --discard       gives it up: the file is what the source has
   --send          tries once more; with --over it goes over whatever the source has by now";
 
@@ -234,4 +241,5 @@ Examples:
   weft unsent --send ~/www                   all that is below it
   weft unsent --send --over ~/www/a.txt      mine, whatever the source has
   weft unsent --save-as /tmp/mine ~/www/a.txt
+  weft unsent --save-as /tmp/theirs --theirs ~/www/a.txt   to compare the two
   weft unsent --discard ~/www/a.txt          theirs: what was written here is gone";

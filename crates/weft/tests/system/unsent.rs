@@ -161,6 +161,33 @@ fn a_copy_is_saved_and_nothing_else_changes() {
     assert_eq!((place.rows().len(), place.at_source("a.txt").as_str()), (1, "theirs"));
 }
 
+/// Goal: what the source has can be looked at before anything is decided, also where it is another file of that name. Method: a
+/// file of several lines of the control socket, one that replaces it, none at all.
+#[test]
+fn what_the_source_has_is_copied_beside_what_was_written() {
+    let Some(place) = Place::new() else { return };
+    let content = noise(300_000);
+    place.conflict(|path| std::fs::write(path, &content).expect("written"));
+    let save = |name: &str| {
+        let copy = place.mount.beside(name);
+        let outcome = place.unsent(&format!("--theirs --save-as {}", copy.display()));
+        (outcome, std::fs::read(copy).ok())
+    };
+    let (saved, copy) = save("first");
+    assert_eq!((saved.code, copy.as_deref()), (Some(0), Some(&content[..])), "{}", saved.err);
+    assert_eq!((place.rows().len(), place.here("a.txt").as_str()), (1, MINE), "nothing was decided");
+    let beside = place.source("beside");
+    theirs(&beside);
+    std::fs::rename(&beside, place.source("a.txt")).expect("replaced");
+    let (saved, copy) = save("second");
+    assert_eq!((saved.code, copy.as_deref()), (Some(0), Some(&b"theirs"[..])), "{}", saved.err);
+    std::fs::remove_file(place.source("a.txt")).expect("removed");
+    let (refused, copy) = save("third");
+    assert!(refused.code == Some(4) && refused.err.contains("no file of this name"), "{refused:?}");
+    assert_eq!((copy, place.rows().len()), (None, 1));
+    assert_eq!(place.unsent("--theirs").code, Some(2), "of what is copied alone");
+}
+
 /// Goal: what a full disk did not take is sent by itself when there is room, although a part of it was written.
 #[test]
 fn a_full_disk_is_tried_again() {
