@@ -246,8 +246,10 @@ impl Session {
                 Err(failure) => self.warn(&failure.sentence),
             }
         }
-        if self.json {
-            say!("{}", Value::Array(self.told.take()));
+        let told = self.told.take();
+        // Where nothing is told, the failure is all that there is to read.
+        if self.json && !(told.is_empty() && first.is_some()) {
+            say!("{}", Value::Array(told));
         }
         first.map_or(Ok(()), Err)
     }
