@@ -22,6 +22,7 @@ use crate::learnt::may_be_known;
 use crate::locks::Locks;
 use crate::logins::Logins;
 use crate::options::{AfsOptions, Tickets};
+use crate::pace::Paces;
 use crate::promises::Promises;
 use crate::refusals::Refusals;
 use crate::retimed::Retimed;
@@ -78,6 +79,7 @@ pub(crate) struct Shared {
     pub rights: KnownRights,
     pub retimed: Retimed,
     pub cut_stores: CutStores,
+    pub paces: Paces,
     heritage: Heritage,
     aliases: HashMap<CellName, CellName>,
     client: Client,
@@ -150,6 +152,7 @@ impl Afs {
             rights: KnownRights::default(),
             retimed: Retimed::default(),
             cut_stores: CutStores::noted(notes.clone()),
+            paces: Paces::default(),
             heritage,
             aliases: options.aliases.iter().map(|alias| (alias.alias.clone(), alias.cell.clone())).collect(),
             client,

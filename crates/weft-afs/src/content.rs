@@ -15,6 +15,7 @@ use crate::identity::{Identity, Spot};
 use crate::look::{Seen, shown};
 use crate::pace::Pace;
 use crate::retimed::Written;
+use crate::servers::ServerId;
 use crate::wire::fileserver::FetchData64;
 
 impl Shared {
@@ -38,8 +39,10 @@ impl Shared {
         let end = status.length.min(start.saturating_add(asked));
         let got = start + bytes.len() as u64;
         // A server may give less than was asked for; the rest is asked for as any other piece.
-        let pace = Pace::after(bytes.len() as u64, since.elapsed());
-        let rest = self.clone().pieces(*call, spot.clone(), version.clone(), got.min(end)..end, pace);
+        let server = seen.teller.server;
+        let (first, way) = ((bytes.len() as u64, since.elapsed()), self.files.servers.way(server));
+        let pace = self.paces.begin(server, first, way, Instant::now());
+        let rest = self.clone().pieces(*call, spot.clone(), version.clone(), got.min(end)..end, (server, pace));
         let first = (!bytes.is_empty()).then_some(Ok(Piece::Bytes(bytes)));
         let file = Identity::File(spot.clone()).file_id();
         let attributes = facts::attributes(status, self.options.modes);
@@ -63,7 +66,7 @@ impl Shared {
         spot: Spot,
         version: Version,
         range: Range<u64>,
-        pace: Pace,
+        (server, pace): (ServerId, Pace),
     ) -> BoxStream<'static, Result<Piece>> {
         let (whole, under_way) = (range.end - range.start, FuturesOrdered::new());
         let begun = (range, pace, under_way);
@@ -77,14 +80,17 @@ impl Shared {
                     }
                     let (start, length) = (range.start, step.bytes.min(range.end - range.start));
                     range.start += length;
-                    let (shared, spot, version, level) = (shared.clone(), spot.clone(), version.clone(), pace.level());
+                    let (shared, spot, version, round) = (shared.clone(), spot.clone(), version.clone(), pace.round());
                     pace.asked(Instant::now());
                     under_way.push_back(async move {
-                        (level, shared.whole_piece(call, &spot, &version, start, length).await)
+                        (round, shared.whole_piece(call, &spot, &version, start, length).await)
                     });
                 }
-                let (level, piece) = under_way.next().await?;
-                pace.came(level, piece.as_ref().map_or(0, |bytes| bytes.len() as u64), Instant::now());
+                let (round, piece) = under_way.next().await?;
+                let now = Instant::now();
+                if pace.came(round, piece.as_ref().map_or(0, |bytes| bytes.len() as u64), now) {
+                    shared.paces.note(server, &pace, now);
+                }
                 Some((piece.map(Piece::Bytes), (range, pace, under_way)))
             }
         }))

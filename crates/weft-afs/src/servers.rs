@@ -50,6 +50,8 @@ struct Address {
     at: SocketAddr,
     /// How long calls take, smoothed.
     took: Option<Duration>,
+    /// How long the shortest took, of late: about as long as the way there and back.
+    least: Option<Duration>,
     silent_since: Option<Instant>,
 }
 
@@ -85,7 +87,7 @@ impl Servers {
         server.unique = unique;
         let former = std::mem::take(&mut server.addresses);
         let again = |at: &SocketAddr| former.iter().find(|former| former.at == *at).copied();
-        let fresh = |at: SocketAddr| Address { at, took: None, silent_since: None };
+        let fresh = |at: SocketAddr| Address { at, took: None, least: None, silent_since: None };
         server.addresses = addresses.iter().map(|at| again(at).unwrap_or_else(|| fresh(*at))).collect();
     }
 
@@ -115,6 +117,8 @@ impl Servers {
         self.note(at, |server, address| {
             let before = address.took.unwrap_or(took);
             address.took = Some((before * 7 + took) / 8);
+            // A way may become longer.
+            address.least = Some(address.least.map_or(took, |least| took.min(least + least / LEAST_GROWS)));
             address.silent_since = None;
             server.heard = Some(Instant::now());
             server.facts.requests += 1;
@@ -127,6 +131,12 @@ impl Servers {
         if let Some(server) = self.known.lock().servers.get_mut(&id) {
             server.facts.received_bytes += bytes as u64;
         }
+    }
+
+    /// How long the way to a server and back takes at most, if anything was asked of it.
+    pub fn way(&self, id: ServerId) -> Option<Duration> {
+        let known = self.known.lock();
+        known.servers.get(&id)?.addresses.iter().filter_map(|address| address.least).min()
     }
 
     /// A call was not answered.
@@ -216,6 +226,9 @@ impl Known {
 
 /// Where an address that has not answered yet stands among those that have.
 const UNKNOWN_TOOK: Duration = Duration::from_millis(100);
+
+/// With each call that takes longer the shortest time grows by this part.
+const LEAST_GROWS: u32 = 64;
 
 #[cfg(test)]
 mod tests {
