@@ -130,6 +130,11 @@ impl Facts {
         }
     }
 
+    /// The same of a file whose birth says nothing of which it is.
+    pub fn without_birth(self) -> Facts {
+        Facts { born: 0, ..self }
+    }
+
     /// Which file this is, below this top.
     pub fn identity(&self, top: &Facts) -> Identity {
         if self.is_same_file(top) {

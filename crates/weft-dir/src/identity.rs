@@ -4,7 +4,8 @@ use weft_remote::{FileId, Neighbourhood};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// One file for as long as it exists: its inode with the time when that came to be, so that a file which gets the
-/// inode of a removed one is another. On a file system that keeps no such time the inode alone says which it is.
+/// inode of a removed one is another. On a file system that keeps no such time, or tells another one when the file is
+/// written (overlayfs), the inode alone says which it is.
 ///
 /// Format: nothing for the top; otherwise the byte 1, the inode and the time of birth in nanoseconds since 1970 (both
 /// of 8 bytes, the low one first), and, where the file lies on another device than the top (a subvolume, whose inodes

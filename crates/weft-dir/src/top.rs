@@ -28,6 +28,9 @@ pub(crate) struct Top {
     pub is_near: bool,
     /// Whether a change that comes after somebody has looked at a file always has another time than the last.
     pub fine_times: bool,
+    /// Whether a file is born once. overlayfs tells the birth of the copy that is made of a file when it is written first, and
+    /// keeps the inode's number.
+    keeps_birth: bool,
 }
 
 impl Top {
@@ -45,7 +48,9 @@ impl Top {
         let (facts, mount) = facts(fd.as_fd()).map_err(open)?;
         let magic = (i128::from(rustix::fs::fstatfs(&fd).map_err(open)?.f_type) & 0xffff_ffff) as u32;
         let (blind, is_near, fine_times) = (blind(magic), NEAR.contains(&magic), has_fine_times(mount));
-        let top = Top { path: path.to_owned(), fd, mount, facts, blind, is_near, fine_times };
+        let keeps_birth = magic != OVERLAYFS;
+        let facts = if keeps_birth { facts } else { facts.without_birth() };
+        let top = Top { path: path.to_owned(), fd, mount, facts, blind, is_near, fine_times, keeps_birth };
         match top.step(top.fd.as_fd(), b".", OFlags::PATH) {
             Ok(_) => Ok(top),
             Err(errno) => Err(DirectoryError::Unsafe { path: path.to_owned(), source: errno.into() }),
@@ -100,7 +105,7 @@ impl Top {
 
     /// Which file this is.
     pub fn identity(&self, facts: &Facts) -> Identity {
-        facts.identity(&self.facts)
+        if self.keeps_birth { facts.identity(&self.facts) } else { facts.without_birth().identity(&self.facts) }
     }
 
     /// What it means that `path` cannot be reached.
@@ -153,6 +158,8 @@ fn kind_of(mount: u64, told: &str) -> Option<String> {
     rest.split(' ').next().map(str::to_owned)
 }
 
+/// The magic number of overlayfs (linux/magic.h).
+const OVERLAYFS: u32 = 0x794c_7630;
 /// Longest path that is given to the kernel at once, in bytes.
 const STEP_BYTES_MAX: usize = 4000;
 /// How often a step is tried again when somebody renames around it.

@@ -119,7 +119,7 @@ impl Watches {
         };
         let open = self.top.reach(path, OFlags::PATH | OFlags::DIRECTORY);
         let dir = open.map_err(|_| Refused::Impossible)?;
-        let id = facts(dir.as_fd()).map_err(|_| Refused::Impossible)?.0.identity(&self.top.facts);
+        let id = self.top.identity(&facts(dir.as_fd()).map_err(|_| Refused::Impossible)?.0);
         let mut broken = Vec::new();
         let mut table = self.table.lock();
         // Under the lock: a watch that there is already, of this directory elsewhere, may be about to be taken back, and then

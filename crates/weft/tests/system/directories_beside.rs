@@ -9,8 +9,9 @@ use std::time::UNIX_EPOCH;
 
 use rustix::fs::{CWD, RenameFlags, XattrFlags};
 
+use crate::full_disk::SmallDisk;
 use crate::interrupts::wait_until;
-use crate::support::{Pair, is_root, without};
+use crate::support::{Pair, Program, is_root, without};
 
 /// Goal: a name that was taken away, moved, exchanged or given to another file through the mount, and has another file beside it
 /// right after, leads to that. Nobody has promised to tell of it: what was promised was of another name, or has ended by
@@ -44,6 +45,41 @@ fn what_is_made_beside_under_a_name_that_was_changed_here_is_there() {
             assert_eq!(std::fs::read_to_string(pair.at("name")).expect("it is there"), text, "{how}, round {round}");
         }
     }
+}
+
+/// Goal: what lies in the lower layer of an overlay is written, set and held open as any file: that overlayfs copies it then, and
+/// tells another time of birth, makes no other file of it.
+#[test]
+fn a_file_of_a_lower_layer_stays_that_when_it_is_written() {
+    let Some(disk) = SmallDisk::of("16m") else { return };
+    let at = |name: &str| disk.path().join(name);
+    for name in ["lower", "upper", "work", "all"] {
+        std::fs::create_dir(at(name)).expect("made");
+    }
+    for name in ["appended", "set", "beside"] {
+        std::fs::write(at("lower").join(name), "lower\n").expect("written");
+    }
+    let layers = ["lower", "upper", "work"].map(|name| format!("{name}dir={}", at(name).display())).join(",");
+    let overlay = Program::new("mount").args(["-t", "overlay", "-o", &layers, "none"]).arg(at("all")).run();
+    if overlay.code != Some(0) {
+        return without("overlayfs is missing");
+    }
+    {
+        let Some(pair) = Pair::over(&at("all"), &[]) else { return };
+        let mut kept = OpenOptions::new().append(true).open(pair.at("beside")).expect("opened");
+        std::fs::set_permissions(pair.at("set"), Permissions::from_mode(0o600)).expect("set");
+        for name in ["appended", "set"] {
+            let mut file = OpenOptions::new().append(true).open(pair.at(name)).expect("opened");
+            file.write_all(b"more\n").and_then(|()| file.sync_all()).expect("written");
+        }
+        std::fs::set_permissions(pair.there("beside"), Permissions::from_mode(0o600)).expect("set");
+        kept.write_all(b"more\n").and_then(|()| kept.sync_all()).expect("written");
+        for path in ["appended", "set", "beside"].iter().flat_map(|name| [pair.at(name), pair.there(name)]) {
+            assert_eq!(std::fs::read_to_string(&path).expect("read"), "lower\nmore\n", "{path:?}");
+        }
+        assert!(pair.mount.status()["unsent"]["files"].as_array().is_none_or(Vec::is_empty));
+    }
+    let _ = Program::new("umount").arg("-l").arg(at("all")).run();
 }
 
 /// Goal: whoever writes a file that is moved in the directory itself, as logs are when they are rotated, goes on writing it where
