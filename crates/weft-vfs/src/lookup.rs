@@ -66,10 +66,18 @@ impl Vfs {
             return Err(VfsError::NotADirectory);
         }
         self.let_former_place_go(&call, &dir, &name).await;
-        let looked = match self.follows_again(&call, dir.id, name.as_bytes()) {
+        let mut looked = match self.follows_again(&call, dir.id, name.as_bytes()) {
             Some(purpose) => Box::pin(self.lookup_again(&call, &dir, &name, purpose)).await,
-            None => self.lookup_in(&call, &dir, &name).await,
+            None => {
+                self.retries.let_beside_go(&call, dir.id, name.as_bytes());
+                self.lookup_in(&call, &dir, &name).await
+            }
         }?;
+        if let Looked::Entry { ttl, .. } = &mut looked
+            && self.retries.hold_at(dir.id, name.as_bytes())
+        {
+            *ttl = Duration::ZERO;
+        }
         self.note_told_place(&call, &dir, &name, &looked);
         Ok(looked)
     }

@@ -5,7 +5,8 @@
 //! user_path_at() with `LOOKUP_REVAL`, Linux fs/namei.c). What the kernel took the name to lead to may be older than the
 //! program's call, so that one replacement in its course can meet both tries. Therefore what the second look-up finds is
 //! held until that for which the path is followed has come: a file that is replaced between the two is given as it was when
-//! it was found, which was in the course of the call.
+//! it was found, which was in the course of the call. To open a file the kernel looks first what it is where it does not know
+//! that (may_open()), and nobody is told whether it looks for that: so both are held, what it is and what is in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ struct Retry {
     begun: SystemTime,
     /// What the name led to, and what was held of it.
     held: Option<(NodeId, Kept)>,
+    /// What else may be asked of that in the same call: its content where it was looked at, what it is where it is opened.
+    beside: Option<(NodeId, Kept)>,
     /// That has come; the path may go on with something else.
     has_come: bool,
 }
@@ -91,7 +94,8 @@ impl Retries {
     /// Notes that the kernel is about to be told to follow a thread's path again; false where that cannot be remembered.
     fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose, quiet_since: Option<Instant>) -> bool {
         let again = Again { since: Instant::now(), quiet_since };
-        let retry = Retry { dir, name, purpose, again, begun: SystemTime::now(), held: None, has_come: false };
+        let retry =
+            Retry { dir, name, purpose, again, begun: SystemTime::now(), held: None, beside: None, has_come: false };
         let former = self.with(|by_thread| {
             let has_room = call.caller.pid != 0 && by_thread.len() < RETRIES_MAX;
             has_room.then(|| by_thread.insert(call.caller.pid, retry))
@@ -142,19 +146,68 @@ impl Retries {
         drop(former);
     }
 
+    /// Holds what else may be asked of it.
+    fn hold_beside(&self, call: &Call, node: NodeId, kept: Kept) {
+        let beside = Some((node, kept));
+        let former =
+            self.with(|by_thread| Some(std::mem::replace(&mut by_thread.get_mut(&call.caller.pid)?.beside, beside)));
+        drop(former);
+    }
+
+    /// A thread looks a name up that is not followed again: what it asks next is of another call.
+    pub(crate) fn let_beside_go(&self, call: &Call, dir: NodeId, name: &[u8]) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let former = self.with(|by_thread| {
+            let retry = by_thread.get_mut(&call.caller.pid)?;
+            (retry.dir == dir && retry.name.as_bytes() == name).then(|| retry.beside.take())
+        });
+        drop(former);
+    }
+
+    /// Whether something is held that may be asked of what this name leads to: then the kernel has to ask for the name at each
+    /// call, for that is of one call alone.
+    pub(crate) fn hold_at(&self, dir: NodeId, name: &[u8]) -> bool {
+        let is_it = |retry: &Retry| retry.beside.is_some() && retry.dir == dir && retry.name.as_bytes() == name;
+        self.count.load(Ordering::Relaxed) > 0 && self.with(|by_thread| by_thread.values().any(is_it))
+    }
+
     /// What is held of this node for this thread, where it is that for which its path was followed again: that ends there.
     fn end(&self, call: &Call, node: NodeId, purpose: Purpose) -> Option<Kept> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
+        }
+        if let Some(kept) = self.end_beside(call, node, purpose) {
+            return Some(kept);
         }
         // The directories on the way are looked at as well.
         let is_it = |retry: &Retry| retry.purpose == purpose && retry.held.as_ref().is_some_and(|(of, _)| *of == node);
         let held = self.with(|by_thread| {
             let retry = by_thread.get_mut(&call.caller.pid).filter(|retry| is_it(retry))?;
             retry.has_come = true;
+            if purpose == Purpose::Read {
+                // Nothing is looked at before that any more.
+                retry.beside = None;
+            }
             retry.held.take()
         })?;
         Some(held.1)
+    }
+
+    /// The same where the path was followed again for something else: to look at the file first, or to open it then.
+    fn end_beside(&self, call: &Call, node: NodeId, purpose: Purpose) -> Option<Kept> {
+        let is_it = |kept: &Kept| match purpose {
+            Purpose::Read => matches!(kept, Kept::Content(_)),
+            Purpose::Stat => matches!(kept, Kept::Stat(_)),
+            Purpose::Link | Purpose::Change => false,
+        };
+        self.with(|by_thread| {
+            let retry = by_thread.get_mut(&call.caller.pid)?;
+            let (_, kept) = retry.beside.take_if(|(of, kept)| *of == node && is_it(kept))?;
+            retry.has_come |= purpose == Purpose::Read;
+            Some(kept)
+        })
     }
 
     /// How, and since when, a thread's path with this end was followed again by which it has been told what is there: the kernel
@@ -266,11 +319,22 @@ impl Vfs {
                 self.retries.forget(call);
                 return Ok(looked);
             };
+            let node = self.namespace.real(stat.node);
             match self.keep(call, &stat, purpose).await {
-                Ok(Some(kept)) => self.retries.hold(call, self.namespace.real(stat.node), kept),
+                Ok(Some(kept)) => self.retries.hold(call, node, kept),
                 // It has been replaced again.
                 Err(error) if is_gone(&error) || matches!(error, VfsError::Stale) => continue,
                 // The operation itself meets what is in the way.
+                Ok(None) | Err(_) => {}
+            }
+            let beside = match purpose {
+                Purpose::Stat => self.keep(call, &stat, Purpose::Read).await,
+                Purpose::Read => self.keep(call, &stat, Purpose::Stat).await,
+                Purpose::Link | Purpose::Change => Ok(None),
+            };
+            match beside {
+                Ok(Some(kept)) => self.retries.hold_beside(call, node, kept),
+                Err(error) if is_gone(&error) || matches!(error, VfsError::Stale) => continue,
                 Ok(None) | Err(_) => {}
             }
             return Ok(looked);

@@ -599,6 +599,59 @@ async fn a_path_that_is_followed_again_leads_to_what_was_there() {
     assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("the newest"), b"another");
 }
 
+/// Goal: so is a file that the kernel looks at before it opens it, to see whether it may be opened, be it that the path is followed
+/// again for the one or the other; each of the two once, and not when the name was looked up for another call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_that_is_followed_again_for_a_look_leads_to_what_is_opened() {
+    let bench = telling();
+    let vfs = || bench.vfs.clone();
+    let replace = async |content: &'static str| {
+        let id = bench.fake.id("a/b/hello.txt");
+        bench.fake.remove("a/b/hello.txt");
+        bench.fake.file("a/b/hello.txt", content);
+        bench.fake.send(Event::Broken(id));
+        heard(&bench).await;
+    };
+    let dir = bench.walk("fake/a/b").await.expect("a directory").node;
+    let find = async |call| match vfs().lookup(call, dir, b"hello.txt".to_vec()).await.expect("found") {
+        Looked::Entry { stat, ttl } => (stat.node, ttl),
+        absent => panic!("{absent:?}"),
+    };
+    let stale = |error: VfsError| matches!(error, VfsError::Stale);
+    let ways =
+        [(true, false, false), (true, true, false), (true, true, true), (false, false, false), (false, true, false)];
+    for (thread, (by_look, looks_twice, is_another_call)) in (2..).zip(ways) {
+        let call = Call::within(Caller { pid: thread, ..USER }, Duration::from_secs(20));
+        let open = |node| vfs().open(call, node, OpenFor::default());
+        let (former, _) = find(call).await;
+        replace("first").await;
+        match by_look {
+            true => assert!(vfs().stat(call, former, None).await.is_err_and(stale)),
+            false => assert!(open(former).await.is_err_and(stale)),
+        }
+        let (found, ttl) = find(call).await;
+        assert_eq!(ttl, Duration::ZERO, "the next call looks it up");
+        if looks_twice && by_look {
+            vfs().stat(call, found, None).await.expect("it is there");
+        }
+        replace("another").await;
+        if looks_twice && !by_look {
+            assert_eq!(vfs().stat(call, found, None).await.expect("what was found").size, 5);
+        }
+        if is_another_call {
+            find(call).await;
+            assert!(open(found).await.is_err_and(stale));
+            continue;
+        }
+        let opened = open(found).await.expect("what was found").handle;
+        assert_eq!(bench.drain(opened).await.expect("read"), b"first");
+        vfs().close(opened);
+        assert!(open(found).await.is_err_and(stale));
+        assert!(vfs().stat(call, found, None).await.is_err_and(stale));
+    }
+    assert_eq!(bench.cat("fake/a/b/hello.txt").await.expect("the newest"), b"another");
+}
+
 /// Goal: a name that was not there for a moment is listed again, although the listing is what it was before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listing_from_before_a_name_was_gone_is_not_confirmed() {
