@@ -57,8 +57,9 @@ pub(crate) fn failed(shown: &str, doing: &str, errno: Errno) -> RemoteError {
         Errno::MLINK | Errno::FBIG | Errno::TOOBIG | Errno::RANGE => RemoteError::TooMuch { detail },
         Errno::INVAL => RemoteError::Invalid { detail },
         Errno::ROFS => RemoteError::ReadOnly { detail },
-        // Across mounts there is nothing to be moved or linked, and whoever asks copies.
-        Errno::OPNOTSUPP | Errno::NOSYS | Errno::XDEV => RemoteError::Unsupported { detail },
+        Errno::OPNOTSUPP | Errno::NOSYS => RemoteError::Unsupported { detail },
+        // Subvolumes, quotas of projects, what is of several layers of an overlay: whoever would move it copies.
+        Errno::XDEV => RemoteError::OtherTree { detail },
         Errno::BUSY | Errno::TXTBSY | Errno::AGAIN => RemoteError::Busy { detail, retry_after: None },
         Errno::MFILE | Errno::NFILE => {
             RemoteError::Busy { detail: format!("{detail} (raise the limit of open files)"), retry_after: None }
@@ -89,7 +90,7 @@ mod tests {
         assert!(matches!(told(Errno::DQUOT), RemoteError::NoSpace { .. }));
         assert!(matches!(told(Errno::MLINK), RemoteError::TooMuch { .. }));
         assert!(matches!(told(Errno::INVAL), RemoteError::Invalid { .. }));
-        assert!(matches!(told(Errno::XDEV), RemoteError::Unsupported { .. }));
+        assert!(matches!(told(Errno::XDEV), RemoteError::OtherTree { .. }));
         assert!(matches!(told(Errno::IO), RemoteError::Failed { .. }));
         let denied = told(Errno::ACCESS).to_string();
         assert!(denied.contains("/srv/x") && denied.contains("needs the right"), "{denied}");

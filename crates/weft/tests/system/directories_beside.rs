@@ -48,7 +48,7 @@ fn what_is_made_beside_under_a_name_that_was_changed_here_is_there() {
 }
 
 /// Goal: what lies in the lower layer of an overlay is written, set and held open as any file: that overlayfs copies it then, and
-/// tells another time of birth, makes no other file of it.
+/// tells another time of birth, makes no other file of it. A directory of that layer mv(1) copies where overlayfs does not move it.
 #[test]
 fn a_file_of_a_lower_layer_stays_that_when_it_is_written() {
     let Some(disk) = SmallDisk::of("16m") else { return };
@@ -56,7 +56,8 @@ fn a_file_of_a_lower_layer_stays_that_when_it_is_written() {
     for name in ["lower", "upper", "work", "all"] {
         std::fs::create_dir(at(name)).expect("made");
     }
-    for name in ["appended", "set", "beside"] {
+    std::fs::create_dir(at("lower/dir")).expect("made");
+    for name in ["appended", "set", "beside", "dir/file"] {
         std::fs::write(at("lower").join(name), "lower\n").expect("written");
     }
     let layers = ["lower", "upper", "work"].map(|name| format!("{name}dir={}", at(name).display())).join(",");
@@ -66,6 +67,7 @@ fn a_file_of_a_lower_layer_stays_that_when_it_is_written() {
     }
     {
         let Some(pair) = Pair::over(&at("all"), &[]) else { return };
+        pair.script("mv dir moved && cat moved/file");
         let mut kept = OpenOptions::new().append(true).open(pair.at("beside")).expect("opened");
         std::fs::set_permissions(pair.at("set"), Permissions::from_mode(0o600)).expect("set");
         for name in ["appended", "set"] {
