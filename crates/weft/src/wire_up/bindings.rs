@@ -131,7 +131,9 @@ fn directory(at: Vec<Name>, shown: Shown<'_>, resolved: &Resolved, ground: &Grou
     let path = whole_path(shown.path)?;
     // The daemon would wait for itself, or store what it stores.
     for (what, inner) in [("the mount point", &resolved.mountpoint), ("the cache", &resolved.cache_dir)] {
-        if inner.starts_with(&path) {
+        // A link may lead there; what is not there yet is where it says.
+        let real = std::fs::canonicalize(inner);
+        if real.as_ref().unwrap_or(inner).starts_with(&path) {
             anyhow::bail!("{}: {what} ({}) lies inside of it; choose another place", path.display(), inner.display());
         }
     }

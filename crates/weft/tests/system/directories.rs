@@ -450,6 +450,11 @@ fn what_cannot_be_mounted_is_refused() {
     refused(of(format!("dir:{}", tree.at("a.txt").display())), "a.txt");
     refused(of("dir".to_owned()), "no [[dir]]");
     refused(of("dir:/".to_owned()), "lies inside of it");
+    let (inside, link) =
+        (tempfile::tempdir().expect("a temporary folder"), tempfile::tempdir().expect("a temporary folder"));
+    std::os::unix::fs::symlink(inside.path(), link.path().join("cache")).expect("made");
+    let cache = Some(link.path().join("cache"));
+    refused(Setup { cache, ..of(format!("dir:{}", inside.path().display())) }, "lies inside of it");
     refused(Setup { source: "web", ..Setup::default() }.option("no_open"), "no_open is for `dir`");
     refused(Setup { cache: Some(tree.at("cache")), ..of(tree.source().to_owned()) }, "the cache (");
 }
