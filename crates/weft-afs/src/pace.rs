@@ -28,8 +28,8 @@ pub(crate) struct Pace {
     horizon: Duration,
     /// The same rate with fewer calls, and how many these were.
     former: (f64, usize),
-    /// More did not pay.
-    settled: bool,
+    /// More did not pay, so many rounds ago.
+    settled: Option<u32>,
     /// Since when pieces of this round are under way; how many came, and their bytes.
     since: Option<Instant>,
     came: usize,
@@ -47,8 +47,9 @@ pub(crate) struct Paces(Mutex<HashMap<ServerId, Last>>);
 struct Last {
     at_once: usize,
     rate: f64,
-    settled: bool,
-    at: Instant,
+    settled: Option<u32>,
+    /// When it came to that many calls.
+    since: Instant,
 }
 
 impl Paces {
@@ -56,7 +57,7 @@ impl Paces {
     pub fn begin(&self, server: ServerId, (bytes, took): (u64, Duration), way: Option<Duration>, now: Instant) -> Pace {
         let pace = Pace::after(bytes, took, way);
         let last = self.0.lock().get(&server).copied();
-        match last.filter(|last| now.saturating_duration_since(last.at) < REMEMBERED_FOR) {
+        match last.filter(|last| now.saturating_duration_since(last.since) < REMEMBERED_FOR) {
             Some(Last { at_once, rate, settled, .. }) => Pace { at_once, rate, settled, ..pace },
             None => pace,
         }
@@ -65,7 +66,12 @@ impl Paces {
     /// What a body of a server has come to by now.
     pub fn note(&self, server: ServerId, pace: &Pace, now: Instant) {
         let Pace { at_once, rate, settled, .. } = *pace;
-        self.0.lock().insert(server, Last { at_once, rate, settled, at: now });
+        let mut lasts = self.0.lock();
+        // What it is used for does not make it any truer: after a while it is found out anew.
+        let same = lasts.get(&server).filter(|last| last.at_once == at_once);
+        let same = same.filter(|last| now.saturating_duration_since(last.since) < REMEMBERED_FOR);
+        let since = same.map_or(now, |last| last.since);
+        lasts.insert(server, Last { at_once, rate, settled, since });
     }
 }
 
@@ -76,7 +82,7 @@ impl Pace {
         // It took about as long as the way takes for that many packets: of how wide it is that says little.
         let is_far = way.is_some_and(|way| took < way * WAYS_OF_FIRST);
         let (at_once, horizon) = if is_far { (AT_ONCE_FAR, HORIZON_FAR) } else { (AT_ONCE_MIN, HORIZON) };
-        let (since, came, bytes, round, settled) = (None, 0, 0, 0, false);
+        let (since, came, bytes, round, settled) = (None, 0, 0, 0, None);
         Pace { at_once, rate, horizon, former: (rate, 1), settled, since, came, bytes, round }
     }
 
@@ -109,17 +115,25 @@ impl Pace {
         self.rate = rate(self.bytes, now.saturating_duration_since(since));
         // Those of the next round are asked for while these come: it is as long as they come after these.
         (self.since, self.came, self.bytes, self.round) = (Some(now), 0, 0, self.round + 1);
-        if !self.settled {
-            self.judge();
+        match self.settled {
+            None => self.judge(),
+            // The way may have become wider.
+            Some(rounds) if rounds >= SETTLED_ROUNDS && self.at_once < AT_ONCE_MAX => self.try_more(),
+            Some(rounds) => self.settled = Some(rounds + 1),
         }
         true
+    }
+
+    fn try_more(&mut self) {
+        (self.former, self.settled) = ((self.rate, self.at_once), None);
+        self.at_once = (self.at_once * 2).min(AT_ONCE_MAX);
     }
 
     /// Has more calls, or as many as before.
     fn judge(&mut self) {
         let ((former, calls), now) = (self.former, (self.rate, self.at_once));
         let gain = self.rate / former;
-        self.settled = gain < GAIN_MIN || self.at_once == AT_ONCE_MAX;
+        self.settled = (gain < GAIN_MIN || self.at_once == AT_ONCE_MAX).then_some(0);
         if gain < GAIN_MIN {
             self.at_once = calls.max(AT_ONCE_MIN);
         } else {
@@ -153,6 +167,8 @@ const HORIZON_FAR: Duration = Duration::from_secs(5);
 const WAYS_OF_FIRST: u32 = 10;
 /// How much faster more calls must have made the whole.
 const GAIN_MIN: f64 = 1.4;
+/// Rounds after which more are tried again.
+const SETTLED_ROUNDS: u32 = 32;
 /// The part of what each of fewer calls had that each of more has where the line has room.
 const GAIN_EACH: f64 = 0.7;
 /// How long what a server's last body came to counts for the next.
@@ -216,6 +232,25 @@ mod tests {
         // A long one that is narrow as well: one time all that was thought to be soon.
         let (calls, longest) = course(FAR, |bytes, _| Duration::from_millis(300) + seconds(bytes, 250e3));
         assert_eq!((calls, longest < Duration::from_secs(5)), (vec![4, 8, 4, 4, 4, 4], true), "{longest:?}");
+    }
+
+    #[test]
+    fn more_is_tried_again_after_a_while() {
+        let mut now = Instant::now();
+        let mut pace = Pace::after(64 << 10, Duration::from_millis(100), NEAR);
+        let mut tried = Vec::new();
+        for round in 0..80 {
+            let Step { at_once, bytes } = pace.step(1 << 30);
+            pace.asked(now);
+            // Wider from the fortieth on.
+            now += seconds(bytes * at_once as u64, 650e3 * if round < 40 { 1.0 } else { at_once as f64 });
+            (0..at_once).for_each(|_| _ = pace.came(round, bytes, now));
+            if at_once != AT_ONCE_MIN {
+                tried.push((round, at_once));
+            }
+        }
+        assert_eq!(tried[..3], [(34, 4), (68, 4), (69, 16)], "{tried:?}");
+        assert_eq!(tried.last(), Some(&(79, 16)), "{tried:?}");
     }
 
     #[test]

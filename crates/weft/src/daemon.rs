@@ -440,4 +440,4 @@ impl Daemon for MountDaemon {
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long an answer waits for the kernel, which may wait for a request.
-const TOLD_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const TOLD_PATIENCE: Duration = Duration::from_secs(2);

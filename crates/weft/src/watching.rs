@@ -9,6 +9,7 @@ use weft_control::{Change, ChangeKind, Code, Lines, Refusal, Watched};
 use weft_remote::{Caller, Name, Version};
 use weft_vfs::Vfs;
 
+use crate::daemon::TOLD_PATIENCE;
 use crate::words::joined;
 
 /// The changes at and below a path as far as the caller may know of them. With `every` what is held there is asked
@@ -42,9 +43,17 @@ pub fn watch(
             }
         });
     }
-    let lines = futures_util::stream::unfold((watching, validating), |(mut watching, validating)| async {
-        let line = in_words(watching.next().await?);
-        Some((Ok(line), (watching, validating)))
+    let of_kernel = Arc::downgrade(vfs);
+    let lines = futures_util::stream::unfold((watching, validating), move |(mut watching, validating)| {
+        let of_kernel = of_kernel.clone();
+        async move {
+            let line = in_words(watching.next().await?);
+            // Whoever looks when it is told that a name is there finds it.
+            if let Some(vfs) = of_kernel.upgrade() {
+                vfs.kernel_is_told(TOLD_PATIENCE).await;
+            }
+            Some((Ok(line), (watching, validating)))
+        }
     });
     Ok(lines.boxed())
 }

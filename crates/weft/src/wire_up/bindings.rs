@@ -129,11 +129,11 @@ impl<'a> From<&'a DirTable> for Shown<'a> {
 /// One directory of this machine.
 fn directory(at: Vec<Name>, shown: Shown<'_>, resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Binding> {
     let path = whole_path(shown.path)?;
+    // A link may lead there. Of the mount point nobody is asked: its daemon may be this one.
+    let cache = std::fs::canonicalize(&resolved.cache_dir).unwrap_or_else(|_| resolved.cache_dir.clone());
     // The daemon would wait for itself, or store what it stores.
-    for (what, inner) in [("the mount point", &resolved.mountpoint), ("the cache", &resolved.cache_dir)] {
-        // A link may lead there; what is not there yet is where it says.
-        let real = std::fs::canonicalize(inner);
-        if real.as_ref().unwrap_or(inner).starts_with(&path) {
+    for (what, inner) in [("the mount point", &resolved.mountpoint), ("the cache", &cache)] {
+        if inner.starts_with(&path) {
             anyhow::bail!("{}: {what} ({}) lies inside of it; choose another place", path.display(), inner.display());
         }
     }
