@@ -73,11 +73,8 @@ impl Shared {
         Box::pin(stream::unfold(begun, move |(mut range, mut pace, mut under_way)| {
             let (shared, spot, version) = (self.clone(), spot.clone(), version.clone());
             async move {
-                loop {
-                    let step = pace.step(whole);
-                    if range.is_empty() || under_way.len() >= step.at_once {
-                        break;
-                    }
+                let step = pace.step(whole);
+                while !range.is_empty() && under_way.len() < step.at_once {
                     let (start, length) = (range.start, step.bytes.min(range.end - range.start));
                     range.start += length;
                     let (shared, spot, version, round) = (shared.clone(), spot.clone(), version.clone(), pace.round());

@@ -4,9 +4,9 @@
 //! the application has it, so that what was acknowledged is never taken back. An acknowledgement is owed at once for
 //! what is asked for, came twice, left a gap or lies beyond the window; else after every second packet, or a moment
 //! after the last; and when the application has taken a part of the window, for only that moves it on. Acknowledgements
-//! that are owed at one time are sent as one. Where the sender falls silent before its end, what came is told again a few times:
-//! what it was told may be lost, and of a gap it believes the third word alone. Source: `rxi_ReceiveDataPacket` and `rxi_SendAck` in OpenAFS
-//! `src/rx/rx.c`.
+//! that are owed at one time are sent as one. Where the sender falls silent before its end, what came is told again a few
+//! times: what it was told may be lost, and of a gap it believes the third word alone. Source: `rxi_ReceiveDataPacket`,
+//! `rxi_SendAck` and `rxi_ReceiveAckPacket` in OpenAFS `src/rx/rx.c`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

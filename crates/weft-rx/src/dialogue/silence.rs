@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A way of 10 ms, as far as is known.
+/// How long a packet is waited for on a way of 10 ms, with its variation.
 const WAY: Duration = Duration::from_millis(20);
 
 /// Goal: what came of a reply is told again a few times where nothing follows, with growing pauses, and anew after each packet;
