@@ -236,7 +236,7 @@ impl Vfs {
             self.refuse_too_large(node, &new.account, new.length)?;
         }
         let object = self.store.create(node, new)?;
-        let room = Room::for_body(self, &object, 0, lists)?;
+        let room = Room::for_body(self, &object, 0..u64::MAX, lists)?;
         Ok((object, room))
     }
 
@@ -249,7 +249,7 @@ impl Vfs {
         end: Option<u64>,
     ) -> Result<Arc<Arrival>> {
         let start = delivery.body.start;
-        let room = Room::for_body(self, object, start, false)?;
+        let room = Room::for_body(self, object, start..end.unwrap_or(u64::MAX), false)?;
         let writer = object.writer(start)?;
         let resumable = end.is_none() && delivery.body.resumable;
         let arrival = Arrival::new(object.clone(), start..end.unwrap_or(u64::MAX), resumable);

@@ -133,14 +133,11 @@ impl Vfs {
         true
     }
 
-    /// Whether the disk has room for `more` bytes beyond what is to stay free; evicts for it.
-    pub(crate) fn keeps_free(&self, more: u64) -> bool {
-        let keep_free = self.space.options.keep_free();
-        let short = || {
-            let free = self.store.usage().free_bytes.saturating_add(self.space.leaving.lock().bytes());
-            keep_free.saturating_add(more).saturating_sub(free)
-        };
-        match short() {
+    /// Whether the disk has room for all that it has been promised to, beyond what is to stay free; evicts for it.
+    pub(crate) fn keeps_free(&self) -> bool {
+        let needed = self.space.options.keep_free().saturating_add(self.space.promises.bytes());
+        let free = self.store.usage().free_bytes.saturating_add(self.space.leaving.lock().bytes());
+        match needed.saturating_sub(free) {
             0 => true,
             wanted => self.evict_oldest(Bound::All, wanted, "[cache] keep_free") >= wanted,
         }
@@ -178,7 +175,7 @@ impl Vfs {
         for nth in 0..self.space.options.rules.len() {
             self.keep_bound(Bound::Rule(nth), "max of [[tree]]");
         }
-        self.keeps_free(0);
+        self.keeps_free();
     }
 
     /// The same for the bound on each tree, once: what comes later is refused before it is stored.

@@ -15,6 +15,7 @@ use weft_store::{Account, Bound, Bounds, Class, NodeId, Object};
 use crate::journal::Journal;
 use crate::pins::Pins;
 use crate::place::Place;
+use crate::room::Promises;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -129,6 +130,8 @@ pub(crate) struct Space {
     told: Mutex<HashSet<(NodeId, Limit)>>,
     /// Bytes evicted of late, whose files may not have gone yet; held for one look.
     pub(crate) leaving: Mutex<crate::keeper::Leaving>,
+    /// What is on its way to the disk.
+    pub(crate) promises: Promises,
 }
 
 impl Space {
@@ -142,6 +145,7 @@ impl Space {
             wanted: Arc::default(),
             told: Mutex::default(),
             leaving: Mutex::default(),
+            promises: Promises::default(),
         }
     }
 
@@ -163,14 +167,15 @@ impl Vfs {
         }
     }
 
-    /// Reserves room for more bytes of an object; evicts what may be evicted where there is none.
+    /// Reserves room for more bytes of an object, which lie on the disk already or are promised it; evicts what may be evicted
+    /// where there is none.
     ///
     /// # Errors
     /// `NoRoom`.
     pub(crate) fn make_room(&self, object: &Object, more: u64) -> Result<()> {
         let tree = || self.store.account(object.node()).map_or(NodeId::ROOT, |(account, ..)| account.tree);
         let is_reserved = object.length().is_some_and(|length| self.store.is_reserved(length));
-        if !is_reserved && !self.keeps_free(more) {
+        if !is_reserved && !self.keeps_free() {
             return Err(self.no_room(object.node(), tree(), Limit::KeepFree));
         }
         let mut bound = None;
@@ -206,7 +211,7 @@ impl Vfs {
         };
         let keep_free = self.space.options.keep_free();
         let wanted = keep_free.saturating_add(keep_free / SPARE_PART).saturating_add(on_disk(bytes));
-        self.store.usage().free_bytes >= wanted && bounds.all(spare)
+        self.store.usage().free_bytes >= wanted.saturating_add(self.space.promises.bytes()) && bounds.all(spare)
     }
 
     /// Tells that a file is served without being stored: for a bound, once per tree.
