@@ -69,7 +69,7 @@ impl Shared {
             Err(error @ RemoteError::NotFound { .. }) => Err(error),
             Err(error) => {
                 if was_lent && let Err(error) = self.take(call, spot, from).await {
-                    tracing::warn!(%error, file = shown(spot), "a lock is lost: somebody else was quicker");
+                    tracing::debug!(%error, file = shown(spot), "a lock is lost: somebody else was quicker");
                     return Err(RemoteError::VersionChanged { detail: format!("{}: the lock is lost", shown(spot)) });
                 }
                 Err(error)

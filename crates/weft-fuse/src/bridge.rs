@@ -7,7 +7,8 @@ use bytes::Bytes;
 use weft_remote::{Caller, LockMode, NewMode, RenameTarget, Seek, Space};
 use weft_vfs::{Allocate, NewNode, NodeId, OpenFor, Opened, Removal, SetStat, Write};
 use weft_vfs::{
-    AsOf, Data, DirectoryName, HandleId, Looked, OWN_ATTRIBUTES, OnTurned, OpenRecord, ReadBy, Snapshot, Vfs,
+    AsOf, Data, DirectoryName, HandleId, LockChange, Looked, OWN_ATTRIBUTES, OnTurned, OpenRecord, ReadBy, Snapshot,
+    Vfs,
 };
 
 use crate::Errno;
@@ -336,11 +337,10 @@ impl Handler for Bridge {
         &self,
         caller: Caller,
         node: NodeId,
-        from: LockMode,
-        to: LockMode,
+        change: LockChange,
         changes: impl FnMut(LockMode) + Send + 'static,
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
-        let locked = self.vfs.clone().lock(self.vfs.call(caller), node, from, to, changes);
+        let locked = self.vfs.clone().lock(self.vfs.call(caller), node, change, changes);
         async move { locked.await.map_err(Errno::from) }
     }
 

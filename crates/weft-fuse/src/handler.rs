@@ -11,7 +11,7 @@ use bytes::Bytes;
 use weft_remote::{Caller, LockMode, NewMode, RenameTarget, Seek, Space};
 use weft_vfs::{Allocate, NewNode, OpenFor, Removal, SetStat, Write};
 use weft_vfs::{AsOf, Data, HandleId, OnTurned, OpenRecord, ReadBy, Snapshot, Stat};
-use weft_vfs::{DirectoryName, NodeId, Object};
+use weft_vfs::{DirectoryName, LockChange, NodeId, Object};
 
 use crate::Errno;
 
@@ -286,16 +286,14 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether any source has access lists: then the kernel asks for them, and says what the umask is of who makes something.
     fn has_access_lists(&self) -> bool;
 
-    /// Changes the lock that the mount has on a file at its source. Twice the same: a former daemon has taken it. `EAGAIN`
-    /// when somebody else's is in the way, `ESTALE` when there is none any more. Tells which open files are in another
-    /// version now. `changes` is told what the source has from then on: before it is asked to take something back, and as
-    /// soon as more is had there.
+    /// Changes the lock that the mount has on a file at its source. `EAGAIN` when somebody else's is in the way, `ESTALE`
+    /// when there is none any more. Tells which open files are in another version now. `changes` is told what the source has
+    /// from then on: before it is asked to take something back, and as soon as more is had there.
     fn lock(
         &self,
         caller: Caller,
         node: NodeId,
-        from: LockMode,
-        to: LockMode,
+        change: LockChange,
         changes: impl FnMut(LockMode) + Send + 'static,
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static;
 

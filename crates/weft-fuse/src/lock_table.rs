@@ -23,7 +23,7 @@ use rustix::io::Errno as E;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use weft_remote::{Caller, LockMode};
-use weft_vfs::NodeId;
+use weft_vfs::{HandleId, LockChange, NodeId, OpenRecord};
 
 use crate::Errno;
 use crate::handler::{Answer, Handler};
@@ -201,12 +201,13 @@ impl<H: Handler> LockTable<H> {
 
     /// Has the source keep what a former daemon had. While it is not reached, it has it.
     async fn keep(self: Arc<Self>, file: Arc<File>, mode: LockMode, caller: Caller) {
+        let again = LockChange { from: mode, to: mode, had_by: Vec::new() };
         loop {
             let turn = file.turn.lock().await;
             if file.state.lock().at_source != Some((mode, caller)) {
                 return;
             }
-            match self.handler.lock(caller, file.node, mode, mode, |_| {}).await {
+            match self.handler.lock(caller, file.node, again.clone(), |_| {}).await {
                 Ok(turned) => return self.renew(&turned),
                 Err(Errno(E::TIMEDOUT | E::HOSTUNREACH | E::NETDOWN)) => {}
                 Err(errno) => {
@@ -285,12 +286,12 @@ impl<H: Handler> LockTable<H> {
         let runtime = self.runtime.clone();
         let settled = runtime.spawn(async move {
             let _turn = file.turn.lock().await;
-            let (has, needed) = {
+            let (has, needed, had_by) = {
                 let state = file.state.lock();
                 if state.locks.has_lost() {
                     return Err(Errno(E::AGAIN));
                 }
-                (state.at_source, state.locks.strongest())
+                (state.at_source, state.locks.strongest(), state.locks.handles())
             };
             let from = has.map_or(LockMode::Unlocked, |(mode, _)| mode);
             if needed <= from && (needed > LockMode::Unlocked || from == LockMode::Unlocked) {
@@ -302,7 +303,8 @@ impl<H: Handler> LockTable<H> {
                 let (table, file) = (self.clone(), file.clone());
                 move |has: LockMode| table.has_at_source(&file, (has > LockMode::Unlocked).then_some((has, caller)))
             };
-            let settled = match self.handler.lock(caller, file.node, from, needed, changes).await {
+            let change = LockChange { from, to: needed, had_by: had_by.into_iter().map(HandleId).collect() };
+            let settled = match self.handler.lock(caller, file.node, change, changes).await {
                 // Somebody else was quicker, and may have changed it.
                 Err(Errno(E::STALE)) if from > LockMode::Unlocked => {
                     self.lose(&file);
@@ -353,7 +355,7 @@ impl<H: Handler> LockTable<H> {
         }
     }
 
-    fn renew(&self, turned: &[(weft_vfs::HandleId, weft_vfs::OpenRecord)]) {
+    fn renew(&self, turned: &[(HandleId, OpenRecord)]) {
         turned.iter().for_each(|(handle, record)| self.roll.renew_file(handle.0, record));
     }
 

@@ -140,6 +140,11 @@ impl FileLocks {
         self.held.iter().map(|held| held.owner).collect()
     }
 
+    /// The open files by which anything was asked for.
+    pub fn handles(&self) -> Vec<u64> {
+        self.held.iter().map(|held| held.handle).collect()
+    }
+
     /// Whether somebody still has what is lost at the source.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()

@@ -70,7 +70,7 @@ impl Vfs {
     }
 
     /// Has a handle show what is being written here; says whether something is.
-    fn is_caught_up(&self, handle: &Handle) -> bool {
+    pub(crate) fn is_caught_up(&self, handle: &Handle) -> bool {
         // Held until the handle is counted, so that the draft does not end meanwhile.
         let slot = handle.inode.draft.read();
         let Some(draft) = &*slot else { return false };

@@ -65,7 +65,7 @@ impl Vfs {
 
     /// Has the kernel let go what it has of an older version that has ended, before it is told of the newer length.
     pub(crate) async fn let_ended_go(&self, inode: &Inode) {
-        if inode.content.lock().ended.is_none_or(|ended| ended.shown.is_none()) {
+        if inode.content.lock().ended.is_none_or(|ended| ended.shown.is_none()) || self.is_relied_on(inode) {
             return;
         }
         self.notices.tell(vec![Notice::Content { node: self.namespace.shown(inode.id) }]).await;
@@ -90,6 +90,9 @@ impl Vfs {
 
     /// Tells people why who has an older version open gets errors.
     pub(crate) fn tell_ended(&self, inode: &Inode) {
+        if !self.handles.of(inode).iter().any(|handle| handle.is_over()) {
+            return;
+        }
         let text =
             "it changed at its source while it was open here for writing: an older version that is open has ended";
         self.troubles.tell(self.path_text(inode.id), text.to_owned());
@@ -103,5 +106,6 @@ fn end(inode: &Inode, handles: &[Arc<Handle>], is_other: impl Fn(&Handle) -> boo
     // One that is being opened is opened again where that is so.
     let is_by_this_face = |handle: &Handle| handle.face().is_some() && !handle.by_former.load(Ordering::Acquire);
     let others = handles.iter().filter(|handle| is_by_this_face(handle) && !handle.is_over() && is_other(handle));
-    others.inspect(|handle| handle.over.store(true, Ordering::Release)).count() > 0
+    // What is relied on ends when it is not any more (crate::by_locks).
+    others.inspect(|handle| handle.over.store(!handle.relies.load(Ordering::Acquire), Ordering::Release)).count() > 0
 }

@@ -34,12 +34,16 @@ pub(crate) struct Handle {
     pub(crate) bypass_pages: AtomicBool,
     /// Whether something was read by it.
     pub(crate) was_read: AtomicBool,
+    /// Whether a read by it was answered with bytes.
+    pub(crate) was_answered: AtomicBool,
     /// Whether it may be written.
     pub(crate) writing: bool,
     /// Whether a program is run from it.
     pub(crate) running: AtomicBool,
     /// Its version is neither the newest nor the one before, and cannot be read any more.
     pub(crate) over: AtomicBool,
+    /// Somebody has a lock by it that its source may not have any more.
+    pub(crate) relies: AtomicBool,
     /// The file is shown by another face than it was opened by.
     pub(crate) by_former: AtomicBool,
     /// Which number the kernel opened it by; 0 until that is noted.
@@ -50,7 +54,7 @@ impl Handle {
     /// A handle for reading.
     pub(crate) fn new(inode: Arc<Inode>, held: Held, counted: u64) -> Handle {
         let (pace, lanes, timed_out, face) = Default::default();
-        let (was_read, over, by_former) = Default::default();
+        let (was_read, was_answered, over, relies, by_former) = Default::default();
         let (offered, writing, bypass_pages) = Default::default();
         let generation = AtomicU64::new(counted);
         let running = AtomicBool::new(false);
@@ -64,9 +68,11 @@ impl Handle {
             generation,
             bypass_pages,
             was_read,
+            was_answered,
             writing,
             running,
             over,
+            relies,
             by_former,
             face,
         }
@@ -90,6 +96,14 @@ impl Handle {
     pub(crate) fn note_released(&self) {
         if !self.offered {
             self.note_read();
+        }
+    }
+
+    /// A read by it is answered with bytes.
+    pub(crate) fn note_answered(&self) {
+        let is_first = !self.was_answered.load(Ordering::Relaxed) && !self.was_answered.swap(true, Ordering::Relaxed);
+        if is_first {
+            self.inode.content.lock().was_read = true;
         }
     }
 

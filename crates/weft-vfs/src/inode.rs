@@ -71,6 +71,10 @@ pub(crate) struct Content {
     pub(crate) former: Option<Former>,
     /// Who has an older version open that has ended.
     pub(crate) ended: Option<Ended>,
+    /// Programs here take locks of it ([`crate::by_locks`]).
+    pub(crate) goes_by_locks: bool,
+    /// Something may have been read by what is open.
+    pub(crate) was_read: bool,
     /// Handles open on each object, by generation.
     pub(crate) open: Vec<(u64, u32)>,
     /// Those by a face that the file had before.
@@ -239,6 +243,11 @@ impl Content {
         self.replaced_here.iter().any(|replaced| replaced.still_holds(version))
     }
 
+    /// Whether opens get this object.
+    pub(crate) fn is_current(&self, object: &Arc<Object>) -> bool {
+        self.current.as_ref().is_some_and(|current| Arc::ptr_eq(&current.object, object))
+    }
+
     /// Whether no handle is open.
     pub(crate) fn is_closed(&self) -> bool {
         self.open.is_empty() && self.open_by_former.is_empty()
@@ -301,6 +310,8 @@ impl Content {
         if !bypass {
             self.pages_length = length;
         }
+        // Of pages that it has the kernel reads without a word.
+        self.was_read |= are_of_it && self.pages_are_sure;
         (are_of_it && self.pages_are_sure, bypass && !are_of_it)
     }
 
@@ -328,6 +339,8 @@ impl Content {
         self.open_by_former.retain(|(_, count)| *count > 0);
         if self.is_closed() {
             self.ended = None;
+            self.goes_by_locks = false;
+            self.was_read = false;
         }
     }
 }

@@ -20,18 +20,29 @@ use crate::reopen::OpenRecord;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
+/// What becomes of the lock that a mount has on a file.
+#[derive(Clone, Debug)]
+pub struct LockChange {
+    /// What it has by now.
+    pub from: LockMode,
+    /// What it is to have. The same: a former daemon has taken it.
+    pub to: LockMode,
+    /// Open files by which somebody has some of it already.
+    pub had_by: Vec<HandleId>,
+}
+
 impl Vfs {
     /// Whether any source has locks.
     pub fn has_locks(&self) -> bool {
         self.namespace.all().iter().any(|bound| bound.remote.capabilities().locks)
     }
 
-    /// Changes the lock that this mount has on a file at its source, where that has locks. Twice the same: a former daemon
-    /// has taken it. Who gives it back has sent before what was written. Who gets it goes on in the version that the source
-    /// has: told is which open files are in another version than before. Who gets a stronger one goes on in the version that
-    /// was read under the weaker one, or does not get it. `changes` is told what the source has from then on: before it is
-    /// asked to take something back, and as soon as more is had there. What counts as had was never another's. A file that
-    /// was removed is this machine's alone: whoever has it open here shares it with nobody elsewhere.
+    /// Changes the lock that this mount has on a file at its source, where that has locks. Who gives it back has sent before
+    /// what was written. Who gets it goes on in the version that the source has: told is which open files are in another
+    /// version than before. Who gets a stronger one goes on in the version that was read under the weaker one, or does not
+    /// get it. `changes` is told what the source has from then on: before it is asked to take something back, and as soon as
+    /// more is had there. What counts as had was never another's. A file that was removed is this machine's alone: whoever
+    /// has it open here shares it with nobody elsewhere.
     ///
     /// # Errors
     /// `Offline`; what the remote says, `Busy` above all; `Stale` when there is no lock any more, for somebody else may have
@@ -40,8 +51,7 @@ impl Vfs {
         self: Arc<Self>,
         call: Call,
         node: NodeId,
-        from: LockMode,
-        to: LockMode,
+        LockChange { from, to, had_by }: LockChange,
         mut changes: impl FnMut(LockMode) + Send,
     ) -> Result<Vec<(HandleId, OpenRecord)>> {
         if self.namespace.is_own(node) {
@@ -67,10 +77,15 @@ impl Vfs {
             changes(to);
             return self.lock_at(&call, &*remote, &file, (from, to)).await.map(|()| Vec::new());
         }
+        self.note_lock(&inode, from);
         let becomes_stronger = from > LockMode::Unlocked && to > from;
         let relied_on = becomes_stronger.then(|| self.relied_on(&inode)).transpose()?;
+        if becomes_stronger {
+            self.note_reliance(&had_by, true);
+        }
         let outcome = self.lock_at(&call, &*remote, &file, (from, to)).await;
         if outcome.as_ref().is_err_and(is_gone) {
+            self.note_reliance(&had_by, false);
             changes(to);
             return Ok(Vec::new());
         }
@@ -93,6 +108,7 @@ impl Vfs {
             }
             return Err(VfsError::Stale);
         }
+        self.note_reliance(&had_by, false);
         outcome?;
         changes(to);
         if becomes_stronger {
@@ -156,42 +172,10 @@ impl Vfs {
 
     /// Has what is open of a file be what its source has now, unless something is written here that it does not have.
     async fn turn_to_newest(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<Vec<(HandleId, OpenRecord)>> {
-        let draft = inode.draft();
-        let object = match &draft {
-            Some(draft) if draft.dirty.is_unsent() => return Ok(Vec::new()),
-            Some(draft) => match self.content_after(call, inode, draft).await? {
-                Some(object) => object,
-                None => return Ok(Vec::new()),
-            },
-            None => self.content(call, inode).await?,
-        };
-        let turned = {
-            let mut slot = inode.draft.write();
-            let is_as_before = match (&*slot, &draft) {
-                (None, None) => true,
-                (Some(now), Some(before)) => Arc::ptr_eq(now, before) && !now.dirty.is_unsent(),
-                _ => false,
-            };
-            if !is_as_before {
-                return Ok(Vec::new());
-            }
-            let turned = self.turn_to(inode, &object);
-            if slot.is_some() {
-                inode.drafts_ended.fetch_add(1, Ordering::Release);
-                self.drop_draft(inode.id, &mut slot);
-            }
-            turned
-        };
-        let mut faces = vec![self.namespace.shown(inode.id)];
-        faces.extend(self.handles.of(inode).iter().filter_map(|handle| handle.face()));
-        faces.sort_unstable();
-        faces.dedup();
-        let of_face = |node: &NodeId| [Notice::Attributes { node: *node }, Notice::Content { node: *node }];
-        let mut notices = Vec::new();
-        if !turned.is_empty() {
-            // The pages that it has are of another version: who is to read what was written under the lock must not get those.
-            notices.extend(faces.iter().flat_map(of_face));
-        }
+        let Some((object, turned)) = self.turn_all(call, inode, |_| true).await? else { return Ok(Vec::new()) };
+        let faces = self.faces_of(inode);
+        // The pages that it has are of another version: who is to read what was written under the lock must not get those.
+        let mut notices = if turned.is_empty() { Vec::new() } else { of_all(&faces) };
         notices.extend(self.length_to_tell(call, inode, &object, &faces).await);
         if !notices.is_empty() {
             let told = tokio::time::timeout_at(call.deadline.into(), self.notices.tell(notices)).await;
@@ -201,6 +185,50 @@ impl Vfs {
             told.map_err(|_| VfsError::TimedOut)?;
         }
         Ok(turned)
+    }
+
+    /// Has all that is open of a file be what its source has now, if that `may` be. `None` where something is written here that
+    /// it does not have, and where it may not.
+    pub(crate) async fn turn_all(
+        self: &Arc<Self>,
+        call: &Call,
+        inode: &Arc<Inode>,
+        may: impl FnOnce(&Arc<Object>) -> bool + Send,
+    ) -> Result<Option<(Arc<Object>, Vec<(HandleId, OpenRecord)>)>> {
+        let draft = inode.draft();
+        let object = match &draft {
+            Some(draft) if draft.dirty.is_unsent() => return Ok(None),
+            Some(draft) => match self.content_after(call, inode, draft).await? {
+                Some(object) => object,
+                None => return Ok(None),
+            },
+            None => self.content(call, inode).await?,
+        };
+        let mut slot = inode.draft.write();
+        let is_as_before = match (&*slot, &draft) {
+            (None, None) => true,
+            (Some(now), Some(before)) => Arc::ptr_eq(now, before) && !now.dirty.is_unsent(),
+            _ => false,
+        };
+        if !is_as_before || !may(&object) {
+            return Ok(None);
+        }
+        let turned = self.turn_to(inode, &object);
+        if slot.is_some() {
+            inode.drafts_ended.fetch_add(1, Ordering::Release);
+            self.drop_draft(inode.id, &mut slot);
+        }
+        drop(slot);
+        Ok(Some((object, turned)))
+    }
+
+    /// By which numbers the kernel knows a file.
+    pub(crate) fn faces_of(&self, inode: &Inode) -> Vec<NodeId> {
+        let mut faces = vec![self.namespace.shown(inode.id)];
+        faces.extend(self.handles.of(inode).iter().filter_map(|handle| handle.face()));
+        faces.sort_unstable();
+        faces.dedup();
+        faces
     }
 
     fn turn_to(&self, inode: &Inode, object: &Arc<Object>) -> Vec<(HandleId, OpenRecord)> {
@@ -275,6 +303,12 @@ impl Vfs {
         }
         Ok(version.still_holds(&inode.record().version))
     }
+}
+
+/// What has the kernel forget all of these.
+pub(crate) fn of_all(faces: &[NodeId]) -> Vec<Notice> {
+    let of_face = |node: &NodeId| [Notice::Attributes { node: *node }, Notice::Content { node: *node }];
+    faces.iter().flat_map(of_face).collect()
 }
 
 /// How long a source may take to say who has a lock.

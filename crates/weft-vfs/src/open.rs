@@ -50,6 +50,7 @@ impl Vfs {
             self.refuse_read_only(&inode)?;
             Box::pin(self.refuse_unwritable(&call, &inode)).await?;
         }
+        self.after_reliance(&inode).await;
         for _ in 0..OPEN_ROUNDS_MAX {
             if let Some(mut opened) = self.open_followed(&call, &inode, how).await? {
                 match self.note_face(&inode, node, opened.handle) {
@@ -214,6 +215,7 @@ impl Vfs {
         match object.read(0, length as usize) {
             Ok(bytes) => {
                 add(&self.figures.bytes_served, length);
+                handle.note_answered();
                 Some(bytes)
             }
             // The read that the kernel then sends has it fetched again.
@@ -236,6 +238,9 @@ impl Vfs {
     /// Closes a file.
     pub fn close(self: &Arc<Self>, handle: HandleId) {
         let Some(handle) = self.handles.remove(handle) else { return };
+        if handle.relies.load(Ordering::Acquire) {
+            self.reliance_ended.notify_waiters();
+        }
         if std::mem::take(&mut handle.inode.content.lock().untold) {
             self.notices.send_soon(self.namespace.shown(handle.inode.id), &self.runtime);
         }
@@ -282,6 +287,7 @@ impl Vfs {
             ..OpenRecord::default()
         };
         let offered = backing.is_some();
+        inode.content.lock().was_read |= offered;
         let held = Held::Object(object);
         let handle =
             Handle { offered, bypass_pages: bypass_pages.into(), writing, ..Handle::new(inode, held, generation) };

@@ -26,14 +26,14 @@ impl Vfs {
     pub async fn read(self: Arc<Self>, call: Call, handle: HandleId, offset: u64, size: usize) -> Result<Data> {
         let handle = self.handle(handle)?;
         handle.note_read();
-        if handle.is_over() {
-            return Err(VfsError::Changed);
-        }
         if handle.timed_out.is_asked_again(offset) {
             return Err(VfsError::TimedOut);
         }
         let reading = handle.timed_out.begin(call.deadline, offset..offset.saturating_add(size as u64));
         let outcome = self.read_as_sent(&call, &handle, offset, size).await;
+        if outcome.is_ok() {
+            handle.note_answered();
+        }
         let is_late = matches!(outcome, Err(VfsError::TimedOut | VfsError::Remote(RemoteError::TimedOut { .. })));
         if !is_late {
             reading.over();
@@ -51,11 +51,17 @@ impl Vfs {
     ) -> Result<Data> {
         self.catch_up(call, handle).await?;
         for _ in 0..SENT_ROUNDS_MAX {
+            if handle.is_over() {
+                Box::pin(self.go_on(call, handle)).await?;
+            }
             let before = version_read(handle);
             match self.read_now(call, handle, offset, size).await {
                 // The kernel may have another length by now than what was read has.
-                Ok(_) if handle.is_over() => return Err(VfsError::Changed),
+                Ok(_) if handle.is_over() => {}
                 Err(error) if self.is_sent_over(call, handle, &before, &error).await => {}
+                Err(VfsError::Changed) if handle.draft().is_none() && handle.goes_on() => {
+                    Box::pin(self.go_on(call, handle)).await?;
+                }
                 // Nothing was said of it as long as it could be our own doing.
                 Err(VfsError::Changed) if handle.inode.draft().is_some() => {
                     return Err(self.changed_under(&handle.inode));

@@ -20,7 +20,7 @@ impl Vfs {
     pub async fn seek(self: Arc<Self>, call: Call, handle: HandleId, offset: u64, what: Seek) -> Result<Option<u64>> {
         let handle = self.handle(handle)?;
         if handle.is_over() {
-            return Err(VfsError::Changed);
+            self.go_on(&call, &handle).await?;
         }
         if let Some(draft) = handle.draft() {
             return Ok(seek_written(&draft.dirty, offset, what));

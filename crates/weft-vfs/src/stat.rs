@@ -108,6 +108,9 @@ impl Vfs {
             return Ok(None);
         }
         if handle.is_over() && !handle.by_former.load(Ordering::Acquire) {
+            if handle.goes_on() {
+                return Ok(None);
+            }
             // By the length that the file has it would be cut off, or filled up.
             return Err(VfsError::Changed);
         }

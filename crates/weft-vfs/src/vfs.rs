@@ -114,6 +114,8 @@ pub struct Vfs {
     pub(crate) has_nameless_notes: AtomicBool,
     /// Who is told of open files that are of another version than when they were opened.
     pub(crate) on_turned: OnceLock<OnTurned>,
+    /// Told whenever what was read under some lock may be relied on no more.
+    pub(crate) reliance_ended: tokio::sync::Notify,
     /// What was changed from here, for answers that were asked for before.
     pub(crate) overtaken: Overtaken,
     /// Files whose identities give another number than theirs.
@@ -159,6 +161,7 @@ impl Vfs {
             moved_directories: MovedDirectories::default(),
             has_nameless_notes: Vfs::finds_nameless_notes(&store)?.into(),
             on_turned: OnceLock::new(),
+            reliance_ended: tokio::sync::Notify::new(),
             overtaken: Overtaken::default(),
             aliases: Aliases::default(),
             orphans: Orphans::default(),

@@ -10,8 +10,8 @@ use rustix::io::Errno as E;
 use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
 use weft_remote::{Caller, FileKind, LockMode, NewMode, RenameTarget, Seek, Space};
 use weft_vfs::{
-    Allocate, AsOf, Data, DirectoryName, HandleId, NewNode, NodeId, OnTurned, OpenFor, OpenRecord, ReadBy, Removal,
-    SetStat, SetTime, Snapshot, Stat, Write,
+    Allocate, AsOf, Data, DirectoryName, HandleId, LockChange, NewNode, NodeId, OnTurned, OpenFor, OpenRecord, ReadBy,
+    Removal, SetStat, SetTime, Snapshot, Stat, Write,
 };
 
 type Answer<T> = Result<T, Errno>;
@@ -509,8 +509,7 @@ impl Handler for Memory {
         &self,
         _: Caller,
         node: NodeId,
-        from: LockMode,
-        to: LockMode,
+        LockChange { from, to, .. }: LockChange,
         mut changes: impl FnMut(LockMode) + Send + 'static,
     ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
         let mut files = self.files();

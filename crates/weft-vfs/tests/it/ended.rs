@@ -65,6 +65,7 @@ async fn what_a_move_tells_of_a_file_ends_an_older_version() {
     let writer = bench.vfs.clone().open(bench.call(), node, WRITING).await.expect("opened").handle;
     bench.fake.adjust(|terms| terms.promise = Promise::Lasting(Duration::ZERO));
     bench.fake.set("a/b/hello.txt", "longer than it was");
+    bench.read_at(reader, 0, 1).await.expect("read");
     let (from, to) = ((dir, b"hello.txt".to_vec()), (dir, b"moved.txt".to_vec()));
     bench.vfs.clone().rename(bench.call(), from, to, RenameTarget::Replaced).await.expect("moved");
     for handle in [reader, writer] {

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use weft_remote::fake::{Fake, Promise};
 use weft_remote::{
     Answer, Call, Capabilities, Checked, Cursor, Fetched, FileId, Found, Listing, LockMode, Name, Remote, RemoteError,
-    Result, Span, Version,
+    Result, Seek, Span, Version,
 };
-use weft_vfs::{Notice, NoticeReceivers, Notices, VfsError, Write};
+use weft_vfs::{LockChange, Notice, NoticeReceivers, Notices, VfsError, Write};
 
 use crate::bench::Bench;
 use crate::writing::{HELLO, WRITING};
@@ -85,7 +85,9 @@ async fn what_is_written_in_the_gap_ends_the_lock() {
         let bench = Bench::over(fake, lending.clone());
         let handle = bench.open("fake/a/b/hello.txt").await.unwrap().handle;
         let node = bench.walk("fake/a/b/hello.txt").await.unwrap().node;
-        let lock = |from, to| bench.vfs.clone().lock(bench.call(), node, from, to, |_| {});
+        let had_by = Vec::new;
+        let lock =
+            |from, to| bench.vfs.clone().lock(bench.call(), node, LockChange { from, to, had_by: had_by() }, |_| {});
         use LockMode::{Exclusive, Shared, Unlocked};
 
         lock(Unlocked, Shared).await.unwrap();
@@ -110,6 +112,79 @@ async fn what_is_written_in_the_gap_ends_the_lock() {
         assert_eq!(bench.drain(handle).await.unwrap(), b"other", "the next lock is for what is there");
         bench.vfs.close(handle);
     }
+}
+
+/// Goal: who reads a file without a lock that programs here lock goes on in what others have left, where an open file else ends
+/// when somebody has it open for writing and it is of another length.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_without_a_lock_goes_on_where_others_take_locks() {
+    for goes_by_locks in [false, true] {
+        let fake = Fake::writable();
+        fake.file("a/b/hello.txt", "hello");
+        fake.adjust(|terms| terms.promise = Promise::Spent);
+        let (has, in_the_gap, busy) = (Mutex::new(LockMode::Unlocked), Mutex::default(), Mutex::default());
+        let lending = Arc::new(Lending { fake: fake.clone(), has, in_the_gap, busy });
+        let bench = Bench::over(fake, lending);
+        let node = bench.walk(HELLO).await.unwrap().node;
+        let [first, second] =
+            [bench.open_for(HELLO, WRITING).await.unwrap(), bench.open_for(HELLO, WRITING).await.unwrap()];
+        let had_by = Vec::new;
+        let lock =
+            |from, to| bench.vfs.clone().lock(bench.call(), node, LockChange { from, to, had_by: had_by() }, |_| {});
+        assert_eq!(bench.read_at(first, 0, 1).await.unwrap(), b"h"[..]);
+        if goes_by_locks {
+            lock(LockMode::Unlocked, LockMode::Exclusive).await.unwrap();
+            lock(LockMode::Exclusive, LockMode::Unlocked).await.unwrap();
+        }
+        bench.fake.set("a/b/hello.txt", "hello, others");
+        bench.walk(HELLO).await.unwrap();
+        let length = bench.vfs.clone().stat(bench.call(), node, Some(first)).await;
+        let (whole, places) =
+            (bench.drain(first).await, bench.vfs.clone().seek(bench.call(), second, 0, Seek::Hole).await);
+        if goes_by_locks {
+            assert_eq!((length.unwrap().size, whole.unwrap()), (13, b"hello, others".to_vec()));
+            assert_eq!(places.unwrap(), Some(13));
+        } else {
+            assert!(matches!(length, Err(VfsError::Changed)) && matches!(whole, Err(VfsError::Changed)));
+            assert!(matches!(places, Err(VfsError::Changed)));
+        }
+        [first, second].into_iter().for_each(|handle| bench.vfs.close(handle));
+    }
+}
+
+/// Goal: while somebody relies on what was read under a lock that was lost when it was to become stronger, it is read on, and
+/// nothing that is open of the file goes on in what others wrote in the gap: that comes with the next lock. Who opens the file
+/// waits for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_relied_on_goes_on_with_the_next_lock() {
+    let fake = Fake::writable();
+    fake.file("a/b/hello.txt", "hello");
+    fake.adjust(|terms| terms.promise = Promise::Spent);
+    let (has, in_the_gap) = (Mutex::new(LockMode::Unlocked), Mutex::new(Some("hello, others")));
+    let lending = Arc::new(Lending { fake: fake.clone(), has, in_the_gap, busy: Mutex::default() });
+    let bench = Bench::over(fake, lending);
+    let node = bench.walk(HELLO).await.unwrap().node;
+    let (with, without) =
+        (bench.open_for(HELLO, WRITING).await.unwrap(), bench.open_for(HELLO, WRITING).await.unwrap());
+    let lock = |from, to, had_by| bench.vfs.clone().lock(bench.call(), node, LockChange { from, to, had_by }, |_| {});
+    lock(LockMode::Unlocked, LockMode::Shared, Vec::new()).await.unwrap();
+    let stronger = lock(LockMode::Shared, LockMode::Exclusive, vec![with]).await;
+    assert!(matches!(stronger, Err(VfsError::Stale)), "{stronger:?}");
+    bench.walk(HELLO).await.unwrap();
+    assert_eq!(bench.vfs.clone().stat(bench.call(), node, Some(with)).await.unwrap().size, 5);
+    assert_eq!(bench.drain(with).await.unwrap(), b"hello");
+    let (drained, opened, relied_on) = tokio::join!(biased; bench.drain(without), bench.cat(HELLO), async {
+        let relied_on = bench.drain(with).await;
+        lock(LockMode::Unlocked, LockMode::Shared, Vec::new()).await.unwrap();
+        relied_on
+    });
+    assert_eq!(relied_on.unwrap(), b"hello");
+    assert_eq!(opened.unwrap(), b"hello, others");
+    assert_eq!(drained.unwrap(), b"hello, others");
+    for handle in [with, without] {
+        assert_eq!(bench.drain(handle).await.unwrap(), b"hello, others");
+    }
+    [with, without].into_iter().for_each(|handle| bench.vfs.close(handle));
 }
 
 /// Goal: what is appended by whoever has got a lock goes to the end of what there is then, by a file that was open before and
@@ -141,7 +216,8 @@ async fn what_is_appended_under_a_lock_goes_to_the_end_of_what_others_left() {
         let handle = bench.open_for(HELLO, WRITING).await.unwrap();
         bench.fake.set("a/b/hello.txt", there);
         kernel.lock().clear();
-        let locked = bench.vfs.clone().lock(bench.call(), stat.node, LockMode::Unlocked, LockMode::Exclusive, |_| {});
+        let change = LockChange { from: LockMode::Unlocked, to: LockMode::Exclusive, had_by: Vec::new() };
+        let locked = bench.vfs.clone().lock(bench.call(), stat.node, change, |_| {});
         assert_eq!(locked.await.unwrap().len(), 1);
         let is_longer = there.len() > 5;
         let mut at = if is_longer { there.len() as u64 } else { 5 };
