@@ -3,7 +3,8 @@
 //! Whoever has a lock of one has the newest version ([`crate::lock`]), and nobody changes it meanwhile. Who reads without one
 //! does not count on what it reads (SQLite reads the head of a database before it locks it), and must not fail by what
 //! others have written: all that is open of the file goes on in the newest then, as on a local disk, where in other files an
-//! open version ends. So it does before the first lock of it here, for as long as nothing was read by what is open.
+//! open version ends. So it does before the first lock of it here, for as long as nothing was read or written by what is
+//! open.
 //!
 //! While a lock is being made stronger, its source may not have it for a moment, and it may be lost by that. What was read under
 //! it is relied on until it is had for certain, or the next lock is taken: until then its holder goes on in that version, which
@@ -26,7 +27,7 @@ impl Handle {
     /// Whether it goes on in the newest version where its own is there no more.
     pub(crate) fn goes_on(&self) -> bool {
         let content = self.inode.content.lock();
-        let may = content.goes_by_locks || (self.writing && !content.was_read);
+        let may = content.goes_by_locks || (self.writing && !content.was_used);
         may && !self.relies.load(Ordering::Acquire) && !self.inode.is_gone()
     }
 }
@@ -57,22 +58,19 @@ impl Vfs {
     pub(crate) async fn go_on(self: &Arc<Self>, call: &Call, handle: &Handle) -> Result<()> {
         let (inode, before) = (&handle.inode, handle.counted());
         for _ in 0..ROUNDS_MAX {
-            let ended = self.reliance_ended.notified();
-            tokio::pin!(ended);
-            ended.as_mut().enable();
             if !handle.goes_on() {
                 return Err(VfsError::Changed);
             }
-            if self.is_relied_on(inode) {
-                tokio::time::timeout_at(call.deadline.into(), ended).await.map_err(|_| VfsError::Changed)?;
-                continue;
-            }
+            let reliance = tokio::time::timeout_at(call.deadline.into(), self.until_not_relied_on(inode));
+            reliance.await.map_err(|_| VfsError::Changed)?;
             if self.is_caught_up(handle) {
                 handle.over.store(false, Ordering::Release);
                 return Ok(());
             }
-            // Not what was the newest when it was asked for: somebody may have got a lock since.
-            let may = |object: &Arc<_>| !self.is_relied_on(inode) && inode.content.lock().is_current(object);
+            // Not what was the newest when it was asked for: somebody may have got a lock since, or have read.
+            let may = |object: &Arc<_>| {
+                handle.goes_on() && !self.is_relied_on(inode) && inode.content.lock().is_current(object)
+            };
             let turned = tokio::time::timeout_at(call.deadline.into(), self.turn_all(call, inode, may)).await;
             if let Some((object, turned)) = turned.map_err(|_| VfsError::TimedOut)?? {
                 self.tell_handles_turned(&turned);
@@ -97,22 +95,22 @@ impl Vfs {
         if !inode.content.lock().goes_by_locks {
             return;
         }
-        let until_it_ends = async {
-            loop {
-                let ended = self.reliance_ended.notified();
-                tokio::pin!(ended);
-                ended.as_mut().enable();
-                if !self.is_relied_on(inode) {
-                    return;
-                }
-                ended.await;
-            }
-        };
-        if tokio::time::timeout(RELIANCE_MAX, until_it_ends).await.is_err() {
-            let end = |handle: &Handle| {
+        if tokio::time::timeout(RELIANCE_MAX, self.until_not_relied_on(inode)).await.is_err() {
+            self.handles.each_of(inode, |_, handle| {
                 handle.over.fetch_or(handle.relies.load(Ordering::Acquire), Ordering::AcqRel);
-            };
-            self.handles.each_of(inode, |_, handle| end(handle));
+            });
+        }
+    }
+
+    async fn until_not_relied_on(&self, inode: &Inode) {
+        loop {
+            let ended = self.reliance_ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if !self.is_relied_on(inode) {
+                return;
+            }
+            ended.await;
         }
     }
 

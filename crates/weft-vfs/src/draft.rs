@@ -264,6 +264,7 @@ impl Vfs {
         let dirty = self.store.dirty(inode.id, version, length, handle.counted())?;
         let has_ended = self.end_other_versions(inode, &dirty.version(), handle.counted());
         let draft = Arc::new(Draft::over(dirty, handle.counted(), base));
+        inode.content.lock().was_used = true;
         *slot = Some(draft.clone());
         self.drafts.lock().insert(inode.id, inode.clone());
         drop(slot);

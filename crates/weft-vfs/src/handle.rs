@@ -103,7 +103,7 @@ impl Handle {
     pub(crate) fn note_answered(&self) {
         let is_first = !self.was_answered.load(Ordering::Relaxed) && !self.was_answered.swap(true, Ordering::Relaxed);
         if is_first {
-            self.inode.content.lock().was_read = true;
+            self.inode.content.lock().was_used = true;
         }
     }
 
@@ -115,12 +115,13 @@ impl Handle {
     /// The same of what is there of a content, counted under this generation.
     pub(crate) fn turn(&self, content: &mut Content, held: Held, generation: u64) {
         let by_former = self.by_former.load(Ordering::Acquire);
-        self.count_out(content);
+        // Before it is counted out, so that the file is not closed in between.
         if by_former {
             content.opened_by_former(generation);
         } else {
             content.opened(generation);
         }
+        self.count_out(content);
         self.generation.store(generation, Ordering::Release);
         *self.content.lock() = held;
     }

@@ -73,8 +73,8 @@ pub(crate) struct Content {
     pub(crate) ended: Option<Ended>,
     /// Programs here take locks of it ([`crate::by_locks`]).
     pub(crate) goes_by_locks: bool,
-    /// Something may have been read by what is open.
-    pub(crate) was_read: bool,
+    /// Something may have been read, or was written, by what is open.
+    pub(crate) was_used: bool,
     /// Handles open on each object, by generation.
     pub(crate) open: Vec<(u64, u32)>,
     /// Those by a face that the file had before.
@@ -311,7 +311,7 @@ impl Content {
             self.pages_length = length;
         }
         // Of pages that it has the kernel reads without a word.
-        self.was_read |= are_of_it && self.pages_are_sure;
+        self.was_used |= are_of_it && self.pages_are_sure;
         (are_of_it && self.pages_are_sure, bypass && !are_of_it)
     }
 
@@ -340,7 +340,7 @@ impl Content {
         if self.is_closed() {
             self.ended = None;
             self.goes_by_locks = false;
-            self.was_read = false;
+            self.was_used = false;
         }
     }
 }

@@ -287,7 +287,7 @@ impl Vfs {
             ..OpenRecord::default()
         };
         let offered = backing.is_some();
-        inode.content.lock().was_read |= offered;
+        inode.content.lock().was_used |= offered;
         let held = Held::Object(object);
         let handle =
             Handle { offered, bypass_pages: bypass_pages.into(), writing, ..Handle::new(inode, held, generation) };
@@ -386,6 +386,7 @@ impl Vfs {
         let dirty = self.store.dirty(inode.id, version, length, counted)?;
         self.end_other_versions(inode, &dirty.version(), counted);
         let draft = Arc::new(Draft::over(dirty, counted, None));
+        inode.content.lock().was_used = true;
         self.drafts.lock().insert(inode.id, inode.clone());
         Ok(slot.insert(draft).clone())
     }

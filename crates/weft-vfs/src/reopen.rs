@@ -116,7 +116,7 @@ impl Vfs {
         let (bypass_pages, writing) = (record.bypass_pages.into(), record.writing);
         let handle = Handle { offered, bypass_pages, writing, ..Handle::new(inode.clone(), held, counted) };
         handle.running.store(record.running, Ordering::Relaxed);
-        inode.content.lock().was_read = true;
+        inode.content.lock().was_used = true;
         handle.face.store(node.0, Ordering::Release);
         self.namespace.take_up_generation(node, record.node_generation);
         self.handles.add_at(id, handle);

@@ -55,6 +55,35 @@ async fn an_older_version_ends_where_a_newer_one_is_of_another_length() {
     }
 }
 
+/// Goal: what is open for writing and was not used yet goes on in the newest, and what was read or written ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_used_yet_goes_on_in_the_newest() {
+    for used in ["not yet", "read", "written"] {
+        let bench = bench();
+        bench.fake.adjust(|terms| terms.promise = Promise::Spent);
+        let vfs = || bench.vfs.clone();
+        let node = bench.walk("fake/a/b/hello.txt").await.expect("a file").node;
+        let writer = vfs().open(bench.call(), node, WRITING).await.expect("opened").handle;
+        match used {
+            "read" => assert_eq!(bench.read_at(writer, 0, 1).await.expect("read"), b"h"[..]),
+            "written" => {
+                let write = Write { offset: 0, bytes: "H".into(), kill_suidgid: false, unseen: false, appends: false };
+                vfs().write(bench.call(), writer, write).await.expect("written");
+                bench.flush(writer).await.expect("sent");
+            }
+            _ => {}
+        }
+        bench.fake.set("a/b/hello.txt", "longer than it was");
+        bench.walk("fake/a/b/hello.txt").await.expect("that is known here");
+        let read = bench.read_at(writer, 0, 100).await;
+        match used {
+            "not yet" => assert_eq!(read.expect("the newest"), b"longer than it was"[..]),
+            _ => assert!(matches!(read, Err(VfsError::Changed)), "{used}: {read:?}"),
+        }
+        vfs().close(writer);
+    }
+}
+
 /// Goal: what a move here tells of what somebody else has written ends an older version as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_move_tells_of_a_file_ends_an_older_version() {
