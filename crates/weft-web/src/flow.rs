@@ -19,6 +19,8 @@ pub(crate) struct Flow {
     url: String,
     incoming: Option<(Incoming, Lent)>,
     announced: Option<u64>,
+    /// How many bytes of it were asked for, where that was a range.
+    asked: Option<u64>,
     digest: Option<Announced>,
     /// Where a digest is announced, the last bytes so far: nobody gets the end of a body that is another one, nor
     /// anything of a short one.
@@ -40,6 +42,7 @@ impl Flow {
             url,
             incoming: None,
             announced,
+            asked: None,
             digest: None,
             held: VecDeque::new(),
             held_bytes: 0,
@@ -67,6 +70,13 @@ impl Flow {
     /// The same flow, held to a digest as well.
     pub fn with_digest(mut self, digest: Option<Announced>) -> Flow {
         self.digest = digest;
+        self
+    }
+
+    /// The same flow, of which so many bytes were asked for: it ends after these, and with `CutShort` before (a server may
+    /// send only a part of a range, RFC 9110 section 15.3.7).
+    pub fn asked_for(mut self, bytes: u64) -> Flow {
+        self.asked = Some(bytes);
         self
     }
 
@@ -107,7 +117,7 @@ impl Flow {
                 }
             };
             // Trailers say nothing that is needed.
-            let Ok(data) = frame.into_data() else { continue };
+            let Ok(mut data) = frame.into_data() else { continue };
             self.delivered += data.len() as u64;
             if let Some(counts) = &self.counts {
                 counts.received(data.len());
@@ -116,10 +126,17 @@ impl Flow {
                 self.incoming = None;
                 return self.end();
             }
+            let ends = incoming.is_end_stream();
+            if let Some(over) = self.asked.and_then(|asked| self.delivered.checked_sub(asked)).filter(|over| *over > 0)
+            {
+                self.delivered -= over;
+                data.truncate(data.len().saturating_sub(over as usize));
+                self.end_here();
+            }
             if let Some(digest) = &mut self.digest {
                 digest.update(&data);
             }
-            if incoming.is_end_stream() {
+            if ends {
                 self.finish();
             }
             if data.is_empty() {
@@ -168,6 +185,11 @@ impl Flow {
         self.held.clear();
     }
 
+    /// What comes after this was not asked for, and goes into no digest of what was.
+    fn end_here(&mut self) {
+        (self.incoming, self.announced, self.digest) = (None, None, None);
+    }
+
     fn end(&mut self) -> Option<Result<Bytes>> {
         if let Some(error) = self.check_end() {
             self.held.clear();
@@ -192,7 +214,12 @@ impl Flow {
                 false => damaged(why),
             });
         }
-        digest?.check().err().map(damaged)
+        if let Some(error) = digest.and_then(|digest| digest.check().err()) {
+            return Some(damaged(error));
+        }
+        let asked = self.asked.take().filter(|asked| self.delivered < *asked)?;
+        let detail = format!("{}: only {} of the {asked} bytes that were asked for came", self.url, self.delivered);
+        Some(RemoteError::CutShort { detail })
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use support::{Server, answer, call, fails, find, html, name, read, web, web_with};
-use weft_remote::{Call, Caller, Checked, Event, Figure, Remote, RemoteError, SourceState, Span, Version};
+use weft_remote::{Call, Caller, Checked, Event, Figure, Piece, Remote, RemoteError, SourceState, Span, Version};
 use weft_web::{Web, WebOptions};
 
 const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -116,6 +116,32 @@ async fn false_ranges_are_damage() {
     }
     let server = Server::start(|_| answer(206, &[("content-range", "bytes 0-1/10")], "01")).await;
     assert!(matches!(fails(&web(), &server.dir("/"), "d").await, RemoteError::Damaged { .. }));
+}
+
+/// Goal: a range that ends elsewhere than was asked brings what it has of that. Method: 3 to 6 of ten digits are asked for.
+#[tokio::test]
+async fn ranges_may_end_before_or_after_what_was_asked() {
+    for (said, sent, right, is_short) in
+        [("3-9/10", "3456789", "3456", false), ("3-6/10", "3456", "3456", false), ("3-4/10", "34", "34", true)]
+    {
+        let said = format!("bytes {said}");
+        let server = Server::start(move |_| answer(206, &[("content-range", &said), ("etag", "\"v1\"")], sent)).await;
+        let fetched = web().fetch(&call(), &server.file("/d"), &Version::strong("\"v1\""), span(3, 4)).await.unwrap();
+        let (mut came, mut stream) = (Vec::new(), fetched.value.body.stream);
+        let mut broke_off = false;
+        while let Some(piece) = stream.next().await {
+            match piece {
+                Ok(Piece::Bytes(bytes)) => came.extend_from_slice(&bytes),
+                Ok(Piece::Known(_)) => {}
+                Err(error) => {
+                    assert!(matches!(error, RemoteError::CutShort { .. }), "{error}");
+                    broke_off = true;
+                    break;
+                }
+            }
+        }
+        assert_eq!((came, broke_off), (right.as_bytes().to_vec(), is_short));
+    }
 }
 
 #[tokio::test]

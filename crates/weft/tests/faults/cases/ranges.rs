@@ -64,7 +64,15 @@ fn lies() -> Vec<RangeLie> {
         lie("one byte later", |c, f, l| part(&said(f + 1, l), VERSION, &c[f + 1..=l])),
         lie("one byte earlier", |c, f, l| part(&said(f - 1, l), VERSION, &c[f - 1..=l])),
         lie("from the beginning", |c, f, l| part(&said(0, l - f), VERSION, &c[..=l - f])),
-        lie("shorter by one", |c, f, l| part(&said(f, l - 1), VERSION, &c[f..l])),
+        RangeLie { what: "to the end", answer: |c, f, _| part(&said(f, LENGTH - 1), VERSION, &c[f..]), right: true },
+        RangeLie {
+            what: "never more than half a mebibyte",
+            answer: |c, f, l| {
+                let last = l.min(f + (512 << 10) - 1);
+                part(&said(f, last), VERSION, &c[f..=last])
+            },
+            right: true,
+        },
         lie("one byte only", |c, f, _| part(&said(f, f), VERSION, &c[f..=f])),
         lie("body shorter than said", |c, f, l| part(&said(f, l), VERSION, &c[f..l])),
         lie("body longer than said", |c, f, l| part(&said(f, l), VERSION, &[&c[f..=l], b"x"].concat())),
