@@ -22,19 +22,19 @@ impl Vfs {
         if handle.is_over() {
             self.go_on(&call, &handle).await?;
         }
-        if let Some(draft) = handle.draft() {
-            return Ok(seek_written(&draft.dirty, offset, what));
-        }
-        let length = self.length_of(&handle);
+        // Pages that a program has written by a mapping are the kernel's alone until it syncs or closes the file, and the
+        // kernel asks for holes without handing them on before (fuse_file_llseek() of fs/fuse/file.c).
+        let is_written = self.handles.of(&handle.inode).iter().any(|handle| handle.writing);
+        let draft = handle.draft();
+        let length = draft.as_ref().map_or_else(|| self.length_of(&handle), |draft| draft.dirty.length());
         if offset >= length {
             return Ok(None);
         }
-        // Of what is being written here there may be pages that only the kernel has.
-        let is_written = self.handles.of(&handle.inode).iter().any(|handle| handle.writing);
-        let told = if is_written || handle.inode.draft().is_some() {
-            None
-        } else {
-            self.told(&call, &handle, offset, what).await
+        let told = match draft {
+            _ if is_written => None,
+            Some(draft) => Some(seek_written(&draft.dirty, offset, what)),
+            None if handle.inode.draft().is_some() => None,
+            None => self.told(&call, &handle, offset, what).await,
         };
         Ok(match (told, what) {
             (Some(told), _) => told.filter(|place| (offset..=length).contains(place)),
@@ -78,13 +78,23 @@ impl Vfs {
     }
 }
 
-/// The same in what is written. What is not written here counts as data, but what lies beyond all content is a hole.
+/// The same in what is written. What is not written here counts as data, but what lies beyond all content is a hole, and so is
+/// what was punched out.
 fn seek_written(dirty: &Dirty, offset: u64, what: Seek) -> Option<u64> {
-    let parts = dirty.parts(offset, usize::MAX);
-    if parts.is_empty() {
-        return None;
+    for (range, origin) in dirty.parts(offset, usize::MAX) {
+        let hole = match origin {
+            Origin::Zeros => Some(range.clone()),
+            Origin::Written => dirty.hole(range.clone()),
+            Origin::Base => None,
+        };
+        let found = match (what, hole) {
+            (Seek::Hole, hole) => hole.map(|hole| hole.start),
+            (Seek::Data, Some(hole)) if hole.start <= range.start => Some(hole.end).filter(|end| *end < range.end),
+            (Seek::Data, _) => Some(range.start),
+        };
+        if found.is_some() {
+            return found;
+        }
     }
-    let wanted = |origin: Origin| (origin == Origin::Zeros) == (what == Seek::Hole);
-    let found = parts.into_iter().find(|(_, origin)| wanted(*origin)).map(|(range, _)| range.start);
-    found.or((what == Seek::Hole).then(|| dirty.length()))
+    (what == Seek::Hole).then(|| dirty.length())
 }

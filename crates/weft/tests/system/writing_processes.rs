@@ -88,6 +88,41 @@ ours.close()
     assert!(std::fs::read(pair.there("file")).expect("read") == wanted, "all is sent when the mount has ended");
 }
 
+/// Goal: what was written by a map is no hole, for whoever has it mapped and for who copies the file meanwhile; when nobody
+/// writes any more, what was punched out is one.
+#[test]
+fn pages_that_only_the_kernel_has_are_no_holes() {
+    let Some(pair) = Pair::new() else { return };
+    let text = r#"
+import errno, mmap, os, subprocess
+def data(fd):
+    try:
+        return os.lseek(fd, 0, os.SEEK_DATA)
+    except OSError as error:
+        assert error.errno == errno.ENXIO, error
+        return None
+fd = os.open("file", os.O_RDWR | os.O_CREAT)
+os.ftruncate(fd, 4 << 20)
+ours = mmap.mmap(fd, 4 << 20)
+ours[1 << 20 : (1 << 20) + 5] = b"hello"
+assert data(fd) <= 1 << 20
+subprocess.run(["cp", "--sparse=auto", "file", "copy"], check=True)
+with open("copy", "rb") as copy:
+    assert copy.read() == bytes(1 << 20) + b"hello" + bytes((3 << 20) - 5)
+ours.close()
+os.close(fd)
+fd = os.open("file", os.O_RDONLY)
+assert data(fd) == 1 << 20, data(fd)
+os.close(fd)
+subprocess.run(["fallocate", "-p", "-o", "0", "-l", str(4 << 20), "file"], check=True)
+fd = os.open("file", os.O_RDONLY)
+assert data(fd) is None, data(fd)
+"#;
+    let Some(program) = works(&pair, text) else { return };
+    program.good();
+    pair.agree();
+}
+
 /// Goal: locks of both kinds keep another process out, of the whole file and of parts, and go with their holder.
 #[test]
 fn locks_keep_other_processes_out() {
