@@ -61,9 +61,7 @@ pub(crate) fn failed(shown: &str, doing: &str, errno: Errno) -> RemoteError {
         // Subvolumes, quotas of projects, what is of several layers of an overlay: whoever would move it copies.
         Errno::XDEV => RemoteError::OtherTree { detail },
         Errno::BUSY | Errno::TXTBSY | Errno::AGAIN => RemoteError::Busy { detail, retry_after: None },
-        Errno::MFILE | Errno::NFILE => {
-            RemoteError::Busy { detail: format!("{detail} (raise the limit of open files)"), retry_after: None }
-        }
+        Errno::MFILE | Errno::NFILE => RemoteError::TooManyOpen { detail },
         Errno::NOTCONN | Errno::HOSTDOWN | Errno::HOSTUNREACH => RemoteError::Unreachable { detail },
         Errno::TIMEDOUT => RemoteError::TimedOut { detail },
         _ => RemoteError::Failed { detail },

@@ -32,6 +32,7 @@ impl Errno {
             E::NODATA => "ENODATA",
             E::RANGE => "ERANGE",
             E::MFILE => "EMFILE",
+            E::NFILE => "ENFILE",
             E::INTR => "EINTR",
             E::EXIST => "EEXIST",
             E::NOTEMPTY => "ENOTEMPTY",
@@ -149,6 +150,8 @@ fn of_remote(error: &RemoteError) -> rustix::io::Errno {
         RemoteError::Unreachable { .. } => E::HOSTUNREACH,
         RemoteError::TimedOut { .. } => E::TIMEDOUT,
         RemoteError::Busy { .. } => E::AGAIN,
+        // Not EMFILE, which is of the program's own limit.
+        RemoteError::TooManyOpen { .. } => E::NFILE,
         RemoteError::CutShort { .. } => E::IO,
         RemoteError::GaveWay { .. } => E::AGAIN,
         RemoteError::Damaged { .. } => E::IO,
@@ -166,7 +169,10 @@ fn of_store(error: &weft_vfs::StoreError) -> rustix::io::Errno {
         | StoreError::WrongLength { .. }
         | StoreError::InUse { .. }
         | StoreError::Index(_) => E::IO,
-        StoreError::Io { source, .. } => E::from_io_error(source).unwrap_or(E::IO),
+        StoreError::Io { source, .. } => match E::from_io_error(source) {
+            Some(E::MFILE) => E::NFILE,
+            errno => errno.unwrap_or(E::IO),
+        },
     }
 }
 

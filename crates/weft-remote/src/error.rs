@@ -134,6 +134,14 @@ pub enum RemoteError {
         /// When, if the source said.
         retry_after: Option<Duration>,
     },
+    /// This machine lets weft open no more files than it has open.
+    #[error(
+        "{detail}: weft has as many files open as it may (raise its limit: `ulimit -n`, `LimitNOFILE=` of systemd)"
+    )]
+    TooManyOpen {
+        /// What was to be opened.
+        detail: String,
+    },
     /// A body ended before its end; what came of it is right as far as anybody knows.
     #[error("{detail}: the answer ended too early")]
     CutShort {
@@ -167,6 +175,7 @@ impl RemoteError {
             RemoteError::Unreachable { .. }
             | RemoteError::TimedOut { .. }
             | RemoteError::Busy { .. }
+            | RemoteError::TooManyOpen { .. }
             | RemoteError::CutShort { .. }
             | RemoteError::GaveWay { .. }
             | RemoteError::Damaged { .. }

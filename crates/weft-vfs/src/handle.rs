@@ -1,12 +1,13 @@
 //! Open files.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weft_remote::Version;
-use weft_store::Object;
+use weft_store::{NodeId, Object};
 
 use crate::inode::{Content, Inode};
 use crate::lanes::Lanes;
@@ -171,48 +172,73 @@ impl Pace {
     }
 }
 
-/// The open files of a mount. The lock guards the map alone and is held for one map operation.
+/// The open files of a mount. The lock guards the maps alone and is held for one operation on them.
 #[derive(Default)]
 pub(crate) struct Handles {
-    open: Mutex<HashMap<u64, Arc<Handle>>>,
+    open: Mutex<Open>,
     last: AtomicU64,
+}
+
+#[derive(Default)]
+struct Open {
+    by_id: HashMap<u64, Arc<Handle>>,
+    /// Of each file that is open: some programs have thousands open, and every change of a file asks for its own.
+    by_node: HashMap<NodeId, Vec<u64>>,
+}
+
+impl Open {
+    fn add(&mut self, id: u64, handle: Handle) {
+        self.by_node.entry(handle.inode.id).or_default().push(id);
+        self.by_id.insert(id, Arc::new(handle));
+    }
+
+    fn of(&self, inode: &Inode) -> impl Iterator<Item = (u64, &Arc<Handle>)> {
+        let ids = self.by_node.get(&inode.id).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.by_id.get(id)?)))
+    }
 }
 
 impl Handles {
     pub(crate) fn add(&self, handle: Handle) -> HandleId {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        self.open.lock().insert(id, Arc::new(handle));
+        self.open.lock().add(id, handle);
         HandleId(id)
     }
 
     /// Adds a handle under the number that it has already.
     pub(crate) fn add_at(&self, id: HandleId, handle: Handle) {
         self.last.fetch_max(id.0, Ordering::Relaxed);
-        self.open.lock().insert(id.0, Arc::new(handle));
+        self.open.lock().add(id.0, handle);
     }
 
     pub(crate) fn get(&self, id: HandleId) -> Option<Arc<Handle>> {
-        self.open.lock().get(&id.0).cloned()
+        self.open.lock().by_id.get(&id.0).cloned()
     }
 
     pub(crate) fn remove(&self, id: HandleId) -> Option<Arc<Handle>> {
-        self.open.lock().remove(&id.0)
+        let mut open = self.open.lock();
+        let handle = open.by_id.remove(&id.0)?;
+        if let Entry::Occupied(mut of_node) = open.by_node.entry(handle.inode.id) {
+            of_node.get_mut().retain(|open| *open != id.0);
+            if of_node.get().is_empty() {
+                of_node.remove();
+            }
+        }
+        Some(handle)
     }
 
     /// Those of an inode.
     pub(crate) fn of(&self, inode: &Inode) -> Vec<Arc<Handle>> {
-        self.open.lock().values().filter(|handle| handle.inode.id == inode.id).cloned().collect()
+        self.open.lock().of(inode).map(|(_, handle)| handle.clone()).collect()
     }
 
     /// Does something with those of an inode, which stay open meanwhile.
     pub(crate) fn each_of(&self, inode: &Inode, mut act: impl FnMut(HandleId, &Handle)) {
-        let open = self.open.lock();
-        let of = open.iter().filter(|(_, handle)| handle.inode.id == inode.id);
-        of.for_each(|(id, handle)| act(HandleId(*id), handle));
+        self.open.lock().of(inode).for_each(|(id, handle)| act(HandleId(id), handle));
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.open.lock().len()
+        self.open.lock().by_id.len()
     }
 }
 

@@ -364,6 +364,8 @@ pub(crate) struct Inodes {
 struct Maps {
     young: HashMap<NodeId, Arc<Inode>>,
     old: HashMap<NodeId, Arc<Inode>>,
+    /// How many the younger began with: what was carried over is in use.
+    carried: usize,
 }
 
 impl Inodes {
@@ -415,11 +417,13 @@ impl Inodes {
     }
 
     fn keep(&self, maps: &mut Maps, inode: Arc<Inode>) {
-        if maps.young.len() >= self.young_max {
+        // Where more are in use than the map is to hold, it grows with them: all of them are carried over each time.
+        if maps.young.len() >= self.young_max.max(2 * maps.carried) {
             let retired = std::mem::take(&mut maps.young);
             let dropped = std::mem::replace(&mut maps.old, retired);
             let used = dropped.into_iter().filter(|(_, inode)| Arc::strong_count(inode) > 1);
             maps.young.extend(used);
+            maps.carried = maps.young.len();
         }
         maps.young.insert(inode.id, inode);
     }
@@ -460,6 +464,23 @@ mod tests {
         }
         assert!(inodes.count() <= 12, "{} inodes held", inodes.count());
         assert!(Arc::ptr_eq(&inodes.add(inode(1)), &used));
+    }
+
+    #[test]
+    fn more_in_use_than_the_table_is_to_hold_are_all_kept() {
+        let inodes = Inodes::new(10);
+        let used: Vec<_> = (1..=1000).map(|id| inodes.add(inode(id))).collect();
+        for id in 1001..5000 {
+            inodes.add(inode(id));
+        }
+        assert!(inodes.count() <= 4000, "{} inodes held", inodes.count());
+        for known in used {
+            assert!(Arc::ptr_eq(&inodes.get(known.id).expect("in use"), &known));
+        }
+        for id in 5000..20_000 {
+            inodes.add(inode(id));
+        }
+        assert!(inodes.count() <= 12, "{} inodes held of which none is used", inodes.count());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
@@ -47,6 +48,8 @@ pub(crate) enum ConnectError {
     Unreachable(String),
     /// No answer to the connection attempt.
     TimedOut(String),
+    /// This process has no file left for a socket: nothing is said of the host.
+    NoSocket(String),
     /// Something answered, but not in TLS.
     NotTls(String),
     /// TLS was spoken, and the other side is not who it should be or refused us.
@@ -65,6 +68,7 @@ impl ConnectError {
             }
             ConnectError::Unreachable(why) => RemoteError::Unreachable { detail: format!("{url}: {why}") },
             ConnectError::TimedOut(why) => RemoteError::TimedOut { detail: format!("{url}: {why}") },
+            ConnectError::NoSocket(why) => RemoteError::TooManyOpen { detail: format!("{url}: {why}") },
             ConnectError::NotTls(why) => RemoteError::Unreachable {
                 detail: format!("{url}: nothing speaks TLS there ({why}), and plain http is not used instead"),
             },
@@ -209,6 +213,7 @@ impl Dialer {
     ) -> std::result::Result<Box<dyn Wire>, TunnelError> {
         let silent = |error: ConnectError| {
             let words = match error {
+                ConnectError::NoSocket(_) => return TunnelError::Host(error),
                 ConnectError::NoSuchHost(why) | ConnectError::Unreachable(why) | ConnectError::TimedOut(why) => why,
                 other => format!("{other:?}"),
             };
@@ -244,6 +249,7 @@ impl Dialer {
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
+                Ok(Err(e)) if is_out_of_files(&e) => return Err(ConnectError::NoSocket(e.to_string())),
                 Ok(Err(e)) => last = ConnectError::Unreachable(format!("{address}: {e}")),
                 Err(_) => last = ConnectError::TimedOut(format!("{address}: no answer to a connection")),
             }
@@ -283,6 +289,7 @@ impl Dialer {
         });
         match found.await.map_err(io::Error::other).and_then(|found| found) {
             Ok(addresses) => Ok(addresses),
+            Err(e) if is_out_of_files(&e) => Err(ConnectError::NoSocket(e.to_string())),
             Err(e) if is_no_such_host(&e) => Err(ConnectError::NoSuchHost(e.to_string())),
             Err(e) => Err(ConnectError::Unreachable(e.to_string())),
         }
@@ -340,6 +347,10 @@ fn is_no_such_host(error: &io::Error) -> bool {
     ["Name or service not known", "No address associated with hostname", "Name does not resolve", "Name has no usable"]
         .iter()
         .any(|known| text.contains(known))
+}
+
+fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Look-ups of host names at a time.

@@ -59,3 +59,33 @@ closes(os.O_APPEND)
     assert!(troubles.contains("file") && troubles.contains("changed at its source"), "{troubles}");
     assert_eq!(std::fs::read_to_string(pair.there("file")).expect("read"), "theirs, longer");
 }
+
+/// Goal: where weft may open no further file, who opens one is told that, and what was open before is as it was. Method: the
+/// limit of a daemon that runs is set a little above what it has open.
+#[test]
+fn a_limit_of_open_files_is_told_to_who_opens_one() {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let Some(pair) = Pair::new() else { return };
+    pair.script("echo first >first");
+    let daemon = pair.mount.daemon();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.as_raw_nonzero())).expect("listed").count() as u64;
+    let limit = |files| prlimit(Some(daemon), Resource::Nofile, files).expect("it is ours");
+    let before = limit(Rlimit { current: Some(open + 40), maximum: getrlimit(Resource::Nofile).maximum });
+    let mut files = Vec::new();
+    let refused = loop {
+        assert!(files.len() < 100, "the limit is not reached");
+        match File::create(pair.at(&format!("file{}", files.len()))) {
+            Ok(file) => files.push(file),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::NFILE.raw_os_error()), "{refused}");
+    assert!(files.len() >= 5, "only {} were opened", files.len());
+    for file in &mut files {
+        file.write_all(b"text").expect("it was open before");
+    }
+    limit(before);
+    drop(files);
+    pair.script("test $(cat $source/file4) = text; echo more >more; cat first");
+    pair.agree();
+}
