@@ -13,13 +13,14 @@ pub(super) struct Anchor<'a> {
 }
 
 impl<'a> Anchor<'a> {
-    /// The first anchor in `line` that holds text and not only a picture.
+    /// The first anchor in `line` that holds text and not only a picture, or the room for one.
     pub fn first(mut line: &'a str) -> Option<Anchor<'a>> {
         for _ in 0..ANCHORS_MAX {
             let (_, after) = line.split_once("<a href=\"")?;
             let (href, after) = after.split_once("\">")?;
             let (text, rest) = after.split_once("</a>")?;
-            if !text.starts_with("<img") {
+            let is_room = decode_entities(text).trim().is_empty() && rest.contains(&format!("<a href=\"{href}\">"));
+            if !text.starts_with("<img") && !is_room {
                 return Some(Anchor { href: decode_entities(href), text: decode_entities(text), rest });
             }
             line = rest;
@@ -43,7 +44,9 @@ impl<'a> Anchor<'a> {
 
     /// Whether it leads to the parent directory.
     pub fn is_parent(&self) -> bool {
-        matches!(self.href.as_str(), ".." | "../") || self.text.trim() == "Parent Directory"
+        // A file may have that name as well.
+        matches!(self.href.as_str(), ".." | "../")
+            || (self.text.trim() == "Parent Directory" && own_segment(&self.href).is_none())
     }
 }
 
