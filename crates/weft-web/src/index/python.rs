@@ -7,8 +7,13 @@ use super::{Index, Item, markup};
 /// Reads the list that http.server prints.
 pub(super) fn read(page: &str) -> Option<Index> {
     let (title, after) = markup::title_and_heading(page, "h1")?;
-    let (list, end) =
-        after.trim_start().strip_prefix("<hr>")?.trim_start().strip_prefix("<ul>")?.split_once("</ul>")?;
+    let after = after.trim_start().strip_prefix("<hr>")?.trim_start();
+    // Python's uploadserver says before the list where files can be sent to.
+    let after = match after.strip_prefix("<!-- Injected by uploadserver -->") {
+        Some(injected) => injected.split_once("<!-- End injection by uploadserver -->")?.1.trim_start(),
+        None => after,
+    };
+    let (list, end) = after.strip_prefix("<ul>")?.split_once("</ul>")?;
     if !title.starts_with("Directory listing for ") || !end.trim_start().starts_with("<hr>") {
         return None;
     }
@@ -27,4 +32,20 @@ pub(super) fn read(page: &str) -> Option<Index> {
         items.push(Item { segment, is_dir, size: Figure::Unknown, modified: Figure::Unknown });
     }
     Some(Index { server: "Python", items })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_uploadserver_says_before_the_list_is_no_part_of_it() {
+        let page = "<!DOCTYPE HTML>\n<title>Directory listing for /</title>\n<!-- Injected by uploadserver -->\n</head>\n\
+            <h1>Directory listing for /</h1>\n<hr>\n<!-- Injected by uploadserver -->\n<a href=\"/upload\">File Upload</a>\n\
+            (provided by uploadserver, all files go to server root)\n<hr>\n<!-- End injection by uploadserver -->\n<ul>\n\
+            <li><a href=\"a.txt\">a.txt</a></li>\n<li><a href=\"sub/\">sub/</a></li>\n</ul>\n<hr>\n</body>";
+        let items = read(page).unwrap().items;
+        let names: Vec<_> = items.iter().map(|item| (item.segment.as_str(), item.is_dir)).collect();
+        assert_eq!(names, [("a.txt", false), ("sub", true)]);
+    }
 }
