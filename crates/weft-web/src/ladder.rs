@@ -149,6 +149,12 @@ pub(crate) fn holds_nothing(reply: &Reply) -> bool {
     }
 }
 
+/// Whether an answer comes from a server that is made for WebDAV. Its page of a directory is for people: it has links to what
+/// belongs to the page, and a file `index.html` is not what the directory's URL gives.
+pub(crate) fn is_for_people(reply: &Reply) -> bool {
+    reply.headers.get(header::SERVER).is_some_and(|server| server.as_bytes().starts_with(b"WsgiDAV/"))
+}
+
 /// Whether a document begins as the answer to ListObjects does (Amazon S3 API reference).
 fn is_bucket_listing(head: &[u8]) -> bool {
     let head = String::from_utf8_lossy(head);

@@ -12,7 +12,7 @@ use crate::content::{Content, has_content, origin_of, status_error};
 use crate::exchange::{GetError, Reply};
 use crate::freshness::absence_lease;
 use crate::id::{Id, Place};
-use crate::ladder::{Document, holds_nothing};
+use crate::ladder::{Document, holds_nothing, is_for_people};
 use crate::lister::Lister;
 use crate::listing::page_name;
 use crate::name::{Part, Wanted, wanted_of};
@@ -101,10 +101,11 @@ impl Web {
     async fn lookup_page(&self, call: &Call, dir: &Place) -> Result<Answer<Option<Found>>> {
         if self.lister(dir) == Lister::Page {
             let reply = self.client.get(call, dir, &[]).await?;
-            if has_content(&reply) {
+            let listed_otherwise = is_for_people(&reply) && self.find_out_dav(call, dir).await;
+            if has_content(&reply) && !listed_otherwise {
                 return self.page_in(dir, reply).await;
             }
-            if !matches!(reply.status.as_u16(), 401 | 403 | 404 | 410) {
+            if !listed_otherwise && !matches!(reply.status.as_u16(), 401 | 403 | 404 | 410) {
                 return self.absent_or_error(reply).await;
             }
             reply.body.drain().await;
@@ -248,6 +249,9 @@ impl Web {
                 self.find_out_dav(call, dir).await;
             }
             return Answer { audience, ..answer };
+        }
+        if is_for_people(&reply) {
+            self.find_out_dav(call, dir).await;
         }
         let content = Content::read(reply, self.options());
         if content.is_xml() || self.lister(dir) != Lister::Page {

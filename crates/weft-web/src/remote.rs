@@ -20,7 +20,7 @@ use crate::crawl::Crawls;
 use crate::exchange::Reply;
 use crate::host::{Host, NOTE_PREFIX, Scheme};
 use crate::id::{Id, Place};
-use crate::ladder::{Document, holds_nothing};
+use crate::ladder::{Document, holds_nothing, is_for_people};
 use crate::listing::page_name;
 use crate::lookup::refused_dir;
 use crate::name::{canonical_path, name_of};
@@ -210,7 +210,9 @@ impl Web {
         }
         let nothing = holds_nothing(&reply);
         if has_content(&reply) {
-            if nothing && let Some(listed) = self.try_dav(call, dir).await {
+            if (nothing || is_for_people(&reply))
+                && let Some(listed) = self.try_dav(call, dir).await
+            {
                 return Ok(listed);
             }
             return self.list_page(call, dir, reply, known).await;

@@ -198,3 +198,31 @@ async fn a_login_that_is_needed_comes_before_any_try() {
     assert!(matches!(listed, Err(RemoteError::Denied { .. })), "{listed:?}");
     assert_eq!(count(&server, "PROPFIND"), 0);
 }
+
+/// Goal: a page that a server made for WebDAV shows to people is no list: a file `index.html` is that file, and what belongs to
+/// the page is no name. Method: WsgiDAV's page, met by each of the three ways to a directory.
+#[tokio::test]
+async fn a_page_for_people_of_a_server_for_webdav_is_no_list() {
+    let page = "<link rel='icon' href='/:dir_browser/favicon.ico'><a href='index.html'>index.html</a>";
+    let of_wsgidav = move || {
+        Server::start(move |seen| match (seen.method.as_str(), seen.path.as_str()) {
+            ("PROPFIND", _) => multistatus(&(row("/", true, "") + &row("/index.html", false, ""))),
+            (_, "/index.html") => answer(200, &[("content-type", "text/html")], "the file"),
+            _ => answer(200, &[("content-type", "text/html"), ("server", "WsgiDAV/4.4.0 Cheroot/11.1.2")], page),
+        })
+    };
+    let (server, web) = (of_wsgidav().await, web());
+    let (said, listed, _) = list(&web, &server.dir("/")).await;
+    assert_eq!(said.origin.unwrap().how, "WebDAV PROPFIND");
+    assert_eq!(shown(&listed.entries), [format!("index.html F {}/index.html", server.address)]);
+
+    let server = of_wsgidav().await;
+    let found = find(&web, &server.dir("/"), "index.html").await.value.entry;
+    assert_eq!(found.id, server.file("/index.html"));
+
+    let server = of_wsgidav().await;
+    let top = find(&web, &web.root(), &server.address.to_string()).await.value.entry;
+    let (said, ..) = list(&web, &top.id).await;
+    assert_eq!(said.origin.unwrap().how, "WebDAV PROPFIND");
+    assert_eq!(count(&server, "PROPFIND"), 2, "one finds out, one lists");
+}
