@@ -12,6 +12,7 @@ mod markup;
 mod miniserve;
 mod moment;
 mod nginx;
+mod node;
 mod python;
 mod rclone;
 
@@ -63,7 +64,7 @@ pub(crate) fn may_be_html(head: &[u8], server: Option<&[u8]>) -> bool {
 pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
     // Links are ASCII; what servers do to names in other encodings only touches the text beside them.
     let page = String::from_utf8_lossy(page);
-    let readers: [fn(&str) -> Option<Index>; 9] = [
+    let readers: [fn(&str) -> Option<Index>; 11] = [
         nginx::read,
         apache::read,
         lighttpd::read,
@@ -73,6 +74,8 @@ pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
         iis::read,
         miniserve::read,
         dufs::read,
+        node::read_http_server,
+        node::read_serve,
     ];
     readers.iter().find_map(|read| read(&page))
 }
@@ -87,6 +90,7 @@ pub(crate) fn read_json(body: &[u8]) -> Option<Index> {
 const SIGNS: &[&[u8]] = &[
     b"<title>Index of ",
     b"<title>Directory listing for ",
+    b"<title>Files within ",
     b"</H1><hr>",
     b"<meta name=\"google\" content=\"notranslate\">",
     b"/__miniserve_internal/favicon",

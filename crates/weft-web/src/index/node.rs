@@ -1,0 +1,133 @@
+//! Servers in Node.js: http-server (as of version 14.1) and serve (as of version 14.2).
+
+use weft_remote::Figure;
+
+use super::markup::decode_entities;
+use super::{Index, Item, markup, moment};
+use crate::name::{encode_segment, name_of};
+
+/// Reads http-server's table. Times are of the server's own clock, to the minute; sizes are rounded from 1 KiB on.
+pub(super) fn read_http_server(page: &str) -> Option<Index> {
+    let (title, after) = markup::title_and_heading(page, "h1")?;
+    let (list, end) = after.trim_start().strip_prefix("<table>")?.split_once("</table>")?;
+    if !title.starts_with("Index of ") || !end.contains(">http-server</a> server running @") {
+        return None;
+    }
+    let mut items = Vec::new();
+    for row in list.split("<tr>").skip(1) {
+        let cell = |class: &str| Some(row.split_once(&format!("<td class=\"{class}\">"))?.1.split_once("</td>")?.0);
+        let anchor = markup::Anchor::first(cell("display-name")?)?;
+        if anchor.href == "./../" {
+            continue;
+        }
+        let (segment, is_dir) = anchor.own_segment()?;
+        if cell("perms")? == "<code>(???!!!???)</code>" {
+            // A symbolic link to nothing, or a name that Node.js cannot read: nothing is served by it.
+            continue;
+        }
+        let size = cell("file-size")?.strip_prefix("<code>")?.strip_suffix("</code>")?;
+        let size = if is_dir { Figure::Unknown } else { size_of(size)? };
+        let modified = Figure::Rounded(moment::parse(cell("last-modified")?)?);
+        items.push(Item { segment, is_dir, size, modified });
+    }
+    Some(Index { server: "http-server", items })
+}
+
+/// Reads the list of `serve`, which tells names only. Its links are not escaped: the name stands beside them.
+pub(super) fn read_serve(page: &str) -> Option<Index> {
+    let (_, after) = page.split_once("<title>Files within ")?;
+    let (list, end) = after.split_once("<ul id=\"files\">")?.1.split_once("</ul>")?;
+    if !end.starts_with("</main>") {
+        return None;
+    }
+    let mut items = Vec::new();
+    for row in list.split("<li>").skip(1) {
+        let link = row.trim_start().strip_prefix("<a href=\"")?;
+        let (href, link) = link.split_once("\" title=\"")?;
+        let (name, link) = link.split_once("\" class=\"")?;
+        let is_dir = match link.split_once('"')?.0.split(' ').next()? {
+            "directory" => continue,
+            "folder" => true,
+            "file" => false,
+            _ => return None,
+        };
+        let (href, name) = (decode_entities(href), decode_entities(name));
+        if !href.strip_suffix(&name)?.ends_with('/') {
+            return None;
+        }
+        let name = if is_dir { name.strip_suffix('/')? } else { &name };
+        let segment = encode_segment(name.as_bytes());
+        name_of(&segment, None)?;
+        if name.is_empty() || name.contains('/') {
+            return None;
+        }
+        items.push(Item { segment, is_dir, size: Figure::Unknown, modified: Figure::Unknown });
+    }
+    Some(Index { server: "serve", items })
+}
+
+/// `23B` is exact, `300.0k` is rounded, in steps of 1024.
+fn size_of(text: &str) -> Option<Figure<u64>> {
+    match text.strip_suffix('B') {
+        Some(bytes) => Some(Figure::Exact(bytes.parse().ok()?)),
+        None => markup::size(&text.replace('k', "K")).filter(|size| size.exact().is_none()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{may_be_html, read_html};
+    use super::*;
+
+    fn facts(page: &str) -> Vec<(String, bool, Figure<u64>)> {
+        assert!(may_be_html(page.as_bytes(), None));
+        let index = read_html(page.as_bytes()).unwrap();
+        index.items.into_iter().map(|item| (item.segment, item.is_dir, item.size)).collect()
+    }
+
+    #[test]
+    fn http_server_tells_sizes_and_times() {
+        let row = |perms: &str, time: &str, size: &str, href: &str, text: &str| {
+            format!(
+                "<tr><td><i class=\"icon icon-_page\"></i></td><td class=\"perms\"><code>({perms})</code></td>\
+                 <td class=\"last-modified\">{time}</td><td class=\"file-size\"><code>{size}</code></td>\
+                 <td class=\"display-name\"><a href=\"{href}\">{text}</a></td></tr>\n"
+            )
+        };
+        let rows = [
+            row("drwxr-xr-x", "14-Sep-2020 06:30", "", "./../", "../"),
+            row("drwxr-xr-x", "14-Sep-2020 06:30", "", "./sub/", "sub/"),
+            row("-rw-r--r--", "13-Sep-2020 21:37", "20B", "./quo%22te", "quo&#x22;te"),
+            row("-rw-r--r--", "14-Sep-2020 03:44", "300.0k", "./big", "big"),
+            row("???!!!???", "aN-Invalid Date-NaN aN:aN", "??k", "./dangling", "dangling"),
+        ];
+        let page = format!(
+            "<!doctype html>\n<title>Index of /d/</title>\n<h1>Index of /d/</h1>\n<table>{}</table>\n<br><address>Node.js \
+             <a href=\"https://github.com/http-party/http-server\">http-server</a> server running @ h</address>",
+            rows.concat()
+        );
+        assert_eq!(
+            facts(&page),
+            [
+                ("sub".to_owned(), true, Figure::Unknown),
+                ("quo%22te".to_owned(), false, Figure::Exact(20)),
+                ("big".to_owned(), false, Figure::Rounded(300 << 10)),
+            ]
+        );
+        assert_eq!(read_http_server(&page.replace("20B", "20")), None);
+        assert_eq!(read_http_server(&page.replace("\"./big\"", "\"./other\"")), None);
+    }
+
+    #[test]
+    fn serve_tells_names_that_its_links_do_not_escape() {
+        let page = "<!DOCTYPE html> <html> <head> <title>Files within tree&#47;d&#47;</title></head><body> <main> \
+            <ul id=\"files\">  <li> <a href=\"&#47;\" title=\"&#47;\" class=\"directory \">..</a> </li>  \
+            <li> <a href=\"&#47;d&#47;%41 b?c.txt\" title=\"%41 b?c.txt\" class=\"file txt\">%41 b?c.txt</a> </li>  \
+            <li> <a href=\"&#47;d&#47;sub&#47;\" title=\"sub&#47;\" class=\"folder \">sub&#47;</a> </li>  </ul></main> </body></html>";
+        let names = [("%2541%20b%3Fc.txt".to_owned(), false), ("sub".to_owned(), true)];
+        assert_eq!(facts(page), names.map(|(name, is_dir)| (name, is_dir, Figure::Unknown)));
+        for (from, to) in [("title=\"sub&#47;\"", "title=\"other&#47;\""), ("</main>", ""), ("\"file txt\"", "\"x\"")] {
+            assert_eq!(read_serve(&page.replacen(from, to, 1)), None, "{from}");
+        }
+    }
+}
