@@ -249,7 +249,9 @@ impl Vfs {
     ) -> Result<Arc<crate::arrival::Arrival>> {
         let inode = &handle.inode;
         let start = offset - offset % PIECE_BYTES;
-        let length = length.map(|length| length.max(PIECE_BYTES));
+        // Not behind the end of the file: there are servers that refuse a range which ends there (webfs).
+        let left = object.length().and_then(|whole| whole.checked_sub(start)).filter(|left| *left > 0);
+        let length = length.map(|length| length.max(PIECE_BYTES).min(left.unwrap_or(u64::MAX)));
         let record = inode.record();
         let version = object.version().clone();
         if version == Version::None {

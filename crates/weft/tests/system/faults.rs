@@ -235,3 +235,41 @@ fn an_encoding_that_is_in_the_name_is_the_files_own() {
         fails_with(std::fs::read(top.join(name)), Errno::IO);
     }
 }
+
+/// Goal: a file is read to its end also from servers that refuse a range which ends behind it (webfs gives 400). Method: a
+/// server that does so; the end of a file of which the beginning alone was brought is read, and then pieces of it all.
+#[test]
+fn no_range_is_asked_for_behind_the_end_of_a_file() {
+    use std::os::unix::fs::FileExt;
+    const LENGTH: usize = (3 << 20) + 45_056;
+    let whole = noise(LENGTH);
+    let served = whole.clone();
+    let liar = Liar::answering(move |asked| {
+        if asked.path != "/f.bin" {
+            return page("<a href='f.bin'>f</a>");
+        }
+        let validator = "last-modified: Sun, 06 Nov 1994 08:49:37 GMT";
+        let range = asked.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+        let Some((first, last)) = range else { return answer("200 OK", &[validator, "accept-ranges: bytes"], &served) };
+        let first: usize = first.parse().expect("a number");
+        match if last.is_empty() { LENGTH - 1 } else { last.parse().expect("a number") } {
+            last if last < LENGTH => {
+                let range = format!("content-range: bytes {first}-{last}/{LENGTH}");
+                answer("206 Partial Content", &[validator, &range], &served[first..=last])
+            }
+            _ => answer("400 Bad Request", &[], "the range ends behind the file"),
+        }
+    });
+    let Some(mount) = Mount::new() else { return };
+    let path = mount.at(liar.site()).join("f.bin");
+    let file = std::fs::File::open(&path).expect("open");
+    let mut piece = vec![0; 1000];
+    file.read_exact_at(&mut piece, (LENGTH - 1000) as u64).expect("the end");
+    assert!(piece == whole[LENGTH - 1000..]);
+    for at in [2_500_000, 1_200_000, LENGTH - 45_000, 3 << 20] {
+        file.read_exact_at(&mut piece, at as u64).expect("a piece");
+        assert!(piece == whole[at..at + 1000], "at {at}");
+    }
+    assert!(std::fs::read(&path).expect("read") == whole);
+    assert!(liar.asked().iter().any(|asked| asked.header("range").is_some()), "ranges were asked for");
+}
