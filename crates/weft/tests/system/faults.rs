@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -244,21 +245,31 @@ fn no_range_is_asked_for_behind_the_end_of_a_file() {
     const LENGTH: usize = (3 << 20) + 45_056;
     let whole = noise(LENGTH);
     let served = whole.clone();
-    let liar = Liar::answering(move |asked| {
-        if asked.path != "/f.bin" {
-            return page("<a href='f.bin'>f</a>");
-        }
+    let liar = Liar::talking(move |asked, stream| {
         let validator = "last-modified: Sun, 06 Nov 1994 08:49:37 GMT";
         let range = asked.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
-        let Some((first, last)) = range else { return answer("200 OK", &[validator, "accept-ranges: bytes"], &served) };
-        let first: usize = first.parse().expect("a number");
-        match if last.is_empty() { LENGTH - 1 } else { last.parse().expect("a number") } {
-            last if last < LENGTH => {
-                let range = format!("content-range: bytes {first}-{last}/{LENGTH}");
-                answer("206 Partial Content", &[validator, &range], &served[first..=last])
+        let reply = match range {
+            _ if asked.path != "/f.bin" => page("<a href='f.bin'>f</a>"),
+            None => {
+                // The rest comes late enough for the end to be asked for.
+                let reply = answer("200 OK", &[validator, "accept-ranges: bytes"], &served);
+                let (beginning, rest) = reply.split_at(600_000);
+                let _ = stream.write_all(beginning);
+                std::thread::sleep(Duration::from_secs(2));
+                rest.to_vec()
             }
-            _ => answer("400 Bad Request", &[], "the range ends behind the file"),
-        }
+            Some((first, last)) => {
+                let first: usize = first.parse().expect("a number");
+                match if last.is_empty() { LENGTH - 1 } else { last.parse().expect("a number") } {
+                    last if last < LENGTH => {
+                        let range = format!("content-range: bytes {first}-{last}/{LENGTH}");
+                        answer("206 Partial Content", &[validator, &range], &served[first..=last])
+                    }
+                    _ => answer("400 Bad Request", &[], "the range ends behind the file"),
+                }
+            }
+        };
+        let _ = stream.write_all(&reply);
     });
     let Some(mount) = Mount::new() else { return };
     let path = mount.at(liar.site()).join("f.bin");
