@@ -47,9 +47,13 @@ fn read_json(data: &[u8]) -> Option<Index> {
     }
     let mut items = Vec::with_capacity(data.paths.len());
     for line in data.paths {
+        if line.name.is_empty() {
+            // A name that is not UTF-8, by which dufs serves nothing.
+            continue;
+        }
         let segment = encode_segment(line.name.as_bytes());
         name_of(&segment, None)?;
-        if line.name.is_empty() || line.name.contains('/') {
+        if line.name.contains('/') {
             return None;
         }
         let is_dir = match line.path_type {
