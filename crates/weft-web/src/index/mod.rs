@@ -64,8 +64,9 @@ pub(crate) fn may_be_html(head: &[u8], server: Option<&[u8]>) -> bool {
 pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
     // Links are ASCII; what servers do to names in other encodings only touches the text beside them.
     let page = String::from_utf8_lossy(page);
-    let readers: [fn(&str) -> Option<Index>; 11] = [
+    let readers: [fn(&str) -> Option<Index>; 12] = [
         nginx::read,
+        nginx::read_fancy,
         apache::read,
         lighttpd::read,
         python::read,

@@ -1,4 +1,4 @@
-//! nginx: autoindex in HTML (with exact and rounded sizes) and in JSON.
+//! nginx: autoindex in HTML (with exact and rounded sizes) and in JSON, and the table of the module fancyindex.
 
 use std::fmt;
 
@@ -33,6 +33,41 @@ pub(super) fn read(page: &str) -> Option<Index> {
         items.push(Item { segment, is_dir, size: markup::size(size)?, modified });
     }
     Some(Index { server: "nginx", items })
+}
+
+/// Reads `fancyindex on`, without a header of the administrator's own.
+pub(super) fn read_fancy(page: &str) -> Option<Index> {
+    let (title, after) = markup::title_and_heading(page, "h1")?;
+    let (_, list) = after.trim_start().strip_prefix("<table id=\"list\">")?.split_once("<tbody>")?;
+    let (list, _) = list.split_once("</tbody></table>")?;
+    if !title.starts_with("Index of ") {
+        return None;
+    }
+    let mut items = Vec::new();
+    for row in list.split("<tr>").skip(1) {
+        let (link, facts) = row.strip_prefix("<td class=\"link\">")?.split_once("</td><td class=\"size\">")?;
+        let (size, date) = facts.split_once("</td><td class=\"date\">")?;
+        let mut anchor = markup::Anchor::first(link)?;
+        // The name stands beside the address as well.
+        anchor.href = anchor.href.split('"').next()?.to_owned();
+        if anchor.is_parent() {
+            continue;
+        }
+        let (segment, is_dir) = anchor.own_segment()?;
+        let modified = Figure::Rounded(moment::parse(date.split_once("</td>")?.0)?);
+        let size = markup::size(size).or_else(|| fancy_size(size))?;
+        items.push(Item { segment, is_dir, size, modified });
+    }
+    Some(Index { server: "nginx fancyindex", items })
+}
+
+/// `22 B` is exact, `300.0 KiB` is rounded.
+fn fancy_size(text: &str) -> Option<Figure<u64>> {
+    let (number, unit) = text.trim().split_once(' ')?;
+    match unit {
+        "B" => Some(Figure::Exact(number.parse().ok()?)),
+        _ => markup::size(&format!("{number}{}", unit.strip_suffix("iB")?)).filter(|size| size.exact().is_none()),
+    }
 }
 
 /// Reads `autoindex_format json`.
@@ -87,5 +122,42 @@ impl<'de> Deserialize<'de> for RawName {
             }
         }
         deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fancyindex_tells_sizes_exactly_or_rounded() {
+        let page = |small: &str, large: &str| {
+            format!(
+                "<!DOCTYPE html><html><head>\n<title>Index of /d/</title>\n</head><body><h1>Index of /d/</h1>\n\
+                 <table id=\"list\"><thead><tr><th><a href=\"?C=N&amp;O=A\">File Name</a></th></tr></thead>\n<tbody>\
+                 <tr><td class=\"link\"><a href=\"../\">Parent directory/</a></td><td class=\"size\">-</td>\
+                 <td class=\"date\">-</td></tr>\n<tr><td class=\"link\"><a href=\"er/\" title=\"er\">er/</a></td>\
+                 <td class=\"size\">-</td><td class=\"date\">2020-Oct-19 06:30</td></tr>\n\
+                 <tr><td class=\"link\"><a href=\"quo%22te\" title=\"quo&quot;te\">quo&quot;te</a></td>\
+                 <td class=\"size\">{small}</td><td class=\"date\">2020-Sep-13 21:37</td></tr>\n\
+                 <tr><td class=\"link\"><a href=\"big\" title=\"big\">big</a></td>\
+                 <td class=\"size\">{large}</td><td class=\"date\">2020-Sep-14 03:44</td></tr>\n\
+                 </tbody></table></body></html>"
+            )
+        };
+        for (small, large, size) in [
+            ("20 B", "300.0 KiB", Figure::Rounded(300 << 10)),
+            ("                 20", "             307200", Figure::Exact(300 << 10)),
+        ] {
+            let index = super::super::read_html(page(small, large).as_bytes()).unwrap();
+            assert_eq!(index.server, "nginx fancyindex");
+            let facts: Vec<_> = index.items.iter().map(|item| (&item.segment[..], item.is_dir, item.size)).collect();
+            assert_eq!(
+                facts,
+                [("er", true, Figure::Unknown), ("quo%22te", false, Figure::Exact(20)), ("big", false, size)]
+            );
+            assert_eq!(index.items[2].modified, Figure::Rounded(moment::parse("14-Sep-2020 03:44").unwrap()));
+        }
+        assert_eq!(read_fancy(&page("twenty", "300.0 KiB")), None);
     }
 }
