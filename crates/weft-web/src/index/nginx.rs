@@ -37,10 +37,12 @@ pub(super) fn read(page: &str) -> Option<Index> {
 
 /// Reads `fancyindex on`, without a header of the administrator's own.
 pub(super) fn read_fancy(page: &str) -> Option<Index> {
-    let (title, after) = markup::title_and_heading(page, "h1")?;
+    let (title, after) = page.split_once("<title>")?.1.split_once("</title>")?;
+    let (heading, after) = after.split_once("<h1>")?.1.split_once("</h1>")?;
     let (_, list) = after.trim_start().strip_prefix("<table id=\"list\">")?.split_once("<tbody>")?;
     let (list, _) = list.split_once("</tbody></table>")?;
-    if !title.starts_with("Index of ") {
+    // Not both are escaped.
+    if !title.starts_with("Index of ") || markup::decode_entities(title) != markup::decode_entities(heading) {
         return None;
     }
     let mut items = Vec::new();
@@ -133,7 +135,7 @@ mod tests {
     fn fancyindex_tells_sizes_exactly_or_rounded() {
         let page = |small: &str, large: &str| {
             format!(
-                "<!DOCTYPE html><html><head>\n<title>Index of /d/</title>\n</head><body><h1>Index of /d/</h1>\n\
+                "<!DOCTYPE html><html><head>\n<title>Index of /a&b/</title>\n</head><body><h1>Index of /a&amp;b/</h1>\n\
                  <table id=\"list\"><thead><tr><th><a href=\"?C=N&amp;O=A\">File Name</a></th></tr></thead>\n<tbody>\
                  <tr><td class=\"link\"><a href=\"../\">Parent directory/</a></td><td class=\"size\">-</td>\
                  <td class=\"date\">-</td></tr>\n<tr><td class=\"link\"><a href=\"er/\" title=\"er\">er/</a></td>\
@@ -159,5 +161,6 @@ mod tests {
             assert_eq!(index.items[2].modified, Figure::Rounded(moment::parse("14-Sep-2020 03:44").unwrap()));
         }
         assert_eq!(read_fancy(&page("twenty", "300.0 KiB")), None);
+        assert_eq!(read_fancy(&page("20 B", "300.0 KiB").replace("a&amp;b", "c")), None);
     }
 }
