@@ -123,7 +123,8 @@ mod tests {
         let page = "<!DOCTYPE html> <html> <head> <title>Files within tree&#47;d&#47;</title></head><body> <main> \
             <ul id=\"files\">  <li> <a href=\"&#47;\" title=\"&#47;\" class=\"directory \">..</a> </li>  \
             <li> <a href=\"&#47;d&#47;%41 b?c.txt\" title=\"%41 b?c.txt\" class=\"file txt\">%41 b?c.txt</a> </li>  \
-            <li> <a href=\"&#47;d&#47;sub&#47;\" title=\"sub&#47;\" class=\"folder \">sub&#47;</a> </li>  </ul></main> </body></html>";
+            <li> <a href=\"&#47;d&#47;sub&#47;\" title=\"sub&#47;\" class=\"folder \">sub&#47;</a> </li>  \
+            </ul></main> </body></html>";
         let names = [("%2541%20b%3Fc.txt".to_owned(), false), ("sub".to_owned(), true)];
         assert_eq!(facts(page), names.map(|(name, is_dir)| (name, is_dir, Figure::Unknown)));
         for (from, to) in [("title=\"sub&#47;\"", "title=\"other&#47;\""), ("</main>", ""), ("\"file txt\"", "\"x\"")] {
