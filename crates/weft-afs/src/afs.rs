@@ -138,9 +138,10 @@ impl Afs {
         };
         let logins = Logins::new(own_uid, options.ccache.clone(), options.level, getter);
         let news = Arc::new(News::new(EVENTS_MAX));
+        let promises = Promises::new(options.promises_max, news.clone());
         let shared = Arc::new(Shared {
-            files: FileServers::new(rpc, servers, vldb, logins),
-            promises: Promises::new(options.promises_max, news.clone()),
+            files: FileServers::new(rpc, servers, vldb, logins, promises.releases.clone()),
+            promises,
             directories: Directories::new(options.directory_bytes_max),
             turns: Turns::default(),
             doors: Mutex::default(),

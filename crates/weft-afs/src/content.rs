@@ -15,8 +15,9 @@ use crate::identity::{Identity, Spot};
 use crate::look::{Seen, shown};
 use crate::pace::Pace;
 use crate::retimed::Written;
+use crate::rotate::Teller;
 use crate::servers::ServerId;
-use crate::wire::fileserver::FetchData64;
+use crate::wire::fileserver::{FetchData64, FetchedData};
 
 impl Shared {
     /// Bytes of a file, as the contract has it.
@@ -29,7 +30,9 @@ impl Shared {
     ) -> Result<Answer<Fetched>> {
         let (start, asked) = (span.start, span.length.unwrap_or(u64::MAX));
         let since = Instant::now();
-        let (bytes, seen) = self.piece(call, spot, start, asked.min(FIRST_PIECE_BYTES)).await?;
+        let wanted = (*expected != Version::None).then_some(expected);
+        let (bytes, seen) =
+            self.piece(call, spot, start..start.saturating_add(asked.min(FIRST_PIECE_BYTES)), wanted).await?;
         let (status, worth) = (&seen.status, seen.worth(Told::Content));
         let written_s = self.written_s(spot, status);
         let version = facts::version(status, written_s);
@@ -98,7 +101,7 @@ impl Shared {
         let call = Call { deadline: Instant::now() + self.options.piece_time, ..call };
         let (mut whole, mut at) = (Vec::new(), start);
         loop {
-            let (bytes, Seen { status, .. }) = self.piece(&call, spot, at, length - (at - start)).await?;
+            let (bytes, Seen { status, .. }) = self.piece(&call, spot, at..start + length, Some(version)).await?;
             if !version.still_holds(&facts::version(&status, self.written_s(spot, &status))) {
                 return Err(RemoteError::VersionChanged { detail: shown(spot) });
             }
@@ -117,17 +120,27 @@ impl Shared {
         }
     }
 
-    /// One call: some bytes, and the status that they were read under.
-    async fn piece(&self, call: &Call, spot: &Spot, start: u64, length: u64) -> Result<(Bytes, Seen)> {
+    /// One call: some bytes, and the status that they were read under. Bytes of a version that is wanted also come of a site that
+    /// is at an older release, where the others have another version.
+    async fn piece(
+        &self,
+        call: &Call,
+        spot: &Spot,
+        range: Range<u64>,
+        wanted: Option<&Version>,
+    ) -> Result<(Bytes, Seen)> {
+        let start = range.start;
         if start >= END_MAX {
             // No file of AFS reaches so far.
             return Ok((Bytes::new(), self.status(call, spot).await?));
         }
-        let length = length.min(END_MAX - 1 - start);
+        let length = range.end.min(END_MAX - 1) - start;
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: start.cast_signed(), length: length.cast_signed() };
-        let place = (&spot.cell, spot.fid.volume);
-        let (reply, teller) = self.files.ask(call, place, &shown(spot), &question).await?;
+        let (reply, teller) = match wanted {
+            None => self.ask_newest(call, spot, &question, |reply| &reply.end.sync).await?,
+            Some(wanted) => self.ask_wanted(call, spot, &question, wanted).await?,
+        };
         if reply.bytes.len() as u64 > length {
             return Err(RemoteError::Damaged { detail: format!("{}: more bytes than were asked for", shown(spot)) });
         }
@@ -137,9 +150,28 @@ impl Shared {
         Ok((reply.bytes.into(), Seen { status: reply.end.status, lease, teller }))
     }
 
+    /// Asks for bytes of a version, of a site that has it.
+    async fn ask_wanted(
+        &self,
+        call: &Call,
+        spot: &Spot,
+        question: &FetchData64,
+        wanted: &Version,
+    ) -> Result<(FetchedData, Teller)> {
+        let (cell, volume) = (&spot.cell, spot.fid.volume);
+        let fits = |server, reply: &FetchedData| {
+            // Whoever is behind is to be known.
+            let _ = self.promises.releases.is_outdated(cell, volume, (server, reply.end.sync.created_s));
+            facts::is_version(wanted, &reply.end.status, self.written_s(spot, &reply.end.status))
+        };
+        let told = self.files.ask_fitting(call, (cell, volume), &shown(spot), question, &fits).await?;
+        self.note_release(spot, told.reply.end.sync.created_s);
+        Ok((told.reply, told.teller))
+    }
+
     /// What a symbolic link says.
     pub async fn read_link(&self, call: &Call, spot: &Spot) -> Result<Answer<Vec<u8>>> {
-        let (bytes, seen) = self.piece(call, spot, 0, LINK_BYTES_MAX).await?;
+        let (bytes, seen) = self.piece(call, spot, 0..LINK_BYTES_MAX, None).await?;
         let worth = seen.worth(Told::Content);
         let answer = Answer::new(bytes.to_vec(), facts::version(&seen.status, seen.status.modified_s), worth.lease);
         Ok(Answer { audience: worth.audience, ..answer })

@@ -52,6 +52,7 @@ mod promises;
 #[cfg(test)]
 mod promises_cost;
 mod refusals;
+mod releases;
 mod remote;
 mod resolver;
 mod retimed;

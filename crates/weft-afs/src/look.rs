@@ -10,19 +10,20 @@ use weft_remote::{Audience, Call, Entry, FileKind, Lease, Name, RemoteError, Res
 use crate::abort::{AbortCode, Next};
 use crate::access::Operation;
 use crate::afs::Shared;
+use crate::cell::CellName;
 use crate::directories::{Admission, Who};
 use crate::directory::{PAGE_BYTES, PAGES_MAX};
 use crate::facts::{self, Told};
-use crate::fid::Fid;
+use crate::fid::{Fid, VolumeId};
 use crate::identity::{Identity, Spot};
 use crate::names::Content;
 use crate::promises::Ticket;
 use crate::retimed::Written;
-use crate::rotate::Teller;
+use crate::rotate::{Fit, Teller};
 use crate::tokens::Token;
-use crate::wire::List;
 use crate::wire::fileserver::{FetchData64, FetchStatus, InlineBulkStatus};
-use crate::wire::status::{FIDS_MAX, Kind, Promise, Status, StatusRow};
+use crate::wire::status::{FIDS_MAX, Kind, Promise, Status, StatusRow, VolumeSync};
+use crate::wire::{Call as WireCall, List};
 
 /// A file as its server has it, and how long that is so.
 #[derive(Clone, Debug)]
@@ -88,6 +89,47 @@ impl Shared {
         self.retimed.written_s(spot, Written::of(status))
     }
 
+    /// Asks about a file: of the sites of its volume one that has the newest release. `sync` is where an answer has what it tells
+    /// of its volume.
+    pub async fn ask_newest<C: WireCall + Sync>(
+        &self,
+        call: &Call,
+        spot: &Spot,
+        question: &C,
+        sync: fn(&C::Reply) -> &VolumeSync,
+    ) -> Result<(C::Reply, Teller)> {
+        let (cell, volume, releases) = (&spot.cell, spot.fid.volume, &self.promises.releases);
+        let fits = |server, reply: &C::Reply| !releases.is_outdated(cell, volume, (server, sync(reply).created_s));
+        let told = self.files.ask_fitting(call, (cell, volume), &shown(spot), question, &fits).await?;
+        let created_s = sync(&told.reply).created_s;
+        match told.fit {
+            Fit::Fits => self.note_release(spot, created_s),
+            Fit::NoneFits => {
+                tracing::warn!(%cell, %volume, "no site that answers has the release that was seen: an older one is shown");
+                releases.went_back(cell, volume, created_s);
+                self.end_promises_of(cell, volume);
+            }
+            // It is for this one use (`Promises::enter`).
+            Fit::NoneInTime => {}
+        }
+        Ok((told.reply, told.teller))
+    }
+
+    /// A site tells of a release of a volume: what was promised of an older one does not count any more.
+    pub fn note_release(&self, spot: &Spot, created_s: u32) {
+        let (cell, volume) = (&spot.cell, spot.fid.volume);
+        if self.promises.releases.is_newer(cell, volume, created_s) {
+            tracing::debug!(%cell, %volume, "the volume was released");
+            self.end_promises_of(cell, volume);
+        }
+    }
+
+    /// What was promised of a volume's files, by whichever server, was of another release.
+    fn end_promises_of(&self, cell: &CellName, volume: VolumeId) {
+        self.forget_doors(cell, &[Fid { volume, vnode: 0, unique: 0 }]);
+        self.promises.released(cell, volume);
+    }
+
     /// The status of something, now.
     pub async fn status(&self, call: &Call, spot: &Spot) -> Result<Seen> {
         let ticket = self.promises.ticket();
@@ -106,9 +148,9 @@ impl Shared {
     /// "no" by aborts more than ten times in a row after 3 s each (`fileserver -abortthreshold`), and the files of a directory
     /// that may only be listed, or those of one that somebody else has removed, are asked about one by one.
     async fn status_told(&self, call: &Call, spot: &Spot) -> Result<(Status, Promise, Teller)> {
-        let (place, what) = ((&spot.cell, spot.fid.volume), shown(spot));
-        let fids = vec![spot.fid];
-        match self.files.ask(call, place, &what, &InlineBulkStatus { fids: List(fids.clone()) }).await {
+        let (what, fids) = (shown(spot), vec![spot.fid]);
+        let question = InlineBulkStatus { fids: List(fids.clone()) };
+        match self.ask_newest(call, spot, &question, |reply| &reply.sync).await {
             Ok((reply, teller)) => {
                 let answer = reply.answers(&fids).map_err(|error| damaged(spot, &error))?.pop();
                 match answer {
@@ -123,7 +165,7 @@ impl Shared {
             Err(RemoteError::Unsupported { .. }) => {}
             Err(error) => return Err(error),
         }
-        let (reply, teller) = self.files.ask(call, place, &what, &FetchStatus { fid: spot.fid }).await?;
+        let (reply, teller) = self.ask_newest(call, spot, &FetchStatus { fid: spot.fid }, |reply| &reply.sync).await?;
         Ok((reply.status, reply.promise, teller))
     }
 
@@ -195,8 +237,7 @@ impl Shared {
     async fn fetch_directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Worth)> {
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: 0, length: DIRECTORY_BYTES_MAX };
-        let (place, what) = ((&spot.cell, spot.fid.volume), shown(spot));
-        let asking = self.files.ask(call, place, &what, &question);
+        let asking = self.ask_newest(call, spot, &question, |reply| &reply.end.sync);
         let (reply, teller) = self.ask_if_allowed(call, &[(spot, Operation::Lookup)], asking).await?;
         let bytes = Bytes::from(reply.bytes);
         let content = Content::new(spot.fid.volume, reply.end.status.data_version, bytes);
@@ -288,8 +329,7 @@ impl Shared {
         let ticket = self.promises.ticket();
         let fids: Vec<Fid> = names.iter().map(|(_, fid)| *fid).collect();
         let question = InlineBulkStatus { fids: List(fids.clone()) };
-        let place = (&dir.cell, dir.fid.volume);
-        let (reply, teller) = self.files.ask(call, place, &shown(dir), &question).await?;
+        let (reply, teller) = self.ask_newest(call, dir, &question, |reply| &reply.sync).await?;
         let answers = reply.answers(&fids).map_err(|error| damaged(dir, &error))?;
         let rows = names.into_iter().zip(answers).map(|((name, fid), (_, row, promise))| {
             let spot = dir.beside(fid);

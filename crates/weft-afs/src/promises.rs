@@ -21,6 +21,7 @@ use crate::cell::CellName;
 use crate::fid::{Fid, VolumeId};
 use crate::held::{AllHeld, Held};
 use crate::identity::{Identity, Spot, Way};
+use crate::releases::Releases;
 use crate::retimed::Written;
 use crate::servers::ServerId;
 use crate::wire::status::Promise;
@@ -30,6 +31,7 @@ use crate::wire::status::Promise;
 pub(crate) struct Promises {
     max: usize,
     news: Arc<News>,
+    pub releases: Arc<Releases>,
     /// Held for one look or one change; the lock of the news is taken under it.
     table: Mutex<Table>,
 }
@@ -76,7 +78,7 @@ pub(crate) struct Ticket {
 
 impl Promises {
     pub fn new(max: usize, news: Arc<News>) -> Promises {
-        Promises { max, news, table: Mutex::default() }
+        Promises { max, news, releases: Arc::default(), table: Mutex::default() }
     }
 
     /// To be taken before a question is sent.
@@ -110,6 +112,10 @@ impl Promises {
         (promise, written): (Promise, Option<Written>),
     ) -> Lease {
         let mut table = self.table.lock();
+        if self.releases.is_behind(&spot.cell, spot.fid.volume, server) {
+            // Once a site with the newer release answers, that counts.
+            return Lease::Spent;
+        }
         if !promise.is_promise() || table.broken_since(ticket, server, &spot.cell, spot.fid) {
             return Lease::Spent;
         }
@@ -214,6 +220,7 @@ impl Promises {
         let mut events = Vec::new();
         for fid in fids.iter().filter(|fid| fid.volume.0 != 0) {
             if fid.is_whole_volume() {
+                self.releases.heard_of(cell, fid.volume, server);
                 table.remember(Broken::Volume(cell.clone(), fid.volume));
                 let of_volume = |of: &CellName, one: Fid| of == cell && one.volume == fid.volume;
                 table.end(|of, one, held| held.server == server && of_volume(of, one), &mut events);
@@ -227,6 +234,15 @@ impl Promises {
             }
         }
         self.news.tell(events)
+    }
+
+    /// Another release of a volume is there: what was promised of its files, by whichever server, was of the one before.
+    pub fn released(&self, cell: &CellName, volume: VolumeId) {
+        let mut table = self.table.lock();
+        let mut events = Vec::new();
+        table.remember(Broken::Volume(cell.clone(), volume));
+        table.end(|of, one, _| of == cell && one.volume == volume, &mut events);
+        let _ = self.news.tell(events);
     }
 
     /// A server has forgotten what it promised.

@@ -3,6 +3,9 @@
 //! What an abort asks for is a table's (`abort.rs`). Here is what is done about it, and how often. A change whose server falls
 //! silent is not made again by itself, for it may have been made.
 //!
+//! Sites of one volume may have different states of it: an answer that does not fit is taken only where no site has one that
+//! does.
+//!
 //! Each call is made with the token of whoever asks (`logins.rs`), or as nobody. A token that a server refuses is dropped, and
 //! a question is put again as nobody; a change is not, for it would be somebody else's.
 
@@ -13,12 +16,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use weft_remote::{Call, RemoteError, Result};
 
 use crate::abort::Next;
 use crate::cell::CellName;
 use crate::fid::VolumeId;
 use crate::logins::Logins;
+use crate::releases::Releases;
 use crate::round::{After, Manner, Missed, Said, ask_in_turn};
 use crate::rpc::{Failure, Rpc};
 use crate::servers::{ServerId, Servers};
@@ -33,6 +38,7 @@ pub(crate) struct FileServers {
     pub servers: Arc<Servers>,
     pub vldb: Vldb,
     pub logins: Logins,
+    releases: Arc<Releases>,
     /// Volumes that none of their servers had, and when. Held for one look or one change.
     away: Mutex<HashMap<(CellName, VolumeId), Instant>>,
 }
@@ -54,9 +60,30 @@ impl From<Teller> for ServerId {
 /// Bytes that follow a request; asked for anew for each server.
 pub(crate) type More<'a> = dyn Fn() -> Box<dyn Iterator<Item = Bytes> + Send + 'a> + Sync + 'a;
 
+/// Whether an answer of a server is of the state that is wanted.
+pub(crate) type Fits<'a, R> = dyn Fn(ServerId, &R) -> bool + Sync + 'a;
+
+/// An answer, whose it is and to whom, and whether it fits.
+pub(crate) struct Told<R> {
+    pub reply: R,
+    pub teller: Teller,
+    pub fit: Fit,
+}
+
+/// Whether an answer is of the state that was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    Fits,
+    /// None does of those who can be asked.
+    NoneFits,
+    /// Others have not answered in time.
+    NoneInTime,
+}
+
 /// A question, for whom, and about what.
-struct Asked<'a, C> {
+struct Asked<'a, C: WireCall> {
     call: &'a Call,
+    fits: &'a Fits<'a, C::Reply>,
     what: &'a str,
     question: &'a C,
     more: &'a More<'a>,
@@ -75,8 +102,14 @@ enum Repeat {
 }
 
 impl FileServers {
-    pub fn new(rpc: Arc<Rpc>, servers: Arc<Servers>, vldb: Vldb, logins: Logins) -> FileServers {
-        FileServers { rpc, servers, vldb, logins, away: Mutex::default() }
+    pub fn new(
+        rpc: Arc<Rpc>,
+        servers: Arc<Servers>,
+        vldb: Vldb,
+        logins: Logins,
+        releases: Arc<Releases>,
+    ) -> FileServers {
+        FileServers { rpc, servers, vldb, logins, releases, away: Mutex::default() }
     }
 
     /// Asks about a volume, of any server that has it. The answer, and whose it is and to whom.
@@ -90,9 +123,25 @@ impl FileServers {
         what: &str,
         question: &C,
     ) -> Result<(C::Reply, Teller)> {
+        let told = self.ask_fitting(call, place, what, question, &|_, _| true).await?;
+        Ok((told.reply, told.teller))
+    }
+
+    /// The same, of a site whose answer fits; of any other where none has such an answer.
+    ///
+    /// # Errors
+    /// As of [`FileServers::ask`].
+    pub async fn ask_fitting<C: WireCall + Sync>(
+        &self,
+        call: &Call,
+        place: (&CellName, VolumeId),
+        what: &str,
+        question: &C,
+        fits: &Fits<'_, C::Reply>,
+    ) -> Result<Told<C::Reply>> {
         let token = Mutex::new(self.logins.token(call, place.0).await);
         let more: &More<'_> = &|| Box::new(std::iter::empty());
-        self.make(place, &Asked { call, what, question, more, repeat: Repeat::Freely, token }).await
+        self.make(place, &Asked { call, fits, what, question, more, repeat: Repeat::Freely, token }).await
     }
 
     /// Has a change made; `more` gives bytes that follow the request, anew for each server.
@@ -108,20 +157,23 @@ impl FileServers {
         more: &'a More<'a>,
     ) -> Result<(C::Reply, Teller)> {
         let token = Mutex::new(self.logins.token(call, place.0).await);
-        self.make(place, &Asked { call, what, question, more, repeat: Repeat::UnlessSilent, token }).await
+        let asked = Asked { call, fits: &|_, _| true, what, question, more, repeat: Repeat::UnlessSilent, token };
+        let told = self.make(place, &asked).await?;
+        Ok((told.reply, told.teller))
     }
 
     async fn make<C: WireCall + Sync>(
         &self,
         (cell, volume): (&CellName, VolumeId),
         asked: &Asked<'_, C>,
-    ) -> Result<(C::Reply, Teller)> {
+    ) -> Result<Told<C::Reply>> {
         let Asked { call, what, .. } = asked;
         let mut known = self.vldb.by_id(call, cell, volume).await?;
         let was_away = self.is_away(cell, volume);
         let (mut hops, mut waits) = (HOPS_MAX, if was_away { 0 } else { WAITS_MAX });
         loop {
             let mut sites = self.servers.in_order(&servers_of(&known, volume));
+            sites.sort_by_key(|(server, _)| self.releases.turn(cell, volume, *server));
             // A change does not go on from one that is silent to another.
             sites.sort_by_key(|(_, at)| self.rpc.silences.is_given_up(*at));
             let Missed { after, last } = match self.round(sites, asked).await {
@@ -133,7 +185,7 @@ impl FileServers {
                 }
                 Err(missed) => missed,
             };
-            let error = || match &last {
+            let error = || match last.as_ref().and_then(Option::as_ref) {
                 Some(failure) => failure.clone().error(what),
                 None => RemoteError::Unreachable { detail: format!("{what}: no server has volume {volume}") },
             };
@@ -165,22 +217,51 @@ impl FileServers {
         &self,
         sites: Vec<(ServerId, SocketAddr)>,
         asked: &Asked<'_, C>,
-    ) -> std::result::Result<(C::Reply, Teller), Missed<Failure>> {
+    ) -> std::result::Result<Told<C::Reply>, Missed<Option<Failure>>> {
+        // The first answer that does not fit, or says of a file that it is not there: another site may be at another release.
+        let (unfit, is_there) = (Mutex::new(None), Notify::new());
+        let is_alone = sites.iter().all(|(server, _)| *server == sites[0].0);
+        let set_aside = |told: std::result::Result<Told<C::Reply>, Failure>| {
+            unfit.lock().get_or_insert(told);
+            is_there.notify_one();
+            Said::NotHere(After::GiveUp, None)
+        };
         let manner = Manner { hedged: asked.repeat == Repeat::Freely, pauses: &PAUSES };
         let attempt = |site: (ServerId, SocketAddr)| async move {
             let said = match self.attempt(site, asked).await {
-                Ok((reply, token)) => Said::Done((reply, Teller { server: site.0, token })),
+                Ok((reply, token)) => {
+                    let fits = (asked.fits)(site.0, &reply);
+                    let told = |fit| Told { reply, teller: Teller { server: site.0, token }, fit };
+                    if fits { Said::Done(told(Fit::Fits)) } else { set_aside(Ok(told(Fit::NoneFits))) }
+                }
                 Err(failure) => {
                     tracing::debug!(server = %site.1, %failure, what = asked.what, "a file server did not do it");
                     match after(&failure, asked.repeat, asked.call) {
-                        Some(after) => Said::NotHere(after, failure),
-                        None => Said::Final(failure),
+                        None if failure.is_of_one_release() && !is_alone => set_aside(Err(failure)),
+                        Some(after) => Said::NotHere(after, Some(failure)),
+                        None => Said::Final(Some(failure)),
                     }
                 }
             };
             (site, said)
         };
-        let (answer, waited_for) = ask_in_turn(sites, manner, attempt).await?;
+        let patience = async {
+            is_there.notified().await;
+            tokio::time::sleep(FITTING_PATIENCE).await;
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = ask_in_turn(sites, manner, attempt) => Some(outcome),
+            () = patience => None,
+        };
+        let (answer, waited_for) = match (outcome, unfit.into_inner()) {
+            (Some(Ok(answered)), _) => answered,
+            (None, Some(Ok(told))) => (Told { fit: Fit::NoneInTime, ..told }, Vec::new()),
+            (Some(Err(_)), Some(Ok(told))) => (told, Vec::new()),
+            (_, Some(Err(failure))) => return Err(Missed { after: After::GiveUp, last: Some(Some(failure)) }),
+            (Some(Err(missed)), None) => return Err(missed),
+            (None, None) => return Err(Missed { after: After::GiveUp, last: None }),
+        };
         // Who was asked before and has not answered is asked last from now on.
         waited_for.iter().for_each(|(_, at)| self.servers.was_silent(*at, "another server was quicker"));
         Ok(answer)
@@ -282,6 +363,8 @@ const PAUSES: [Duration; 11] = {
     pauses[2] = Duration::from_millis(80);
     pauses
 };
+/// How long others may take to give an answer that fits, where there is one that does not.
+const FITTING_PATIENCE: Duration = Duration::from_secs(1);
 /// How long nobody waits for a volume that was with none of its servers.
 const AWAY_TIME: Duration = Duration::from_secs(10);
 /// Volumes of which that is remembered.

@@ -55,6 +55,11 @@ impl Failure {
         }
     }
 
+    /// Whether another release of the same volume may have another answer: there is no such file.
+    pub fn is_of_one_release(&self) -> bool {
+        matches!(self, Failure::Aborted(AbortCode(NO_VNODE)))
+    }
+
     /// Whether it is the token, if there was one, that keeps the server from answering.
     pub fn is_about_token(&self) -> bool {
         match self {
@@ -184,6 +189,8 @@ fn failure(server: SocketAddr, error: &CallError) -> Failure {
     }
 }
 
+/// The code for a file that the volume does not have (VNOVNODE).
+const NO_VNODE: i32 = 102;
 /// How long a call may take before it is found out whether its server answers anything; Rx asks for a sign of life twice in
 /// that time.
 const SUSPECT_AFTER: Duration = Duration::from_secs(4);

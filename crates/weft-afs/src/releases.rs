@@ -1,0 +1,134 @@
+//! Releases of volumes: of which one their sites tell.
+//!
+//! The sites of a read-only volume are brought up to date one after the other, and stay apart where that is broken off. With
+//! each answer a site says when its copy was made. What an older one says of a file is not taken while a site with a newer one
+//! answers: nobody sees a volume go back, nor the names of one release beside the files of another.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::cell::CellName;
+use crate::fid::VolumeId;
+use crate::servers::ServerId;
+
+/// The releases that were told of last.
+#[derive(Debug, Default)]
+pub(crate) struct Releases {
+    /// Held for one look or one change.
+    last: Mutex<HashMap<(CellName, VolumeId), Release>>,
+    /// Who said of a volume that all of it has changed, and was not asked about it since. Held for one look or one change.
+    heard: Mutex<HashMap<(CellName, VolumeId), ServerId>>,
+}
+
+#[derive(Debug)]
+struct Release {
+    /// When it was made, by the clock of its server.
+    created_s: u32,
+    /// Who had an older one, and when that was found.
+    behind: Vec<(ServerId, Instant)>,
+}
+
+impl Releases {
+    /// Whether what a server has, which was made then, is older than what was told of last. Where it is, this is remembered.
+    pub fn is_outdated(&self, cell: &CellName, volume: VolumeId, (server, created_s): (ServerId, u32)) -> bool {
+        let key = (cell.clone(), volume);
+        let mut heard = self.heard.lock();
+        if heard.get(&key) == Some(&server) {
+            heard.remove(&key);
+        }
+        drop(heard);
+        let mut last = self.last.lock();
+        let Some(release) = last.get_mut(&key) else { return false };
+        let is_outdated = created_s < release.created_s;
+        release.behind.retain(|(behind, _)| *behind != server);
+        if is_outdated {
+            release.behind.push((server, Instant::now()));
+        }
+        is_outdated
+    }
+
+    /// Something is told of a release. Says whether it is a newer one than that before.
+    pub fn is_newer(&self, cell: &CellName, volume: VolumeId, created_s: u32) -> bool {
+        let (mut last, key) = (self.last.lock(), (cell.clone(), volume));
+        let before = last.get(&key).map(|release| release.created_s);
+        if before.is_some_and(|before| created_s <= before) {
+            return false;
+        }
+        if last.len() >= VOLUMES_MAX {
+            last.clear();
+        }
+        last.insert(key, Release { created_s, behind: Vec::new() });
+        before.is_some()
+    }
+
+    /// No site that answers has the one that was told of last: this one counts.
+    pub fn went_back(&self, cell: &CellName, volume: VolumeId, created_s: u32) {
+        let mut last = self.last.lock();
+        if let Some(release) = last.get_mut(&(cell.clone(), volume)) {
+            *release = Release { created_s, behind: Vec::new() };
+        }
+    }
+
+    /// A server says that all of a volume has changed.
+    pub fn heard_of(&self, cell: &CellName, volume: VolumeId, server: ServerId) {
+        let mut heard = self.heard.lock();
+        if heard.len() >= VOLUMES_MAX {
+            heard.clear();
+        }
+        heard.insert((cell.clone(), volume), server);
+    }
+
+    /// In which order a server is asked: first who is known to have something new, last who was found behind.
+    pub fn turn(&self, cell: &CellName, volume: VolumeId, server: ServerId) -> u8 {
+        match self.is_behind(cell, volume, server) {
+            true => 2,
+            false => u8::from(self.heard.lock().get(&(cell.clone(), volume)) != Some(&server)),
+        }
+    }
+
+    /// Whether a server was found lately to have an older one.
+    pub fn is_behind(&self, cell: &CellName, volume: VolumeId, server: ServerId) -> bool {
+        let last = self.last.lock();
+        let behind = last.get(&(cell.clone(), volume)).map_or(&[][..], |release| &release.behind);
+        behind.iter().any(|(behind, found)| *behind == server && found.elapsed() < BEHIND_TIME)
+    }
+}
+
+/// Volumes of which that is remembered.
+const VOLUMES_MAX: usize = 10_000;
+/// How long a site that has an older release is asked after the others.
+const BEHIND_TIME: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const ONE: ServerId = ServerId::Address(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
+    const OTHER: ServerId = ServerId::Address(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
+
+    /// Goal: the newest release counts until nobody has it any more, and who is behind is known until it is not.
+    #[test]
+    fn the_newest_counts() {
+        let (releases, cell) = (Releases::default(), CellName::new(b"example.org").expect("a name"));
+        let (volume, another) = (VolumeId(1), VolumeId(2));
+        let is_outdated = |server, created_s| releases.is_outdated(&cell, volume, (server, created_s));
+        let is_newer = |created_s| releases.is_newer(&cell, volume, created_s);
+        assert!(!is_outdated(ONE, 10) && !is_newer(10), "the first");
+        assert!(!is_newer(10) && is_newer(12));
+        assert!(is_outdated(OTHER, 10) && !is_newer(10) && is_outdated(OTHER, 10) && !is_outdated(ONE, 12));
+        assert!(releases.is_behind(&cell, volume, OTHER) && !releases.is_behind(&cell, volume, ONE));
+        assert!(!releases.is_outdated(&cell, another, (OTHER, 10)), "another volume");
+        assert!(!is_outdated(OTHER, 12) && !releases.is_behind(&cell, volume, OTHER), "it has followed");
+        releases.heard_of(&cell, volume, OTHER);
+        let turns = || [ONE, OTHER].map(|server| releases.turn(&cell, volume, server));
+        assert_eq!(turns(), [1, 0], "who has something new is asked first");
+        assert!(is_outdated(OTHER, 10));
+        assert_eq!(turns(), [1, 2]);
+        releases.went_back(&cell, volume, 10);
+        assert!(!is_outdated(OTHER, 10) && is_newer(11));
+    }
+}
