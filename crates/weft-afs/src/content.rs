@@ -14,6 +14,7 @@ use crate::facts::{self, Told};
 use crate::identity::{Identity, Spot};
 use crate::look::{Seen, shown};
 use crate::pace::Pace;
+use crate::releases::Release;
 use crate::retimed::Written;
 use crate::rotate::Teller;
 use crate::servers::ServerId;
@@ -138,7 +139,7 @@ impl Shared {
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: start.cast_signed(), length: length.cast_signed() };
         let (reply, teller) = match wanted {
-            None => self.ask_newest(call, spot, &question, |reply| &reply.end.sync).await?,
+            None => self.ask_newest(call, spot, &question, |reply| Release::of_one(&reply.end)).await?,
             Some(wanted) => self.ask_wanted(call, spot, &question, wanted).await?,
         };
         if reply.bytes.len() as u64 > length {
@@ -160,12 +161,17 @@ impl Shared {
     ) -> Result<(FetchedData, Teller)> {
         let (cell, volume) = (&spot.cell, spot.fid.volume);
         let fits = |server, reply: &FetchedData| {
-            // Whoever is behind is to be known.
-            let _ = self.promises.releases.is_outdated(cell, volume, (server, reply.end.sync.created_s));
+            if let Release::Made(created_s) = Release::of_one(&reply.end) {
+                // Whoever is behind is to be known.
+                let _ = self.promises.releases.is_outdated(cell, volume, (server, created_s));
+            }
             facts::is_version(wanted, &reply.end.status, self.written_s(spot, &reply.end.status))
         };
-        let told = self.files.ask_fitting(call, (cell, volume), &shown(spot), question, &fits).await?;
-        self.note_release(spot, told.reply.end.sync.created_s);
+        // Without an answer that fits, who has the file open gets an error: whoever may have one is waited for.
+        let told = self.files.ask_fitting(call, (cell, volume), &shown(spot), question, (&fits, None)).await?;
+        if let Release::Made(created_s) = Release::of_one(&told.reply.end) {
+            self.note_release(spot, created_s);
+        }
         Ok((told.reply, told.teller))
     }
 

@@ -1,7 +1,7 @@
 //! What is where: status of files, content of directories, and what their promises make of it.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -18,11 +18,12 @@ use crate::fid::{Fid, VolumeId};
 use crate::identity::{Identity, Spot};
 use crate::names::Content;
 use crate::promises::Ticket;
+use crate::releases::Release;
 use crate::retimed::Written;
 use crate::rotate::{Fit, Teller};
 use crate::tokens::Token;
 use crate::wire::fileserver::{FetchData64, FetchStatus, InlineBulkStatus};
-use crate::wire::status::{FIDS_MAX, Kind, Promise, Status, StatusRow, VolumeSync};
+use crate::wire::status::{FIDS_MAX, Kind, Promise, Status, StatusRow};
 use crate::wire::{Call as WireCall, List};
 
 /// A file as its server has it, and how long that is so.
@@ -89,28 +90,33 @@ impl Shared {
         self.retimed.written_s(spot, Written::of(status))
     }
 
-    /// Asks about a file: of the sites of its volume one that has the newest release. `sync` is where an answer has what it tells
-    /// of its volume.
+    /// Asks about a file: of the sites of its volume one that has the newest release. `about` says of which one an answer is.
     pub async fn ask_newest<C: WireCall + Sync>(
         &self,
         call: &Call,
         spot: &Spot,
         question: &C,
-        sync: fn(&C::Reply) -> &VolumeSync,
+        about: fn(&C::Reply) -> Release,
     ) -> Result<(C::Reply, Teller)> {
         let (cell, volume, releases) = (&spot.cell, spot.fid.volume, &self.promises.releases);
-        let fits = |server, reply: &C::Reply| !releases.is_outdated(cell, volume, (server, sync(reply).created_s));
-        let told = self.files.ask_fitting(call, (cell, volume), &shown(spot), question, &fits).await?;
-        let created_s = sync(&told.reply).created_s;
-        match told.fit {
-            Fit::Fits => self.note_release(spot, created_s),
-            Fit::NoneFits => {
-                tracing::warn!(%cell, %volume, "no site that answers has the release that was seen: an older one is shown");
+        let fits = |server, reply: &C::Reply| match about(reply) {
+            Release::Made(created_s) => !releases.is_outdated(cell, volume, (server, created_s)),
+            Release::Without => false,
+            Release::Untold => true,
+        };
+        let told = self
+            .files
+            .ask_fitting(call, (cell, volume), &shown(spot), question, (&fits, Some(NEWEST_PATIENCE)))
+            .await?;
+        match (about(&told.reply), told.fit) {
+            (Release::Made(created_s), Fit::Fits) => self.note_release(spot, created_s),
+            (Release::Made(created_s), Fit::NoneFits) => {
+                tracing::info!(%cell, %volume, "no site that answers has the release that was seen: an older one is shown");
                 releases.went_back(cell, volume, created_s);
                 self.end_promises_of(cell, volume);
             }
-            // It is for this one use (`Promises::enter`).
-            Fit::NoneInTime => {}
+            // What does not fit is for this one use (`Promises::enter`).
+            (Release::Made(_), Fit::NoneInTime) | (Release::Without | Release::Untold, _) => {}
         }
         Ok((told.reply, told.teller))
     }
@@ -150,7 +156,7 @@ impl Shared {
     async fn status_told(&self, call: &Call, spot: &Spot) -> Result<(Status, Promise, Teller)> {
         let (what, fids) = (shown(spot), vec![spot.fid]);
         let question = InlineBulkStatus { fids: List(fids.clone()) };
-        match self.ask_newest(call, spot, &question, |reply| &reply.sync).await {
+        match self.ask_newest(call, spot, &question, Release::of_several).await {
             Ok((reply, teller)) => {
                 let answer = reply.answers(&fids).map_err(|error| damaged(spot, &error))?.pop();
                 match answer {
@@ -165,7 +171,7 @@ impl Shared {
             Err(RemoteError::Unsupported { .. }) => {}
             Err(error) => return Err(error),
         }
-        let (reply, teller) = self.ask_newest(call, spot, &FetchStatus { fid: spot.fid }, |reply| &reply.sync).await?;
+        let (reply, teller) = self.ask_newest(call, spot, &FetchStatus { fid: spot.fid }, Release::of_one).await?;
         Ok((reply.status, reply.promise, teller))
     }
 
@@ -237,7 +243,7 @@ impl Shared {
     async fn fetch_directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Worth)> {
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: 0, length: DIRECTORY_BYTES_MAX };
-        let asking = self.ask_newest(call, spot, &question, |reply| &reply.end.sync);
+        let asking = self.ask_newest(call, spot, &question, |reply| Release::of_one(&reply.end));
         let (reply, teller) = self.ask_if_allowed(call, &[(spot, Operation::Lookup)], asking).await?;
         let bytes = Bytes::from(reply.bytes);
         let content = Content::new(spot.fid.volume, reply.end.status.data_version, bytes);
@@ -329,7 +335,7 @@ impl Shared {
         let ticket = self.promises.ticket();
         let fids: Vec<Fid> = names.iter().map(|(_, fid)| *fid).collect();
         let question = InlineBulkStatus { fids: List(fids.clone()) };
-        let (reply, teller) = self.ask_newest(call, dir, &question, |reply| &reply.sync).await?;
+        let (reply, teller) = self.ask_newest(call, dir, &question, Release::of_several).await?;
         let answers = reply.answers(&fids).map_err(|error| damaged(dir, &error))?;
         let rows = names.into_iter().zip(answers).map(|((name, fid), (_, row, promise))| {
             let spot = dir.beside(fid);
@@ -393,3 +399,5 @@ const AT_SYS: &[u8] = b"@sys";
 const DIRECTORY_BYTES_MAX: i64 = (PAGE_BYTES * PAGES_MAX) as i64;
 /// Questions for the status of many files that are under way at once, for one listing.
 const BULK_AT_ONCE: usize = 8;
+/// How long sites with the newest release may take to answer before what an older one says is shown.
+const NEWEST_PATIENCE: Duration = Duration::from_secs(1);

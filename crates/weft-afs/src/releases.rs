@@ -11,19 +11,59 @@ use parking_lot::Mutex;
 
 use crate::cell::CellName;
 use crate::fid::VolumeId;
+use crate::rpc::NO_VNODE;
 use crate::servers::ServerId;
+use crate::wire::fileserver::{BulkReply, StatusReply};
+use crate::wire::status::VolumeSync;
+
+/// What an answer is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// A copy that was made then, by the clock of its server.
+    Made(u32),
+    /// It says of no file of which copy it is, and that there is none: another copy may have it.
+    Without,
+    /// It does not say.
+    Untold,
+}
+
+impl Release {
+    /// Of an answer about one file.
+    pub fn of_one(reply: &StatusReply) -> Release {
+        Release::told(&reply.sync)
+    }
+
+    /// Of an answer about several. What it says of the volume counts only with the status of a file.
+    pub fn of_several(reply: &BulkReply) -> Release {
+        let mut rows = reply.rows.0.iter();
+        if rows.clone().any(|row| row.0.is_ok()) {
+            return Release::told(&reply.sync);
+        }
+        match rows.all(|row| matches!(row.0, Err(NO_VNODE))) {
+            true => Release::Without,
+            false => Release::Untold,
+        }
+    }
+
+    fn told(sync: &VolumeSync) -> Release {
+        match sync.created_s {
+            0 => Release::Untold,
+            created_s => Release::Made(created_s),
+        }
+    }
+}
 
 /// The releases that were told of last.
 #[derive(Debug, Default)]
 pub(crate) struct Releases {
     /// Held for one look or one change.
-    last: Mutex<HashMap<(CellName, VolumeId), Release>>,
+    last: Mutex<HashMap<(CellName, VolumeId), Last>>,
     /// Who said of a volume that all of it has changed, and was not asked about it since. Held for one look or one change.
     heard: Mutex<HashMap<(CellName, VolumeId), ServerId>>,
 }
 
 #[derive(Debug)]
-struct Release {
+struct Last {
     /// When it was made, by the clock of its server.
     created_s: u32,
     /// Who had an older one, and when that was found.
@@ -59,7 +99,7 @@ impl Releases {
         if last.len() >= VOLUMES_MAX {
             last.clear();
         }
-        last.insert(key, Release { created_s, behind: Vec::new() });
+        last.insert(key, Last { created_s, behind: Vec::new() });
         before.is_some()
     }
 
@@ -67,7 +107,7 @@ impl Releases {
     pub fn went_back(&self, cell: &CellName, volume: VolumeId, created_s: u32) {
         let mut last = self.last.lock();
         if let Some(release) = last.get_mut(&(cell.clone(), volume)) {
-            *release = Release { created_s, behind: Vec::new() };
+            *release = Last { created_s, behind: Vec::new() };
         }
     }
 
@@ -106,9 +146,27 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+    use crate::wire::List;
+    use crate::wire::status::StatusRow;
+    use crate::wire::status::tests::{promise, status, volume_sync};
 
     const ONE: ServerId = ServerId::Address(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)));
     const OTHER: ServerId = ServerId::Address(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)));
+
+    /// Goal: what an answer without the status of a file says of its volume does not count.
+    #[test]
+    fn only_who_tells_of_a_file_tells_of_a_release() {
+        let sync = || VolumeSync { created_s: 7, ..volume_sync() };
+        let several = |rows: Vec<StatusRow>| {
+            Release::of_several(&BulkReply { rows: List(rows), promises: List(Vec::new()), sync: sync() })
+        };
+        assert_eq!(several(vec![StatusRow(Err(NO_VNODE)), StatusRow(Ok(status()))]), Release::Made(7));
+        assert_eq!(several(vec![StatusRow(Err(NO_VNODE))]), Release::Without);
+        assert_eq!(several(vec![StatusRow(Err(NO_VNODE)), StatusRow(Err(13))]), Release::Untold);
+        let one = |sync| Release::of_one(&StatusReply { status: status(), promise: promise(), sync });
+        assert_eq!(one(sync()), Release::Made(7));
+        assert_eq!(one(VolumeSync { created_s: 0, ..volume_sync() }), Release::Untold);
+    }
 
     /// Goal: the newest release counts until nobody has it any more, and who is behind is known until it is not.
     #[test]

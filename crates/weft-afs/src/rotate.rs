@@ -84,6 +84,9 @@ pub(crate) enum Fit {
 struct Asked<'a, C: WireCall> {
     call: &'a Call,
     fits: &'a Fits<'a, C::Reply>,
+    /// How long others may take to give an answer that fits, where there is one that does not; as long as servers have to answer
+    /// at all where that is not said.
+    patience: Option<Duration>,
     what: &'a str,
     question: &'a C,
     more: &'a More<'a>,
@@ -123,11 +126,11 @@ impl FileServers {
         what: &str,
         question: &C,
     ) -> Result<(C::Reply, Teller)> {
-        let told = self.ask_fitting(call, place, what, question, &|_, _| true).await?;
+        let told = self.ask_fitting(call, place, what, question, (&|_, _| true, None)).await?;
         Ok((told.reply, told.teller))
     }
 
-    /// The same, of a site whose answer fits; of any other where none has such an answer.
+    /// The same, of a site whose answer fits; of any other where none has such an answer, or not in that time.
     ///
     /// # Errors
     /// As of [`FileServers::ask`].
@@ -137,11 +140,11 @@ impl FileServers {
         place: (&CellName, VolumeId),
         what: &str,
         question: &C,
-        fits: &Fits<'_, C::Reply>,
+        (fits, patience): (&Fits<'_, C::Reply>, Option<Duration>),
     ) -> Result<Told<C::Reply>> {
         let token = Mutex::new(self.logins.token(call, place.0).await);
         let more: &More<'_> = &|| Box::new(std::iter::empty());
-        self.make(place, &Asked { call, fits, what, question, more, repeat: Repeat::Freely, token }).await
+        self.make(place, &Asked { call, fits, patience, what, question, more, repeat: Repeat::Freely, token }).await
     }
 
     /// Has a change made; `more` gives bytes that follow the request, anew for each server.
@@ -157,7 +160,16 @@ impl FileServers {
         more: &'a More<'a>,
     ) -> Result<(C::Reply, Teller)> {
         let token = Mutex::new(self.logins.token(call, place.0).await);
-        let asked = Asked { call, fits: &|_, _| true, what, question, more, repeat: Repeat::UnlessSilent, token };
+        let asked = Asked {
+            call,
+            fits: &|_, _| true,
+            patience: None,
+            what,
+            question,
+            more,
+            repeat: Repeat::UnlessSilent,
+            token,
+        };
         let told = self.make(place, &asked).await?;
         Ok((told.reply, told.teller))
     }
@@ -247,7 +259,7 @@ impl FileServers {
         };
         let patience = async {
             is_there.notified().await;
-            tokio::time::sleep(FITTING_PATIENCE).await;
+            tokio::time::sleep(asked.patience.unwrap_or(Duration::MAX)).await;
         };
         let outcome = tokio::select! {
             biased;
@@ -363,8 +375,6 @@ const PAUSES: [Duration; 11] = {
     pauses[2] = Duration::from_millis(80);
     pauses
 };
-/// How long others may take to give an answer that fits, where there is one that does not.
-const FITTING_PATIENCE: Duration = Duration::from_secs(1);
 /// How long nobody waits for a volume that was with none of its servers.
 const AWAY_TIME: Duration = Duration::from_secs(10);
 /// Volumes of which that is remembered.

@@ -190,7 +190,7 @@ fn failure(server: SocketAddr, error: &CallError) -> Failure {
 }
 
 /// The code for a file that the volume does not have (VNOVNODE).
-const NO_VNODE: i32 = 102;
+pub(crate) const NO_VNODE: i32 = 102;
 /// How long a call may take before it is found out whether its server answers anything; Rx asks for a sign of life twice in
 /// that time.
 const SUSPECT_AFTER: Duration = Duration::from_secs(4);
