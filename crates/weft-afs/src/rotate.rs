@@ -188,7 +188,7 @@ impl FileServers {
             sites.sort_by_key(|(server, _)| self.releases.turn(cell, volume, *server));
             // A change does not go on from one that is silent to another.
             sites.sort_by_key(|(_, at)| self.rpc.silences.is_given_up(*at));
-            let Missed { after, last } = match self.round(sites, asked).await {
+            let Missed { after, last } = match self.round(sites, asked, waits > 0).await {
                 Ok(answer) => {
                     if was_away {
                         self.away.lock().remove(&(cell.clone(), volume));
@@ -229,6 +229,7 @@ impl FileServers {
         &self,
         sites: Vec<(ServerId, SocketAddr)>,
         asked: &Asked<'_, C>,
+        may_wait: bool,
     ) -> std::result::Result<Told<C::Reply>, Missed<Option<Failure>>> {
         // The first answer that does not fit, or says of a file that it is not there: another site may be at another release.
         let (unfit, is_there) = (Mutex::new(None), Notify::new());
@@ -268,6 +269,8 @@ impl FileServers {
         };
         let (answer, waited_for) = match (outcome, unfit.into_inner()) {
             (Some(Ok(answered)), _) => answered,
+            // Who is busy may have one that fits.
+            (Some(Err(missed)), _) if missed.after == After::Wait && may_wait => return Err(missed),
             (None, Some(Ok(told))) => (Told { fit: Fit::NoneInTime, ..told }, Vec::new()),
             (Some(Err(_)), Some(Ok(told))) => (told, Vec::new()),
             (_, Some(Err(failure))) => return Err(Missed { after: After::GiveUp, last: Some(Some(failure)) }),
