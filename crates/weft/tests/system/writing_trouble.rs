@@ -74,7 +74,7 @@ fn a_limit_of_open_files_is_told_to_who_opens_one() {
     let mut files = Vec::new();
     let refused = loop {
         assert!(files.len() < 100, "the limit is not reached");
-        match File::create(pair.at(&format!("file{}", files.len()))) {
+        match File::create(pair.at(format!("file{}", files.len()))) {
             Ok(file) => files.push(file),
             Err(error) => break error,
         }
