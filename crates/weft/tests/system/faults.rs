@@ -245,28 +245,28 @@ fn no_range_is_asked_for_behind_the_end_of_a_file() {
     const LENGTH: usize = (3 << 20) + 45_056;
     let whole = noise(LENGTH);
     let served = whole.clone();
-    let is_range_asked = (Mutex::new(false), Condvar::new());
+    let is_range_given = (Mutex::new(false), Condvar::new());
     let liar = Liar::talking(move |asked, stream| {
         let validator = "last-modified: Sun, 06 Nov 1994 08:49:37 GMT";
         let range = asked.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
         let reply = match range {
             _ if asked.path != "/f.bin" => page("<a href='f.bin'>f</a>"),
             None => {
-                // The rest is held back until the end is asked for.
+                // The rest is held back until the end has come.
                 let reply = answer("200 OK", &[validator, "accept-ranges: bytes"], &served);
                 let (beginning, rest) = reply.split_at(600_000);
                 let _ = stream.write_all(beginning);
-                let (is_asked, told) = &is_range_asked;
-                let waiting = is_asked.lock().expect("nobody panicked");
-                let _ = told.wait_timeout_while(waiting, Duration::from_secs(20), |is_asked| !*is_asked);
+                let (is_given, told) = &is_range_given;
+                let waiting = is_given.lock().expect("nobody panicked");
+                let _ = told.wait_timeout_while(waiting, Duration::from_secs(20), |is_given| !*is_given);
                 rest.to_vec()
             }
             Some((first, last)) => {
-                *is_range_asked.0.lock().expect("nobody panicked") = true;
-                is_range_asked.1.notify_all();
                 let first: usize = first.parse().expect("a number");
                 match if last.is_empty() { LENGTH - 1 } else { last.parse().expect("a number") } {
                     last if last < LENGTH => {
+                        *is_range_given.0.lock().expect("nobody panicked") = true;
+                        is_range_given.1.notify_all();
                         let range = format!("content-range: bytes {first}-{last}/{LENGTH}");
                         answer("206 Partial Content", &[validator, &range], &served[first..=last])
                     }
