@@ -139,7 +139,7 @@ impl Shared {
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: start.cast_signed(), length: length.cast_signed() };
         let (reply, teller) = match wanted {
-            None => self.ask_newest(call, spot, &question, |reply| Release::of_one(&reply.end)).await?,
+            None => self.ask_newest(call, spot, &question, Release::of_content).await?,
             Some(wanted) => self.ask_wanted(call, spot, &question, wanted).await?,
         };
         if reply.bytes.len() as u64 > length {
@@ -161,7 +161,7 @@ impl Shared {
     ) -> Result<(FetchedData, Teller)> {
         let (cell, volume) = (&spot.cell, spot.fid.volume);
         let fits = |server, reply: &FetchedData| {
-            if let Release::Made(created_s) = Release::of_one(&reply.end) {
+            if let Release::Made(created_s) = Release::of_content(reply) {
                 // Whoever is behind is to be known.
                 let _ = self.promises.releases.is_outdated(cell, volume, (server, created_s));
             }
@@ -169,7 +169,7 @@ impl Shared {
         };
         // Without an answer that fits, who has the file open gets an error: whoever may have one is waited for.
         let told = self.files.ask_fitting(call, (cell, volume), &shown(spot), question, (&fits, None)).await?;
-        if let Release::Made(created_s) = Release::of_one(&told.reply.end) {
+        if let Release::Made(created_s) = Release::of_content(&told.reply) {
             self.note_release(spot, created_s);
         }
         Ok((told.reply, told.teller))

@@ -106,7 +106,7 @@ impl Shared {
     pub async fn mount(&self, call: &Call, spot: &Spot) -> Result<MountPoint> {
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: 0, length: MOUNT_POINT_BYTES_MAX as i64 };
-        let (reply, server) = self.ask_newest(call, spot, &question, |reply| Release::of_one(&reply.end)).await?;
+        let (reply, server) = self.ask_newest(call, spot, &question, Release::of_content).await?;
         // Whoever changes it ends what follows from it.
         self.promises.enter(ticket, server, spot, reply.end.promise);
         if !reply.end.status.is_mount_point() {

@@ -243,7 +243,7 @@ impl Shared {
     async fn fetch_directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Worth)> {
         let ticket = self.promises.ticket();
         let question = FetchData64 { fid: spot.fid, position: 0, length: DIRECTORY_BYTES_MAX };
-        let asking = self.ask_newest(call, spot, &question, |reply| Release::of_one(&reply.end));
+        let asking = self.ask_newest(call, spot, &question, Release::of_content);
         let (reply, teller) = self.ask_if_allowed(call, &[(spot, Operation::Lookup)], asking).await?;
         let bytes = Bytes::from(reply.bytes);
         let content = Content::new(spot.fid.volume, reply.end.status.data_version, bytes);

@@ -13,7 +13,7 @@ use crate::cell::CellName;
 use crate::fid::VolumeId;
 use crate::rpc::NO_VNODE;
 use crate::servers::ServerId;
-use crate::wire::fileserver::{BulkReply, StatusReply};
+use crate::wire::fileserver::{BulkReply, FetchedData, StatusReply};
 use crate::wire::status::VolumeSync;
 
 /// What an answer is about.
@@ -31,6 +31,11 @@ impl Release {
     /// Of an answer about one file.
     pub fn of_one(reply: &StatusReply) -> Release {
         Release::told(&reply.sync)
+    }
+
+    /// Of an answer with bytes of one.
+    pub fn of_content(reply: &FetchedData) -> Release {
+        Release::of_one(&reply.end)
     }
 
     /// Of an answer about several. What it says of the volume counts only with the status of a file.

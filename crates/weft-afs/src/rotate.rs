@@ -260,7 +260,10 @@ impl FileServers {
         };
         let patience = async {
             is_there.notified().await;
-            tokio::time::sleep(asked.patience.unwrap_or(Duration::MAX)).await;
+            match asked.patience {
+                Some(patience) => tokio::time::sleep(patience).await,
+                None => std::future::pending().await,
+            }
         };
         let outcome = tokio::select! {
             biased;
