@@ -27,6 +27,7 @@ use weft_vfs::{HandleId, LockChange, NodeId, OpenRecord};
 
 use crate::Errno;
 use crate::handler::{Answer, Handler};
+use crate::lock_changes::LockChanges;
 use crate::locks::{END, Family, FileLocks, Held, Owner};
 use crate::roll::Roll;
 
@@ -41,6 +42,8 @@ pub(crate) struct LockTable<H> {
     waiting: AtomicUsize,
     /// Which owner of POSIX locks waits for which. Held for one look or one change.
     blocked: Mutex<HashMap<u64, u64>>,
+    /// What sources are asked to change.
+    changes: LockChanges,
 }
 
 /// A file with locks.
@@ -91,7 +94,13 @@ impl<H: Handler> LockTable<H> {
             files: Mutex::default(),
             waiting: AtomicUsize::default(),
             blocked: Mutex::default(),
+            changes: LockChanges::default(),
         }
+    }
+
+    /// What sources are asked to change, for who is to wait for that.
+    pub fn changes(&self) -> &LockChanges {
+        &self.changes
     }
 
     /// What keeps somebody from having these bytes, as far as this machine knows.
@@ -203,6 +212,7 @@ impl<H: Handler> LockTable<H> {
     async fn keep(self: Arc<Self>, file: Arc<File>, mode: LockMode, caller: Caller) {
         let again = LockChange { from: mode, to: mode, had_by: Vec::new() };
         loop {
+            let changing = self.changes.begin().await;
             let turn = file.turn.lock().await;
             if file.state.lock().at_source != Some((mode, caller)) {
                 return;
@@ -216,7 +226,7 @@ impl<H: Handler> LockTable<H> {
                     return;
                 }
             }
-            drop(turn);
+            drop((turn, changing));
             tokio::time::sleep(SOURCE_PAUSE_MAX).await;
         }
     }
@@ -285,6 +295,7 @@ impl<H: Handler> LockTable<H> {
     async fn settle(self: Arc<Self>, file: Arc<File>, caller: Caller) -> Answer<()> {
         let runtime = self.runtime.clone();
         let settled = runtime.spawn(async move {
+            let _changing = self.changes.begin().await;
             let _turn = file.turn.lock().await;
             let (has, needed, had_by) = {
                 let state = file.state.lock();

@@ -12,6 +12,7 @@ use crate::door::{Door, Manner};
 use crate::drive::Driver;
 use crate::handler::Handler;
 use crate::life::{self, Life};
+use crate::lock_changes::LockChanges;
 use crate::meter::Meter;
 use crate::notify;
 use crate::pages::Pages;
@@ -92,6 +93,7 @@ pub enum MountError {
 pub struct Mounted {
     serving: Serving,
     meter: Arc<Meter>,
+    lock_changes: LockChanges,
     mountpoint: PathBuf,
 }
 
@@ -99,6 +101,11 @@ impl Mounted {
     /// Counts the kernel's requests.
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
+    }
+
+    /// What sources are asked to change of locks.
+    pub fn lock_changes(&self) -> &LockChanges {
+        &self.lock_changes
     }
 
     /// How requests come.
@@ -189,7 +196,7 @@ pub fn mount<H: Handler>(
     let renewed = roll.clone();
     handler.on_turned(OnTurned::new(move |handle, record| renewed.renew_file(handle.0, record)));
     let door = Door::new(Arc::new(handler), driver, session.backings(), pages, manner, roll.clone());
-    let modes = door.modes();
+    let (modes, lock_changes) = (door.modes(), door.locks().changes().clone());
     let threads = |source| MountError::Threads { mountpoint: place(), source };
     let notifier = session.notifier();
     let is_new = entries.is_none();
@@ -216,7 +223,7 @@ pub fn mount<H: Handler>(
     if !is_new {
         life::ask_anew(&notifier, &held);
     }
-    Ok(Mounted { serving, meter, mountpoint: place() })
+    Ok(Mounted { serving, meter, lock_changes, mountpoint: place() })
 }
 
 /// A connection to the kernel, new or taken over.

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 
 use rustix::fs::{FlockOperation as How, flock};
 use rustix::io::Errno;
@@ -274,6 +276,46 @@ fn a_daemon_that_is_killed_loses_no_lock() {
     flock(&there, How::NonBlockingLockExclusive).expect("it was given back by the daemon that took over");
     assert_eq!(flock(&other, How::NonBlockingLockShared), Err(Errno::AGAIN));
 }
+
+/// Goal: a daemon that is replaced leaves no lock at its server that it was asking for, or giving back, just then: nobody
+/// would have it, for five minutes. Method: four who lock and unlock a file each, and find it locked by nobody ever.
+#[test]
+fn who_locks_again_and_again_does_not_notice_upgrades() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(machines) = Machines::new(cell, "upgraded-locks") else { return };
+    let (ended, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let refused = std::thread::scope(|scope| {
+        let lockers = ["a", "b", "c", "d"].map(|name| {
+            let file = machines.open(0, name);
+            let (ended, rounds) = (&ended, &rounds);
+            scope.spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    flock(&file, How::NonBlockingLockExclusive)?;
+                    flock(&file, How::Unlock)?;
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            })
+        });
+        let mount = &machines.mounts[0];
+        let upgraded: Vec<Option<i32>> = (0..UPGRADES)
+            .map(|_| {
+                let before = rounds.load(Ordering::Relaxed);
+                wait_until("they lock", || {
+                    rounds.load(Ordering::Relaxed) > before || lockers.iter().all(ScopedJoinHandle::is_finished)
+                });
+                mount.verb("upgrade", [mount.dir()]).code
+            })
+            .collect();
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!(upgraded, [Some(0); UPGRADES]);
+        lockers.map(|locker| locker.join().expect("no panic"))
+    });
+    assert_eq!(refused, [Ok::<(), Errno>(()); 4]);
+}
+
+/// How often a mount is upgraded.
+const UPGRADES: usize = 8;
 
 /// Two machines, of which the first waits no longer than 2 s for a call.
 fn impatient(cell: &AfsCell) -> Option<(Mount, Mount)> {
