@@ -352,8 +352,8 @@ impl Vfs {
         let learnt = self.learnt(dir.record.read().binding, told);
         let dentry =
             DentryRecord { target: DentryTarget::Absent, lease: told.lease, source: DentrySource::LookedUp, learnt };
-        self.tell_gone(self.store.dentry(dir.id, name)?.as_ref());
         let _names = self.renames.lock();
+        self.tell_gone(self.store.dentry(dir.id, name)?.as_ref());
         self.absent_names.note(dir.id, name);
         Ok(self.store.apply(vec![Record::Dentry(dir.id, name.clone(), Some(dentry))])?)
     }

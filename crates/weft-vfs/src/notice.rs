@@ -286,6 +286,9 @@ impl Vfs {
     /// Waits until the kernel has been told of everything so far, and says whether it was within that time: what it is told
     /// of names may wait for a request. Not for what a request waits for.
     pub async fn kernel_is_told(&self, patience: Duration) -> bool {
+        // What a name leads to is learnt, and those who watch hear of it, while the names are locked: after that the kernel's
+        // notice is on its way as well.
+        drop(self.renames.lock());
         tokio::time::timeout(patience, self.notices.all_told()).await.is_ok()
     }
 }

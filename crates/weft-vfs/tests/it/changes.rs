@@ -1,10 +1,15 @@
 //! What those who watch are told.
 
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Wake, Waker};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::fake::{Fault, Operation, Order, Promise, Quality};
 use weft_remote::{Audience, Caller, RemoteError};
-use weft_vfs::{ChangeKind, Watched, Watching};
+use weft_vfs::{ChangeKind, Notice, Vfs, Watched, Watching};
 
 use crate::bench::{Bench, USER, names};
 
@@ -223,4 +228,63 @@ async fn a_name_that_is_gone_and_listed_on_is_told_once() {
         bench.vfs.validate(&names("fake"), USER).await.expect("validated");
         assert_eq!(told(&bench, &mut watching).await, [row(ChangeKind::New, Some(1))]);
     }
+}
+
+/// Has a thread wait for the kernel, at the moment at which a change is told.
+struct WaitsForKernel {
+    vfs: Arc<Vfs>,
+    runtime: tokio::runtime::Handle,
+    waits: Mutex<Option<JoinHandle<bool>>>,
+}
+
+impl Wake for WaitsForKernel {
+    fn wake(self: Arc<Self>) {
+        let thread = Arc::<OnceLock<_>>::default();
+        let (vfs, runtime, of_thread) = (self.vfs.clone(), self.runtime.clone(), thread.clone());
+        *self.waits.lock().expect("no panic") = Some(std::thread::spawn(move || {
+            let own = std::fs::read_link("/proc/thread-self").expect("Linux has it");
+            of_thread.set(Path::new("/proc").join(own).join("stat")).expect("once");
+            runtime.block_on(vfs.kernel_is_told(Duration::from_secs(20)))
+        }));
+        // It sleeps when there is something to wait for.
+        loop {
+            let stat = thread.get().map(std::fs::read_to_string);
+            if stat.is_some_and(|stat| stat.is_ok_and(|stat| stat.contains(") S "))) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Goal: who is told that a name is there, and then waits until the kernel knows, finds it: the kernel hears before that that
+/// the name is not absent any more. Method: the wait begins at the very moment at which the change is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kernel_knows_what_was_told() {
+    let (bench, heard) = scene().await.0.heard();
+    let mut watching = bench.vfs.watch(names("fake"), USER);
+    bench.walk("fake/comes").await.expect_err("it is not there");
+    bench.fake.file("comes", "fifth");
+    let waits = Arc::new(WaitsForKernel {
+        vfs: bench.vfs.clone(),
+        runtime: tokio::runtime::Handle::current(),
+        waits: Mutex::default(),
+    });
+    {
+        let next = pin!(watching.next());
+        assert!(next.poll(&mut Context::from_waker(&Waker::from(waits.clone()))).is_pending());
+        let found = bench.vfs.reload(&names("fake"), true, USER).await;
+        found.expect("a reload");
+    }
+    let order: Vec<&str> = std::iter::from_fn(|| heard.others.recv_timeout(Duration::from_secs(20)).ok())
+        .map(|notice| match notice {
+            Notice::Entry { name, .. } if name.as_bytes() == b"comes" => "entry",
+            Notice::Fence(_) => "fence",
+            _ => "other",
+        })
+        .take_while(|what| *what != "fence")
+        .collect();
+    assert!(order.contains(&"entry"), "{order:?}");
+    let waits = waits.waits.lock().expect("no panic").take().expect("the change was told");
+    assert!(waits.join().expect("no panic"));
 }
