@@ -12,7 +12,7 @@ use weft_vfs::{
 };
 
 use crate::Errno;
-use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply};
+use crate::handler::{Answer, Attributes, EntryReply, Handler, OpenReply, SourceLocks};
 
 /// The file system as a door sees it.
 pub struct Bridge {
@@ -24,6 +24,28 @@ impl Bridge {
     /// A handler over `vfs` whose requests may take `deadline`.
     pub fn new(vfs: Arc<Vfs>, deadline: Duration) -> Bridge {
         Bridge { vfs, deadline }
+    }
+}
+
+impl SourceLocks for Bridge {
+    fn lock(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        change: LockChange,
+        changes: impl FnMut(LockMode) + Send + 'static,
+    ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
+        let locked = self.vfs.clone().lock(self.vfs.call(caller), node, change, changes);
+        async move { locked.await.map_err(Errno::from) }
+    }
+
+    fn locked_by_others(
+        &self,
+        caller: Caller,
+        node: NodeId,
+    ) -> impl Future<Output = Answer<LockMode>> + Send + 'static {
+        let locked = self.vfs.clone().locked_by_others(self.vfs.call(caller), node);
+        async move { locked.await.map_err(Errno::from) }
     }
 }
 
@@ -331,26 +353,6 @@ impl Handler for Bridge {
 
     fn has_access_lists(&self) -> bool {
         self.vfs.has_access_lists()
-    }
-
-    fn lock(
-        &self,
-        caller: Caller,
-        node: NodeId,
-        change: LockChange,
-        changes: impl FnMut(LockMode) + Send + 'static,
-    ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
-        let locked = self.vfs.clone().lock(self.vfs.call(caller), node, change, changes);
-        async move { locked.await.map_err(Errno::from) }
-    }
-
-    fn locked_by_others(
-        &self,
-        caller: Caller,
-        node: NodeId,
-    ) -> impl Future<Output = Answer<LockMode>> + Send + 'static {
-        let locked = self.vfs.clone().locked_by_others(self.vfs.call(caller), node);
-        async move { locked.await.map_err(Errno::from) }
     }
 
     fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Space>> + Send + 'static {

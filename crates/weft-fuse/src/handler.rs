@@ -52,8 +52,26 @@ pub struct OpenReply {
 /// What an operation gives back.
 pub type Answer<T> = std::result::Result<T, Errno>;
 
+/// The sources' side of locks.
+pub trait SourceLocks: Send + Sync + 'static {
+    /// Changes the lock that the mount has on a file at its source. `EAGAIN` when somebody else's is in the way, `ESTALE`
+    /// when there is none any more. Tells which open files are in another version now. `changes` is told what the source has
+    /// from then on: before it is asked to take something back, and as soon as more is had there.
+    fn lock(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        change: LockChange,
+        changes: impl FnMut(LockMode) + Send + 'static,
+    ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static;
+
+    /// The strongest lock that others than this mount have on a file at its source.
+    fn locked_by_others(&self, caller: Caller, node: NodeId)
+    -> impl Future<Output = Answer<LockMode>> + Send + 'static;
+}
+
 /// A file system as a door sees it.
-pub trait Handler: Send + Sync + 'static {
+pub trait Handler: SourceLocks {
     /// Longest that a request may take before it is answered with `ETIMEDOUT`.
     fn deadline(&self) -> Duration;
 
@@ -285,21 +303,6 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Whether any source has access lists: then the kernel asks for them, and says what the umask is of who makes something.
     fn has_access_lists(&self) -> bool;
-
-    /// Changes the lock that the mount has on a file at its source. `EAGAIN` when somebody else's is in the way, `ESTALE`
-    /// when there is none any more. Tells which open files are in another version now. `changes` is told what the source has
-    /// from then on: before it is asked to take something back, and as soon as more is had there.
-    fn lock(
-        &self,
-        caller: Caller,
-        node: NodeId,
-        change: LockChange,
-        changes: impl FnMut(LockMode) + Send + 'static,
-    ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static;
-
-    /// The strongest lock that others than this mount have on a file at its source.
-    fn locked_by_others(&self, caller: Caller, node: NodeId)
-    -> impl Future<Output = Answer<LockMode>> + Send + 'static;
 
     /// Figures for `df` of what holds a file.
     fn space(&self, caller: Caller, node: NodeId) -> impl Future<Output = Answer<Space>> + Send + 'static;

@@ -20,6 +20,7 @@ mod kept_names;
 mod life;
 mod lock_changes;
 mod lock_table;
+mod lock_waits;
 mod locks;
 mod meter;
 mod mount;
@@ -31,7 +32,7 @@ mod signals;
 
 pub use bridge::Bridge;
 pub use errno::Errno;
-pub use handler::{Attributes, EntryReply, Handler, OpenReply};
+pub use handler::{Attributes, EntryReply, Handler, OpenReply, SourceLocks};
 pub use life::{Entrust, Life};
 pub use lock_changes::LockChanges;
 pub use meter::{Meter, Operation, Requests};

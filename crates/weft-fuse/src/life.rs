@@ -125,5 +125,6 @@ pub(crate) fn restore<H: Handler>(door: &Door<H>, session: &Session, roll: &Arc<
             }
         }
     }
+    door.locks().keep_restored();
     tracing::warn!(entries = entries.len(), "a mount was taken over from a daemon that ended");
 }

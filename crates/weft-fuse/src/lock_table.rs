@@ -15,25 +15,26 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno as E;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedMutexGuard};
 use weft_remote::{Caller, LockMode};
 use weft_vfs::{HandleId, LockChange, NodeId, OpenRecord};
 
 use crate::Errno;
-use crate::handler::{Answer, Handler};
+use crate::handler::{Answer, SourceLocks};
 use crate::lock_changes::LockChanges;
+use crate::lock_waits::{Blocked, Waiting};
 use crate::locks::{END, Family, FileLocks, Held, Owner};
 use crate::roll::Roll;
 
 /// The locks of a mount.
-pub(crate) struct LockTable<H> {
-    handler: Arc<H>,
+pub(crate) struct LockTable<S> {
+    sources: Arc<S>,
     roll: Arc<Roll>,
     runtime: Handle,
     /// Files with locks. Held for one look or one change.
@@ -52,7 +53,7 @@ struct File {
     /// Held for one look or one change.
     state: Mutex<State>,
     /// Only one at a time changes what the source has.
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// Some lock was given back.
     given_back: Notify,
 }
@@ -85,10 +86,10 @@ pub(crate) enum Patience {
     Endless,
 }
 
-impl<H: Handler> LockTable<H> {
-    pub fn new(handler: Arc<H>, roll: Arc<Roll>, runtime: Handle) -> LockTable<H> {
+impl<S: SourceLocks> LockTable<S> {
+    pub fn new(sources: Arc<S>, roll: Arc<Roll>, runtime: Handle) -> LockTable<S> {
         LockTable {
-            handler,
+            sources,
             roll,
             runtime,
             files: Mutex::default(),
@@ -128,7 +129,7 @@ impl<H: Handler> LockTable<H> {
             Some(file) => Some(file.turn.lock().await),
             None => None,
         };
-        let others = self.handler.locked_by_others(caller, node).await?;
+        let others = self.sources.locked_by_others(caller, node).await?;
         let is_in_the_way = match others {
             LockMode::Unlocked => false,
             LockMode::Shared => wanted.exclusive && (wanted.start, wanted.end) == WHOLE,
@@ -191,33 +192,41 @@ impl<H: Handler> LockTable<H> {
         self.files.lock().contains_key(&node)
     }
 
-    /// What an owner had when a former daemon ended. The sources are asked to keep what they have.
-    pub fn restore(self: &Arc<Self>, node: NodeId, held: &[Held]) {
+    /// What an owner had when a former daemon ended. After the last of these comes [`LockTable::keep_restored`].
+    pub fn restore(&self, node: NodeId, held: &[Held]) {
         let Some(first) = held.first() else { return };
         let file = self.file(node);
-        let (mode, caller) = {
-            let mut state = file.state.lock();
-            held.iter().for_each(|held| state.locks.take(*held));
-            state.on_roll.extend(held.iter().map(|held| held.owner));
-            let mode = state.locks.strongest();
-            let caller =
-                state.at_source.map_or(Caller { uid: first.uid, gid: first.gid, pid: first.pid }, |(_, by)| by);
-            state.at_source = Some((mode, caller));
-            (mode, caller)
-        };
-        self.runtime.spawn(self.clone().keep(file, mode, caller));
+        let mut state = file.state.lock();
+        held.iter().for_each(|held| state.locks.take(*held));
+        state.on_roll.extend(held.iter().map(|held| held.owner));
+        let mode = state.locks.strongest();
+        let caller = state.at_source.map_or(Caller { uid: first.uid, gid: first.gid, pid: first.pid }, |(_, by)| by);
+        state.at_source = Some((mode, caller));
+    }
+
+    /// Asks the sources to keep what they have for what was restored. Before anything else is asked for: a source is told
+    /// first of all that it has a lock of this mount, or would have nothing to take back.
+    pub fn keep_restored(self: &Arc<Self>) {
+        for file in self.files.lock().values() {
+            let turn = file.turn.clone().try_lock_owned().ok();
+            self.runtime.spawn(self.clone().keep(file.clone(), turn));
+        }
     }
 
     /// Has the source keep what a former daemon had. While it is not reached, it has it.
-    async fn keep(self: Arc<Self>, file: Arc<File>, mode: LockMode, caller: Caller) {
+    async fn keep(self: Arc<Self>, file: Arc<File>, mut first: Option<OwnedMutexGuard<()>>) {
+        let Some((mode, caller)) = file.state.lock().at_source else { return };
         let again = LockChange { from: mode, to: mode, had_by: Vec::new() };
         loop {
+            let turn = match first.take() {
+                Some(turn) => turn,
+                None => file.turn.clone().lock_owned().await,
+            };
             let changing = self.changes.begin().await;
-            let turn = file.turn.lock().await;
             if file.state.lock().at_source != Some((mode, caller)) {
                 return;
             }
-            match self.handler.lock(caller, file.node, again.clone(), |_| {}).await {
+            match self.sources.lock(caller, file.node, again.clone(), |_| {}).await {
                 Ok(turned) => return self.renew(&turned),
                 Err(Errno(E::TIMEDOUT | E::HOSTUNREACH | E::NETDOWN)) => {}
                 Err(errno) => {
@@ -249,7 +258,7 @@ impl<H: Handler> LockTable<H> {
     }
 
     /// Enters a lock as soon as nothing here is in its way.
-    async fn enter(self: &Arc<Self>, file: &Arc<File>, wanted: Held, patience: Patience) -> Answer<Entered<H>> {
+    async fn enter(self: &Arc<Self>, file: &Arc<File>, wanted: Held, patience: Patience) -> Answer<Entered<S>> {
         loop {
             let given_back = file.given_back.notified();
             tokio::pin!(given_back);
@@ -295,8 +304,8 @@ impl<H: Handler> LockTable<H> {
     async fn settle(self: Arc<Self>, file: Arc<File>, caller: Caller) -> Answer<()> {
         let runtime = self.runtime.clone();
         let settled = runtime.spawn(async move {
-            let _changing = self.changes.begin().await;
             let _turn = file.turn.lock().await;
+            let _changing = self.changes.begin().await;
             let (has, needed, had_by) = {
                 let state = file.state.lock();
                 if state.locks.has_lost() {
@@ -315,7 +324,7 @@ impl<H: Handler> LockTable<H> {
                 move |has: LockMode| table.has_at_source(&file, (has > LockMode::Unlocked).then_some((has, caller)))
             };
             let change = LockChange { from, to: needed, had_by: had_by.into_iter().map(HandleId).collect() };
-            let settled = match self.handler.lock(caller, file.node, change, changes).await {
+            let settled = match self.sources.lock(caller, file.node, change, changes).await {
                 // Somebody else was quicker, and may have changed it.
                 Err(Errno(E::STALE)) if from > LockMode::Unlocked => {
                     self.lose(&file);
@@ -393,15 +402,15 @@ impl<H: Handler> LockTable<H> {
 }
 
 /// A lock that is entered, and taken back unless it stays.
-struct Entered<H: Handler> {
-    table: Arc<LockTable<H>>,
+struct Entered<S: SourceLocks> {
+    table: Arc<LockTable<S>>,
     file: Arc<File>,
     owner: Owner,
     /// What the owner had before.
     had: Option<Vec<Held>>,
 }
 
-impl<H: Handler> Entered<H> {
+impl<S: SourceLocks> Entered<S> {
     fn stays(mut self) {
         self.had = None;
     }
@@ -422,61 +431,12 @@ impl<H: Handler> Entered<H> {
     }
 }
 
-impl<H: Handler> Drop for Entered<H> {
+impl<S: SourceLocks> Drop for Entered<S> {
     fn drop(&mut self) {
         let Some(had) = self.had.take() else { return };
         self.file.state.lock().locks.restore(self.owner, &had);
         let (table, file, owner) = (self.table.clone(), self.file.clone(), self.owner);
         self.table.runtime.spawn(async move { table.gave_back(file, DAEMON, &[owner]).await });
-    }
-}
-
-/// A request that waits, counted for as long as this lives.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Waiting<'_> {
-    fn enter(count: &AtomicUsize) -> Answer<Waiting<'_>> {
-        if count.fetch_add(1, Ordering::SeqCst) >= WAITING_MAX {
-            count.fetch_sub(1, Ordering::SeqCst);
-            return Err(Errno(E::NOLCK));
-        }
-        Ok(Waiting(count))
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// An owner of POSIX locks that waits for another, for as long as this lives.
-struct Blocked<'a> {
-    all: &'a Mutex<HashMap<u64, u64>>,
-    waits: u64,
-}
-
-impl Blocked<'_> {
-    /// `EDEADLK` when the other waits, over however many others, for this one.
-    fn enter(all: &Mutex<HashMap<u64, u64>>, waits: u64, for_whom: u64) -> Answer<Blocked<'_>> {
-        let mut blocked = all.lock();
-        let mut next = Some(for_whom);
-        for _ in 0..=blocked.len() {
-            match next {
-                None => break,
-                Some(owner) if owner == waits => return Err(Errno(E::DEADLK)),
-                Some(owner) => next = blocked.get(&owner).copied(),
-            }
-        }
-        blocked.insert(waits, for_whom);
-        drop(blocked);
-        Ok(Blocked { all, waits })
-    }
-}
-
-impl Drop for Blocked<'_> {
-    fn drop(&mut self) {
-        self.all.lock().remove(&self.waits);
     }
 }
 
@@ -486,8 +446,52 @@ pub(crate) const WHOLE: (u64, u64) = (0, END);
 const DAEMON: Caller = Caller::DAEMON;
 /// Locks of one file; more are refused.
 const LOCKS_OF_A_FILE_MAX: usize = 4096;
-/// Requests that wait at once: a ring has room for as many again, so that others get through.
-const WAITING_MAX: usize = 512;
 /// How long is waited before a source is asked again for a lock that somebody else has.
 const SOURCE_PAUSE_MIN: Duration = Duration::from_millis(50);
 const SOURCE_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    /// A source that grants what it is asked for, and what that was.
+    #[derive(Default)]
+    struct Asked(Mutex<Vec<(LockMode, LockMode)>>);
+
+    impl SourceLocks for Asked {
+        fn lock(
+            &self,
+            _: Caller,
+            _: NodeId,
+            LockChange { from, to, .. }: LockChange,
+            mut changes: impl FnMut(LockMode) + Send + 'static,
+        ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
+            self.0.lock().push((from, to));
+            changes(to);
+            ready(Ok(Vec::new()))
+        }
+
+        fn locked_by_others(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<LockMode>> + Send + 'static {
+            ready(Ok(LockMode::Unlocked))
+        }
+    }
+
+    /// Goal: what a former daemon had is kept before it is given back: a source would not take back what it does not know
+    /// this mount to have. Method: before anything else can run, it is nobody else's turn.
+    #[tokio::test]
+    async fn what_was_restored_is_kept_before_it_is_given_back() {
+        let sources = Arc::<Asked>::default();
+        let table = Arc::new(LockTable::new(sources.clone(), Arc::new(Roll::nowhere()), Handle::current()));
+        let owner = Owner { family: Family::Flock, number: 1 };
+        let (start, end) = WHOLE;
+        let held = Held { owner, start, end, exclusive: true, pid: 1, uid: 0, gid: 0, handle: 7 };
+        table.restore(NodeId(5), &[held]);
+        table.keep_restored();
+        assert!(table.file(NodeId(5)).turn.try_lock().is_err(), "somebody could come before");
+        table.give_back(DAEMON, NodeId(5), held).await;
+        let (had, none) = (LockMode::Exclusive, LockMode::Unlocked);
+        assert_eq!(*sources.0.lock(), [(had, had), (had, none)]);
+    }
+}

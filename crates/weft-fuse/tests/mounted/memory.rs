@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use rustix::io::Errno as E;
-use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply};
+use weft_fuse::{Attributes, EntryReply, Errno, Handler, OpenReply, SourceLocks};
 use weft_remote::{Caller, FileKind, LockMode, NewMode, RenameTarget, Seek, Space};
 use weft_vfs::{
     Allocate, AsOf, Data, DirectoryName, HandleId, LockChange, NewNode, NodeId, OnTurned, OpenFor, OpenRecord, ReadBy,
@@ -133,6 +133,35 @@ impl Files {
             return Err(Errno(E::BADF));
         }
         self.node(node)
+    }
+}
+
+impl SourceLocks for Memory {
+    fn lock(
+        &self,
+        _: Caller,
+        node: NodeId,
+        LockChange { from, to, .. }: LockChange,
+        mut changes: impl FnMut(LockMode) + Send + 'static,
+    ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
+        let mut files = self.files();
+        if let Some(errno) = files.locks_fail.filter(|_| to > from) {
+            return ready(Err(Errno(errno)));
+        }
+        if to > from && files.locked_elsewhere {
+            let is_lost = from > LockMode::Unlocked && files.locks_get_lost;
+            files.locks_lost += usize::from(is_lost);
+            return ready(Err(Errno(if is_lost { E::STALE } else { E::AGAIN })));
+        }
+        files.locked.push((node, from, to));
+        drop(files);
+        changes(to);
+        ready(Ok(Vec::new()))
+    }
+
+    fn locked_by_others(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<LockMode>> + Send + 'static {
+        let files = self.files();
+        ready(files.locks_fail.map_or(Ok(files.others_have), |errno| Err(Errno(errno))))
     }
 }
 
@@ -503,33 +532,6 @@ impl Handler for Memory {
 
     fn has_access_lists(&self) -> bool {
         false
-    }
-
-    fn lock(
-        &self,
-        _: Caller,
-        node: NodeId,
-        LockChange { from, to, .. }: LockChange,
-        mut changes: impl FnMut(LockMode) + Send + 'static,
-    ) -> impl Future<Output = Answer<Vec<(HandleId, OpenRecord)>>> + Send + 'static {
-        let mut files = self.files();
-        if let Some(errno) = files.locks_fail.filter(|_| to > from) {
-            return ready(Err(Errno(errno)));
-        }
-        if to > from && files.locked_elsewhere {
-            let is_lost = from > LockMode::Unlocked && files.locks_get_lost;
-            files.locks_lost += usize::from(is_lost);
-            return ready(Err(Errno(if is_lost { E::STALE } else { E::AGAIN })));
-        }
-        files.locked.push((node, from, to));
-        drop(files);
-        changes(to);
-        ready(Ok(Vec::new()))
-    }
-
-    fn locked_by_others(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<LockMode>> + Send + 'static {
-        let files = self.files();
-        ready(files.locks_fail.map_or(Ok(files.others_have), |errno| Err(Errno(errno))))
     }
 
     fn space(&self, _: Caller, _: NodeId) -> impl Future<Output = Answer<Space>> + Send + 'static {

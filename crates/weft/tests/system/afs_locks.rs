@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
 
-use rustix::fs::{FlockOperation as How, flock};
+use rustix::fs::{FlockOperation as How, fcntl_lock, flock};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
@@ -286,12 +286,12 @@ fn who_locks_again_and_again_does_not_notice_upgrades() {
     let (ended, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
     let refused = std::thread::scope(|scope| {
         let lockers = ["a", "b", "c", "d"].map(|name| {
-            let file = machines.open(0, name);
-            let (ended, rounds) = (&ended, &rounds);
+            let (machines, ended, rounds) = (&machines, &ended, &rounds);
             scope.spawn(move || {
                 while !ended.load(Ordering::Relaxed) {
-                    flock(&file, How::NonBlockingLockExclusive)?;
-                    flock(&file, How::Unlock)?;
+                    let file = machines.open(0, name);
+                    fcntl_lock(&file, How::NonBlockingLockExclusive)?;
+                    fcntl_lock(&file, How::Unlock)?;
                     rounds.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(())
@@ -315,7 +315,7 @@ fn who_locks_again_and_again_does_not_notice_upgrades() {
 }
 
 /// How often a mount is upgraded.
-const UPGRADES: usize = 8;
+const UPGRADES: usize = 12;
 
 /// Two machines, of which the first waits no longer than 2 s for a call.
 fn impatient(cell: &AfsCell) -> Option<(Mount, Mount)> {
