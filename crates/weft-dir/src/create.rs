@@ -126,7 +126,8 @@ fn is_just_made(made: &OwnedFd, kind: FileKind, device: u32) -> rustix::io::Resu
     }
 }
 
-fn is_our_own(told: &Facts) -> bool {
+/// Whether a file is owned by the user that we are.
+pub(crate) fn is_our_own(told: &Facts) -> bool {
     told.owner.uid == rustix::process::geteuid().as_raw()
 }
 

@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub held_open: HeldOpen,
     pub newborn: Newborn,
     pub ours: Ours,
+    /// Held by whoever has a file's mode let us in for a moment: of two at once, one would take that mode for its own.
+    pub letting_in: Mutex<()>,
     /// Where the times of files are of this machine's clock.
     pub cut_off: Option<Arc<CutOff>>,
     pub aside: Aside,
@@ -140,6 +142,7 @@ impl Open {
             places,
             held_open: HeldOpen::default(),
             newborn: Newborn::new(),
+            letting_in: Mutex::new(()),
             ours: Ours::default(),
             cut_off,
             aside,

@@ -45,6 +45,7 @@ mod moved;
 mod newborn;
 mod options;
 mod ours;
+mod owned;
 mod place;
 mod places;
 mod promise;

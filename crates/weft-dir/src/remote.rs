@@ -265,7 +265,7 @@ impl Shared {
         self.usable()?;
         let at = self.find(file)?;
         let open = match at.facts.kind {
-            FileKind::File => reopen(&at.fd, OFlags::RDONLY).or_else(|_| reopen(&at.fd, OFlags::WRONLY)),
+            FileKind::File => reopen(&at.fd, OFlags::RDONLY).or_else(|_| self.reopen_ours(&at, OFlags::WRONLY)),
             FileKind::Directory => reopen(&at.fd, OFlags::RDONLY | OFlags::DIRECTORY),
             _ => return Ok(()),
         };

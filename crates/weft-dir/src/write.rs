@@ -8,7 +8,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use weft_remote::{Content, Extent, FileId, FileKind, RemoteError, Result, Version};
 
-use crate::copy::{no_bytes, reopen};
+use crate::copy::no_bytes;
 use crate::directory::Shared;
 use crate::error::failed;
 use crate::set::times;
@@ -41,11 +41,13 @@ impl Shared {
         }
         let shown = shown.as_str();
         let said = |doing| move |errno| failed(shown, doing, errno);
-        let fd = reopen(&at.fd, OFlags::WRONLY).map_err(said("open for writing"))?;
-        at.facts = self.facts(&at.path, &fd)?;
+        let fd = self.reopen_ours(&at, OFlags::WRONLY).map_err(said("open for writing"))?;
         let cut_off = self.cut_off.as_deref();
-        let is_torn = self.ours.is_torn(at.id, &at.facts, expected)
-            || cut_off.is_some_and(|cut_off| cut_off.made(&at.facts, expected));
+        // By the time of its last change, which is another when it was let be opened.
+        let was_cut_off = cut_off.is_some_and(|cut_off| cut_off.made(&at.facts, expected));
+        let found = std::mem::replace(&mut at.facts, self.facts(&at.path, &fd)?);
+        let is_torn =
+            self.ours.is_torn(at.id, &at.facts, expected) || was_cut_off && at.facts.has_bytes_of(&found.version());
         if !is_torn {
             self.expect_bytes(&at, expected)?;
         }

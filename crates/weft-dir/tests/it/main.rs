@@ -10,4 +10,5 @@ mod identities;
 mod limits;
 mod listings;
 mod ours;
+mod owned;
 mod support;

@@ -154,3 +154,42 @@ fn an_ordinary_user_without_fusermount_is_told_what_to_do() {
     assert!(powerless.err.contains("not permitted") && powerless.err.contains("weft doctor"), "{powerless:?}");
     assert!(powerless.out.contains("chmod u+s"), "{powerless:?}");
 }
+
+/// Goal: an ordinary user writes on in a file that was made without the right to write it, or lost that while it was open: git
+/// commits, tar brings files that may only be read, and the modes in the directory are those that were asked for.
+#[test]
+fn an_ordinary_user_writes_what_was_open_before_its_mode_forbade_it() {
+    let Some(mount) = prepare(Some(NOBODY)) else { return };
+    let script = "mkdir source store; chown $USERID source store
+        nobody ./weft mount --cache store dir:$PWD/source mnt
+        cat >work <<'END'
+        set -e; cd mnt; umask 022
+        git init -q work; cd work; echo words >file; git add file
+        git -c user.name=a -c user.email=a@weft.example commit -q -m first; git fsck --strict; cd ..
+        mkdir taken; (cd taken; echo read me >only_read; echo run me >run; chmod 444 only_read; chmod 555 run)
+        tar -cf - taken | (mkdir there; cd there; tar -xpf -)
+        cp -p taken/only_read copied; install -m 400 taken/run installed
+        python3 -c \"import os
+fd = os.open('shut', os.O_CREAT | os.O_RDWR, 0o000)
+os.write(fd, b'one ')
+os.fsync(fd)
+os.write(fd, b'two')
+os.close(fd)
+fd = os.open('later', os.O_CREAT | os.O_WRONLY, 0o644)
+os.write(fd, b'before ')
+os.fchmod(fd, 0o444)
+os.write(fd, b'after')
+os.close(fd)\"
+        cd ..; ./weft unsent mnt
+END
+        nobody sh work
+        cd source; git -C work -c safe.directory='*' fsck --strict
+        stat -c '%n %a' there/taken/* copied installed shut later
+        cat there/taken/* copied installed shut later; cd ..
+        nobody ./weft umount mnt";
+    let outcome = alone(&mount, &script.replace("$USERID", &NOBODY.to_string()));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let told = "all that was written is at its source\nthere/taken/only_read 444\nthere/taken/run 555\ncopied 444\n\
+        installed 400\nshut 0\nlater 444\nread me\nrun me\nread me\nrun me\none twobefore after";
+    assert!(outcome.out.contains(told), "{outcome:?}");
+}
