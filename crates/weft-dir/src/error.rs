@@ -45,15 +45,22 @@ pub(crate) fn failed(shown: &str, doing: &str, errno: Errno) -> RemoteError {
     let detail = format!("{shown}: {doing}: {}", words(errno));
     match errno {
         Errno::NOENT | Errno::STALE => RemoteError::NotFound { detail },
-        Errno::ACCESS | Errno::PERM => RemoteError::Denied {
+        Errno::ACCESS => RemoteError::Denied {
             detail: format!("{detail} (the user that weft runs as needs the right to do that there)"),
+        },
+        Errno::PERM => RemoteError::NotPermitted {
+            detail: format!(
+                "{detail} (the user that weft runs as is not its owner, or it is immutable or can only be appended to, which \
+                 lsattr shows)"
+            ),
         },
         Errno::NOTDIR => RemoteError::NotADirectory { detail },
         Errno::ISDIR => RemoteError::IsADirectory { detail },
         Errno::NAMETOOLONG | Errno::ILSEQ | Errno::LOOP => RemoteError::BadName { detail },
         Errno::EXIST => RemoteError::Exists { detail },
         Errno::NOTEMPTY => RemoteError::NotEmpty { detail },
-        Errno::NOSPC | Errno::DQUOT => RemoteError::NoSpace { detail },
+        Errno::NOSPC => RemoteError::NoSpace { detail },
+        Errno::DQUOT => RemoteError::OverQuota { detail },
         Errno::MLINK | Errno::FBIG | Errno::TOOBIG | Errno::RANGE => RemoteError::TooMuch { detail },
         Errno::INVAL => RemoteError::Invalid { detail },
         Errno::ROFS => RemoteError::ReadOnly { detail },
@@ -85,7 +92,9 @@ mod tests {
         assert!(matches!(told(Errno::NAMETOOLONG), RemoteError::BadName { .. }));
         assert!(matches!(told(Errno::EXIST), RemoteError::Exists { .. }));
         assert!(matches!(told(Errno::NOTEMPTY), RemoteError::NotEmpty { .. }));
-        assert!(matches!(told(Errno::DQUOT), RemoteError::NoSpace { .. }));
+        assert!(matches!(told(Errno::NOSPC), RemoteError::NoSpace { .. }));
+        assert!(matches!(told(Errno::DQUOT), RemoteError::OverQuota { .. }));
+        assert!(matches!(told(Errno::PERM), RemoteError::NotPermitted { .. }));
         assert!(matches!(told(Errno::MLINK), RemoteError::TooMuch { .. }));
         assert!(matches!(told(Errno::INVAL), RemoteError::Invalid { .. }));
         assert!(matches!(told(Errno::XDEV), RemoteError::OtherTree { .. }));

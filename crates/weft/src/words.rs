@@ -74,7 +74,8 @@ pub(crate) fn code_of(error: &VfsError) -> Code {
     match error {
         VfsError::NotFound | VfsError::Stale => Code::NotFound,
         VfsError::Remote(RemoteError::NotFound { .. }) => Code::NotFound,
-        VfsError::Denied | VfsError::Pinned | VfsError::Remote(RemoteError::Denied { .. }) => Code::Denied,
+        VfsError::Denied | VfsError::Pinned => Code::Denied,
+        VfsError::Remote(RemoteError::Denied { .. } | RemoteError::NotPermitted { .. }) => Code::Denied,
         error if error.is_silence() => Code::Unreachable,
         VfsError::Remote(RemoteError::Busy { .. }) => Code::Busy,
         VfsError::NameTooLong | VfsError::NotADirectory | VfsError::IsADirectory => Code::Invalid,

@@ -48,7 +48,7 @@ async fn special_files_are_created_shown_and_removed() {
             Change::Create { dir: d.clone(), name: crate::support::name("x"), kind, mode: 0o6642.into(), device };
         let made = match apply(&bed, change).await {
             Ok(made) => made.unwrap(),
-            Err(RemoteError::Denied { .. }) if is_device => {
+            Err(RemoteError::NotPermitted { .. }) if is_device => {
                 println!("skipped: this user can make no {kind:?}");
                 continue;
             }
