@@ -130,7 +130,7 @@ impl Remote for Afs {
         self.shared.sync(call, file).await
     }
 
-    async fn may_write(&self, call: &Call, file: &FileId, dir: Option<&FileId>) -> Result<()> {
+    async fn may_write(&self, call: &Call, file: &FileId, dir: Option<&FileId>, _appends: bool) -> Result<()> {
         let dir = dir.and_then(Identity::of);
         match of(file)? {
             Identity::File(spot) if !spot.fid.is_directory() => self.shared.may_write(call, &spot, dir.as_ref()).await,

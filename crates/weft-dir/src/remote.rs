@@ -32,7 +32,7 @@ impl Remote for Directory {
             special_files: true,
             extended: true,
             access_lists: true,
-            rights: false,
+            rights: true,
         }
     }
 
@@ -116,6 +116,11 @@ impl Remote for Directory {
         let takes = Takes::of(&mutation.change);
         let work = move |shared: &Arc<Shared>| shared.apply(&caller, &mutation, &expected, deadline);
         self.done(takes, call, &self.root(), work).await
+    }
+
+    async fn may_write(&self, call: &Call, file: &FileId, _dir: Option<&FileId>, appends: bool) -> Result<()> {
+        let of = file.clone();
+        self.shortly(call, file, move |shared| shared.may_write(&of, appends)).await
     }
 
     async fn sync(&self, call: &Call, file: &FileId) -> Result<()> {

@@ -11,6 +11,7 @@ use weft_remote::{Content, Extent, FileId, FileKind, RemoteError, Result, Versio
 use crate::copy::no_bytes;
 use crate::directory::Shared;
 use crate::error::failed;
+use crate::owned::only_grows;
 use crate::set::times;
 
 impl Shared {
@@ -41,7 +42,9 @@ impl Shared {
         }
         let shown = shown.as_str();
         let said = |doing| move |errno| failed(shown, doing, errno);
-        let fd = self.reopen_ours(&at, OFlags::WRONLY).map_err(said("open for writing"))?;
+        let grows = only_grows(&at.fd);
+        let how = if grows { OFlags::WRONLY | OFlags::APPEND } else { OFlags::WRONLY };
+        let fd = self.reopen_ours(&at, how).map_err(said("open for writing"))?;
         let cut_off = self.cut_off.as_deref();
         // By the time of its last change, which is another when it was let be opened.
         let was_cut_off = cut_off.is_some_and(|cut_off| cut_off.made(&at.facts, expected));
@@ -51,13 +54,24 @@ impl Shared {
         if !is_torn {
             self.expect_bytes(&at, expected)?;
         }
+        // What a write that broke off has brought is there.
+        let there = at.facts.length;
+        if grows && !(is_torn && there <= length || is_appended(extents, there, length)) {
+            return Err(said("write other bytes than new ones at the end")(Errno::PERM));
+        }
         cut_off.inspect(|cut_off| cut_off.begin(expected));
-        let written = write_extents(&fd, extents, content, shown)
-            .and_then(|()| rustix::fs::ftruncate(&fd, length).map_err(said("set the length of")));
+        let written = match grows {
+            true => write_bytes(&fd, there..length, content, shown),
+            false => write_extents(&fd, extents, content, shown)
+                .and_then(|()| rustix::fs::ftruncate(&fd, length).map_err(said("set the length of"))),
+        };
         // Whatever came of it, the file is another now.
         self.watches.changed_file(&at.path);
-        let done =
-            written.and_then(|()| rustix::fs::futimens(&fd, &times(Some(made), None)).map_err(said("set the time of")));
+        let done = written.and_then(|()| match grows {
+            // Nor can its times be set.
+            true => Ok(()),
+            false => rustix::fs::futimens(&fd, &times(Some(made), None)).map_err(said("set the time of")),
+        });
         if done.is_err()
             && let Ok(after) = self.facts(&at.path, &fd)
         {
@@ -65,6 +79,12 @@ impl Shared {
         }
         done
     }
+}
+
+/// Whether extents are all that comes after the first `there` bytes of a file, up to its new length.
+fn is_appended(extents: &[Extent], there: u64, length: u64) -> bool {
+    let end = extents.iter().try_fold(there, |end, extent| (extent.offset == end).then(|| end + extent.length));
+    end == Some(length)
 }
 
 fn write_extents(fd: &OwnedFd, extents: &[Extent], content: &dyn Content, shown: &str) -> Result<()> {
@@ -82,7 +102,16 @@ fn write_extent(fd: &OwnedFd, bytes: Range<u64>, content: &dyn Content, shown: &
             continue;
         }
         let until = hole.map(|hole| hole.start).filter(|start| *start > at).unwrap_or(end);
-        let wanted = (until - at).min(PIECE_BYTES) as usize;
+        write_bytes(fd, at..until, content, shown)?;
+        at = until;
+    }
+    Ok(())
+}
+
+fn write_bytes(fd: &OwnedFd, bytes: Range<u64>, content: &dyn Content, shown: &str) -> Result<()> {
+    let Range { start: mut at, end } = bytes;
+    while at < end {
+        let wanted = (end - at).min(PIECE_BYTES) as usize;
         let piece = content.read(at, wanted).map_err(|error| RemoteError::Failed {
             detail: format!("{shown}: reading what shall be written: {error}"),
         })?;

@@ -166,11 +166,11 @@ pub trait Remote: Send + Sync {
     }
 
     /// Refuses who may not write a file, as far as the source tells that without its being tried. `dir` is a directory that has
-    /// it, where one is known.
+    /// it, where one is known; with `appends` it will be written at its end alone.
     ///
     /// # Errors
-    /// `Denied`; whatever keeps the source from telling: then who writes it finds out.
-    async fn may_write(&self, _call: &Call, _file: &FileId, _dir: Option<&FileId>) -> Result<()> {
+    /// `Denied`, `NotPermitted`, `ReadOnly`; whatever keeps the source from telling: then who writes it finds out.
+    async fn may_write(&self, _call: &Call, _file: &FileId, _dir: Option<&FileId>, _appends: bool) -> Result<()> {
         Ok(())
     }
 

@@ -12,6 +12,8 @@ pub struct OpenFor {
     pub writing: bool,
     /// It loses its content at once.
     pub truncating: bool,
+    /// It will be written at its end alone.
+    pub appends: bool,
     /// A program is run from it.
     pub running: bool,
     /// Whoever empties it may not keep the set-id bits.

@@ -104,8 +104,8 @@ impl Vfs {
     /// Refuses who may not write a file, where its kind tells that before it is tried.
     ///
     /// # Errors
-    /// `Remote` with `Denied`.
-    pub(crate) async fn refuse_unwritable(&self, call: &Call, inode: &Inode) -> Result<()> {
+    /// `Remote` with `Denied`, `NotPermitted` or `ReadOnly`.
+    pub(crate) async fn refuse_unwritable(&self, call: &Call, inode: &Inode, appends: bool) -> Result<()> {
         let remote = self.remote_of(inode)?;
         if !remote.capabilities().rights || inode.is_gone() {
             return Ok(());
@@ -115,8 +115,12 @@ impl Vfs {
             (record.file.clone(), record.parent)
         };
         let dir = self.store.node(parent)?.map(|record| record.file);
-        match self.ask_for(call, remote.may_write(call, &file, dir.as_ref())).await {
-            Err(error @ VfsError::Remote(RemoteError::Denied { .. })) => Err(error),
+        match self.ask_for(call, remote.may_write(call, &file, dir.as_ref(), appends)).await {
+            Err(
+                error @ VfsError::Remote(
+                    RemoteError::Denied { .. } | RemoteError::NotPermitted { .. } | RemoteError::ReadOnly { .. },
+                ),
+            ) => Err(error),
             Err(error) => {
                 // Found out when it is sent, or by whoever asks for the file.
                 tracing::debug!(%error, node = inode.id.0, "whether it may be written is not told");

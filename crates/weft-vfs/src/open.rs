@@ -48,7 +48,7 @@ impl Vfs {
         }
         if how.writing || how.truncating {
             self.refuse_read_only(&inode)?;
-            Box::pin(self.refuse_unwritable(&call, &inode)).await?;
+            Box::pin(self.refuse_unwritable(&call, &inode, how.appends && !how.truncating)).await?;
         }
         self.after_reliance(&inode).await;
         for _ in 0..OPEN_ROUNDS_MAX {

@@ -262,6 +262,7 @@ fn how_of(flags: u32) -> OpenFor {
     OpenFor {
         writing: flags.intersects(OFlags::WRONLY | OFlags::RDWR),
         truncating: flags.contains(OFlags::TRUNC),
+        appends: flags.contains(OFlags::APPEND),
         running: flags.bits() & FOR_RUNNING != 0,
         kill_suidgid: false,
     }
@@ -283,5 +284,7 @@ mod tests {
         assert_eq!(how(OFlags::WRONLY), wanted(true, false));
         assert_eq!(how(OFlags::RDWR | OFlags::TRUNC), wanted(true, true));
         assert_eq!(how(OFlags::RDONLY | OFlags::TRUNC), wanted(false, true));
+        let appending = OpenFor { appends: true, ..wanted(true, false) };
+        assert_eq!(how(OFlags::WRONLY | OFlags::APPEND), appending);
     }
 }

@@ -99,7 +99,7 @@ impl Remote for Guarded {
         self.fake.events()
     }
 
-    async fn may_write(&self, call: &Call, _file: &FileId, _dir: Option<&FileId>) -> Result<()> {
+    async fn may_write(&self, call: &Call, _file: &FileId, _dir: Option<&FileId>, _appends: bool) -> Result<()> {
         self.ask(call)?;
         match self.readers.lock().contains(&call.caller.uid) {
             true => Err(RemoteError::Denied { detail: "a reader".to_owned() }),

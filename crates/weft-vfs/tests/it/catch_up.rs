@@ -8,7 +8,8 @@ use weft_vfs::{OpenFor, SpaceOptions};
 
 use crate::bench::{Bench, pattern};
 
-const WRITING: OpenFor = OpenFor { writing: true, truncating: false, running: false, kill_suidgid: false };
+const WRITING: OpenFor =
+    OpenFor { writing: true, truncating: false, appends: false, running: false, kill_suidgid: false };
 const FILE: &str = "fake/a/b/hello.txt";
 
 /// The source has another content, and has told so.

@@ -9,7 +9,8 @@ use weft_vfs::{OpenFor, VfsError, Write};
 
 use crate::bench::Bench;
 
-const WRITING: OpenFor = OpenFor { writing: true, truncating: false, running: false, kill_suidgid: false };
+const WRITING: OpenFor =
+    OpenFor { writing: true, truncating: false, appends: false, running: false, kill_suidgid: false };
 
 /// A source that tells of changes, if it is asked to.
 fn bench() -> Bench {

@@ -62,8 +62,10 @@ impl Bench {
 
 /// How long a test waits before it fails instead of hanging.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
-pub const WRITING: OpenFor = OpenFor { writing: true, truncating: false, running: false, kill_suidgid: false };
-const EMPTYING: OpenFor = OpenFor { writing: true, truncating: true, running: false, kill_suidgid: false };
+pub const WRITING: OpenFor =
+    OpenFor { writing: true, truncating: false, appends: false, running: false, kill_suidgid: false };
+const EMPTYING: OpenFor =
+    OpenFor { writing: true, truncating: true, appends: false, running: false, kill_suidgid: false };
 pub const HELLO: &str = "fake/a/b/hello.txt";
 
 /// Goal: what is appended goes to the end of a file, also where the kernel, which follows a path once more in a call and not

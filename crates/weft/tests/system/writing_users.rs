@@ -89,3 +89,50 @@ for folder, gid in [("plain", 65534), ("shared", 77)]:
     program.good();
     pair.agree();
 }
+
+/// Goal: a file that is immutable in the directory is refused when it is opened, with the errno of a local disk, and one that
+/// can only grow (a log, chattr +a) is opened to be appended to alone: what is added is in the directory.
+#[test]
+fn a_file_that_may_only_grow_grows_and_one_that_may_not_change_is_refused_at_the_open() {
+    let Some(pair) = Pair::new() else { return };
+    pair.script("echo begun >log; echo fixed >fixed; echo plain >plain");
+    let marked = pair.script(
+        "cd $source; { chattr +a log && chattr +i fixed; } 2>&1 || { chattr -a log; chattr -i fixed; echo unmarked; } 2>&1",
+    );
+    if !marked.is_empty() {
+        return without("chattr, or a file system that has its marks, or root's rights");
+    }
+    let text = r#"
+import errno, os
+def refused(number, what, *words):
+    try:
+        what(*words)
+    except OSError as error:
+        assert error.errno == number, (what, words, error)
+        return
+    raise AssertionError(("allowed", what, words))
+for how in [os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC, os.O_WRONLY | os.O_APPEND]:
+    refused(errno.EPERM, os.open, "fixed", how)
+for how in [os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND | os.O_TRUNC]:
+    refused(errno.EPERM, os.open, "log", how)
+for name in ["fixed", "log"]:
+    refused(errno.EPERM, os.truncate, name, 1)
+    refused(errno.EPERM, os.unlink, name)
+    refused(errno.EPERM, os.rename, name, "moved")
+    refused(errno.EPERM, os.chmod, name, 0o600)
+for line in ["one", "two"]:
+    with open("log", "a") as log:
+        log.write(line + "\n")
+        log.flush()
+        os.fsync(log.fileno())
+        log.write("and more\n")
+"#;
+    let ran = works(&pair, text).map(|program| program.run());
+    let state = pair.script("cat log fixed; cat $source/log");
+    pair.script("cd $source; chattr -a log; chattr -i fixed");
+    let Some(outcome) = ran else { return };
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let log = "begun\none\nand more\ntwo\nand more\n";
+    assert_eq!(state, format!("{log}fixed\n{log}"));
+    pair.agree();
+}
