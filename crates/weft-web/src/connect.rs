@@ -10,7 +10,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use weft_remote::{RemoteError, Result};
@@ -19,6 +18,7 @@ use crate::authority::Authority;
 use crate::host::Scheme;
 use crate::identity::Identity;
 use crate::proxy::{Protocol, Proxies, Proxy, Via};
+use crate::race;
 use crate::tunnel::{self, TunnelError};
 use crate::{AddressPolicy, WebOptions};
 
@@ -178,7 +178,7 @@ impl Dialer {
         let mut last = None;
         for via in self.proxies.ways(host, scheme).into_iter().take(WAYS_MAX) {
             let proxy = match via {
-                Via::Direct => match self.tcp(self.admitted(host, port).await?).await {
+                Via::Direct => match race::first_of(self.admitted(host, port).await?, self.connect_timeout).await {
                     Ok(stream) => return Ok(Way { wire: Box::new(stream), through: None }),
                     Err(error) => {
                         last = Some(error);
@@ -221,7 +221,7 @@ impl Dialer {
         };
         // Its addresses are not asked about: whoever names a proxy wants it used.
         let addresses = self.resolve(&proxy.authority, proxy.authority.port.unwrap_or(0)).await.map_err(silent)?;
-        let stream = self.tcp(addresses).await.map_err(silent)?;
+        let stream = race::first_of(addresses, self.connect_timeout).await.map_err(silent)?;
         tunnel::open(proxy, stream, host, scheme, port, self.connect_timeout).await
     }
 
@@ -238,23 +238,6 @@ impl Dialer {
             self.addresses.check_address(host, address.ip()).map_err(ConnectError::Refused)?;
         }
         Ok(())
-    }
-
-    async fn tcp(&self, addresses: Vec<SocketAddr>) -> Connecting<TcpStream> {
-        let mut last = ConnectError::NoSuchHost("the name has no address".to_owned());
-        for address in addresses.into_iter().take(ADDRESSES_MAX) {
-            match timeout(self.connect_timeout, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => {
-                    // Requests are small and complete; waiting to fill a segment only costs time.
-                    let _ = stream.set_nodelay(true);
-                    return Ok(stream);
-                }
-                Ok(Err(e)) if is_out_of_files(&e) => return Err(ConnectError::NoSocket(e.to_string())),
-                Ok(Err(e)) => last = ConnectError::Unreachable(format!("{address}: {e}")),
-                Err(_) => last = ConnectError::TimedOut(format!("{address}: no answer to a connection")),
-            }
-        }
-        Err(last)
     }
 
     /// The addresses that a connection may use. What is returned here is connected to as it is, so that a name whose
@@ -349,7 +332,7 @@ fn is_no_such_host(error: &io::Error) -> bool {
         .any(|known| text.contains(known))
 }
 
-fn is_out_of_files(error: &io::Error) -> bool {
+pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
@@ -357,8 +340,6 @@ fn is_out_of_files(error: &io::Error) -> bool {
 const LOOKUPS_MAX: usize = 32;
 /// Proxies that are tried for one connection.
 const WAYS_MAX: usize = 8;
-/// Addresses of one host that are tried.
-const ADDRESSES_MAX: usize = 8;
 /// An application protocol that nobody speaks. A plain HTTP server reads lines: without a line break in the TLS
 /// greeting, and there may be none, it would wait for one for ever instead of telling us that it speaks no TLS.
 const LINE_BREAK_PROTOCOL: &[u8] = b"\r\n\r\n";

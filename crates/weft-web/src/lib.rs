@@ -45,6 +45,7 @@ mod pool;
 mod prefix;
 mod probe;
 mod proxy;
+mod race;
 mod redirect;
 mod remote;
 mod robots;
