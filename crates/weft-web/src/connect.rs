@@ -19,6 +19,7 @@ use crate::host::Scheme;
 use crate::identity::Identity;
 use crate::proxy::{Protocol, Proxies, Proxy, Via};
 use crate::race;
+use crate::trust::Trust;
 use crate::tunnel::{self, TunnelError};
 use crate::{AddressPolicy, WebOptions};
 
@@ -281,18 +282,21 @@ impl Dialer {
 
 impl TlsConfigs {
     fn load(extra: &[CertificateDer<'static>], identity: Option<&Identity>) -> TlsConfigs {
-        let mut roots = RootCertStore::empty();
         let system = rustls_native_certs::load_native_certs();
         for problem in &system.errors {
             tracing::warn!("a system certificate authority cannot be used: {problem}");
         }
-        roots.add_parsable_certificates(system.certs);
-        roots.add_parsable_certificates(extra.iter().cloned());
+        let mut trusted = system.certs;
+        trusted.extend_from_slice(extra);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
-            .expect("the ring provider has the default versions")
-            .with_root_certificates(roots);
+            .expect("the ring provider has the default versions");
+        let config = match Trust::new(trusted, provider) {
+            Ok(trust) => config.dangerous().with_custom_certificate_verifier(Arc::new(trust)),
+            // A machine that trusts nobody.
+            Err(_) => config.with_root_certificates(RootCertStore::empty()),
+        };
         let mut config = match identity {
             Some(identity) => config.with_client_cert_resolver(identity.resolver.clone()),
             None => config.with_no_client_auth(),

@@ -54,6 +54,7 @@ mod tap;
 mod target;
 mod traffic;
 mod tree;
+mod trust;
 mod tunnel;
 mod unlisted;
 mod validator;

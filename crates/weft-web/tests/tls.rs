@@ -75,6 +75,41 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_and_not_gone_around() 
     assert!(server.paths().is_empty());
 }
 
+/// What `openssl req -x509` makes: it signs itself and says that it is an authority.
+fn of_its_own_authority(names: &[&str]) -> rcgen::CertificateParams {
+    let mut params =
+        rcgen::CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_its_own_authority_is_trusted_when_it_is_named() {
+    let (server, pem) =
+        Server::start_certified(script, &[b"http/1.1"], None, of_its_own_authority(&["127.0.0.1"])).await;
+    let (web, _notes, _file) = trusting(&pem);
+    let found = find(&web, &server.dir("/"), "x").await.value;
+    assert_eq!(read(found.along.unwrap().body).await.unwrap().0, b"/x");
+}
+
+/// Goal: being one's own authority counts for nothing by itself. Method: the same kind of certificate unnamed, with another
+/// one's name in it, and out of date.
+#[tokio::test]
+async fn a_certificate_that_is_its_own_authority_is_refused_as_any_other() {
+    let named = of_its_own_authority(&["127.0.0.1"]);
+    let (_other, other_pem) = Server::start_certified(script, &[b"http/1.1"], None, named.clone()).await;
+    let mut old = named.clone();
+    old.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let elsewhere = of_its_own_authority(&["elsewhere.example"]);
+    for (params, is_named, word) in [(named, false, "ca_file"), (elsewhere, true, "name"), (old, true, "expired")] {
+        let (server, pem) = Server::start_certified(script, &[b"http/1.1"], None, params).await;
+        let (web, _notes, _file) = trusting(if is_named { &pem } else { &other_pem });
+        let error = fails(&web, &web.root(), &server.address.to_string()).await;
+        assert!(matches!(&error, RemoteError::Denied { detail } if detail.contains(word)), "{word}: {error}");
+        assert!(server.paths().is_empty());
+    }
+}
+
 #[tokio::test]
 async fn a_host_once_seen_in_tls_is_never_spoken_to_in_plain_text() {
     let (server, pem) = Server::start_tls(script, &[b"http/1.1"]).await;

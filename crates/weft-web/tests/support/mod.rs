@@ -82,8 +82,20 @@ impl Server {
         alpn: &[&[u8]],
         clients: Option<Arc<dyn rustls::server::danger::ClientCertVerifier>>,
     ) -> (Server, String) {
-        let signed = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
-        let key = rustls::pki_types::PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
+        let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        Server::start_certified(script, alpn, clients, params).await
+    }
+
+    /// The same with a certificate of the test's own, which signs itself.
+    pub async fn start_certified(
+        script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+        alpn: &[&[u8]],
+        clients: Option<Arc<dyn rustls::server::danger::ClientCertVerifier>>,
+        params: rcgen::CertificateParams,
+    ) -> (Server, String) {
+        let signing_key = rcgen::KeyPair::generate().unwrap();
+        let cert = params.self_signed(&signing_key).unwrap();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config =
             rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -91,10 +103,10 @@ impl Server {
             None => config.with_no_client_auth(),
             Some(clients) => config.with_client_cert_verifier(clients),
         };
-        let mut config = config.with_single_cert(vec![signed.cert.der().clone()], key).unwrap();
+        let mut config = config.with_single_cert(vec![cert.der().clone()], key).unwrap();
         config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
         let server = Server::serve(script, Some(Arc::new(config))).await;
-        (server, signed.cert.pem())
+        (server, cert.pem())
     }
 
     async fn serve(
