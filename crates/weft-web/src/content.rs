@@ -19,6 +19,7 @@ use crate::budget::{Budget, SMALL_PAGE_BYTES};
 use crate::exchange::Reply;
 use crate::flow::Flow;
 use crate::freshness::lease_of;
+use crate::headers::content_length;
 use crate::id::Place;
 use crate::tap::{Media, Tap, TapSettings};
 use crate::target::place_of;
@@ -47,7 +48,7 @@ impl Content {
         let headers = &reply.headers;
         let length = match reply.status {
             StatusCode::PARTIAL_CONTENT => length,
-            _ => number(headers, header::CONTENT_LENGTH),
+            _ => content_length(headers),
         };
         let modified = text(headers, header::LAST_MODIFIED).and_then(|m| httpdate::parse_http_date(m).ok());
         let attributes = Attributes {
@@ -342,8 +343,4 @@ pub(crate) const SHORT_BODY_BYTES: u64 = 256 << 10;
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name).map(HeaderValue::to_str)?.ok()
-}
-
-fn number(headers: &HeaderMap, name: header::HeaderName) -> Option<u64> {
-    text(headers, name)?.parse().ok()
 }

@@ -10,6 +10,7 @@ use weft_remote::{
 
 use crate::content::{Content, empty_body, has_content, status_error};
 use crate::exchange::Reply;
+use crate::headers::content_length;
 use crate::id::{Id, Place};
 use crate::landing::Landing;
 use crate::listing::page_name;
@@ -119,7 +120,7 @@ impl Web {
         let Some((first, last)) = range.bytes.filter(|(first, _)| *first == span.start) else {
             return Err(damaged(format!("bytes from {} were asked for and {text:?} came", span.start)));
         };
-        let announced = reply.headers.get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<u64>().ok());
+        let announced = content_length(&reply.headers);
         if announced.is_some_and(|announced| announced != last - first + 1) {
             return Err(damaged(format!("{text:?} and a length of {announced:?} contradict each other")));
         }

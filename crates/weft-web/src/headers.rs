@@ -62,8 +62,11 @@ pub(crate) fn announced_length(status: StatusCode, headers: &HeaderMap) -> Optio
     content_length(headers)
 }
 
-/// The length that is announced.
+/// The length that is announced. Beside a transfer coding it says nothing (RFC 9112 section 6.3).
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return None;
+    }
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 

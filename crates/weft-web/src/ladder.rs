@@ -10,6 +10,7 @@ use weft_remote::{Answer, Call, Cursor, Found, Listing, Name, Result, Version};
 use crate::authority::Authority;
 use crate::content::{Content, Gathered};
 use crate::exchange::Reply;
+use crate::headers::content_length;
 use crate::id::Place;
 use crate::index::HEAD_BYTES;
 use crate::lister::Lister;
@@ -143,7 +144,7 @@ impl Web {
 /// may know more. 401 is not one: first somebody must log in.
 pub(crate) fn holds_nothing(reply: &Reply) -> bool {
     match reply.status.as_u16() {
-        200 | 203 => reply.headers.get(header::CONTENT_LENGTH).is_some_and(|length| length == "0"),
+        200 | 203 => content_length(&reply.headers) == Some(0),
         204 | 403 | 404 | 405 | 501 => true,
         _ => false,
     }

@@ -111,6 +111,10 @@ impl Pool {
             let (sender, connection) = http1::Builder::new()
                 .max_headers(HEADERS_MAX)
                 .max_buf_size(share.bytes.max(HEADER_BYTES_MAX))
+                // What other clients take: nginx sends a value that its configuration writes in several lines as it is there
+                // (RFC 9112 section 5.2), and old devices put a space before the colon (section 5.1).
+                .allow_obsolete_multiline_headers_in_responses(true)
+                .allow_spaces_after_header_name_in_responses(true)
                 .handshake(io)
                 .await
                 .map_err(failed)?;
