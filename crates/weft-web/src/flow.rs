@@ -111,6 +111,13 @@ impl Flow {
                     return Some(Err(RemoteError::CutShort { detail }));
                 }
                 Ok(Some(Ok(frame))) => frame,
+                // The library takes a stream that is reset without an error for one that ended: so it may be after its end alone
+                // (RFC 9113 section 8.1), and there is no length to tell.
+                Ok(None) if lent.is_http2() && !incoming.is_end_stream() => {
+                    self.give_up();
+                    let detail = format!("{}: the body broke off after {} bytes: reset", self.url, self.delivered);
+                    return Some(Err(RemoteError::CutShort { detail }));
+                }
                 Ok(None) => {
                     self.finish();
                     continue;
