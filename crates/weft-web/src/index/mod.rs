@@ -36,7 +36,7 @@ impl Index {
     /// they are told otherwise, which the page does not show.
     pub(crate) fn completeness(&self) -> Completeness {
         match self.server {
-            "Python" | "Caddy" | "rclone" => Completeness::Complete,
+            "Python" | "aiohttp" | "Caddy" | "rclone" => Completeness::Complete,
             _ => Completeness::CompleteButHidden,
         }
     }
@@ -64,12 +64,13 @@ pub(crate) fn may_be_html(head: &[u8], server: Option<&[u8]>) -> bool {
 pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
     // Links are ASCII; what servers do to names in other encodings only touches the text beside them.
     let page = String::from_utf8_lossy(page);
-    let readers: [fn(&str) -> Option<Index>; 12] = [
+    let readers: [fn(&str) -> Option<Index>; 14] = [
         nginx::read,
         nginx::read_fancy,
         apache::read,
         lighttpd::read,
         python::read,
+        python::read_aiohttp,
         caddy::read,
         rclone::read,
         iis::read,
@@ -77,6 +78,7 @@ pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
         dufs::read,
         node::read_http_server,
         node::read_serve,
+        node::read_serve_index,
     ];
     readers.iter().find_map(|read| read(&page))
 }
@@ -92,6 +94,7 @@ const SIGNS: &[&[u8]] = &[
     b"<title>Index of ",
     b"<title>Directory listing for ",
     b"<title>Files within ",
+    b"<title>listing directory ",
     b"</H1><hr>",
     b"<meta name=\"google\" content=\"notranslate\">",
     b"/__miniserve_internal/favicon",

@@ -1,4 +1,5 @@
-//! Servers in Node.js: http-server (as of version 14.1) and serve (as of version 14.2).
+//! Servers in Node.js: http-server (as of version 14.1), serve (as of version 14.2) and serve-index (as of version 1.9), which
+//! Express and others list directories with.
 
 use weft_remote::Figure;
 
@@ -66,6 +67,35 @@ pub(super) fn read_serve(page: &str) -> Option<Index> {
     Some(Index { server: "serve", items })
 }
 
+/// Reads the list of serve-index. Its links to directories have no slash: what has a time and no size is one. Times are in the
+/// server's own zone and as its country writes them, so that they tell nothing; exact sizes alone would do for whoever looks
+/// at a file, and show no time.
+pub(super) fn read_serve_index(page: &str) -> Option<Index> {
+    let (_, after) = page.split_once("<title>listing directory ")?;
+    let (list, _) = after.split_once("<ul id=\"files\" class=\"view-")?.1.split_once("</ul>")?;
+    let mut siblings = markup::Siblings::default();
+    let mut items = Vec::new();
+    for row in list.split("<li><a href=\"").skip(1) {
+        let (href, row) = row.split_once("\" class=\"")?;
+        let (title, row) = row.split_once("\" title=\"")?.1.split_once("\"><span class=\"name\">")?;
+        let (name, row) = row.split_once("</span><span class=\"size\">")?;
+        let (size, row) = row.split_once("</span><span class=\"date\">")?;
+        let (time, end) = row.split_once("</span>")?;
+        if title != name || !end.starts_with("</a></li>") {
+            return None;
+        }
+        let is_dir = match (size, time) {
+            // The directory above, and a symbolic link to nothing, which nothing is served by.
+            ("", "") => continue,
+            (size, _) => size.is_empty(),
+        };
+        let (segment, _) = siblings.own_segment(href, name)?;
+        let size = if is_dir { Figure::Unknown } else { Figure::Rounded(markup::size(size)?.exact()?) };
+        items.push(Item { segment, is_dir, size, modified: Figure::Unknown });
+    }
+    Some(Index { server: "serve-index", items })
+}
+
 /// `23B` is exact, `300.0k` is rounded, in steps of 1024.
 fn size_of(text: &str) -> Option<Figure<u64>> {
     match text.strip_suffix('B') {
@@ -129,6 +159,42 @@ mod tests {
         assert_eq!(facts(page), names.map(|(name, is_dir)| (name, is_dir, Figure::Unknown)));
         for (from, to) in [("title=\"sub&#47;\"", "title=\"other&#47;\""), ("</main>", ""), ("\"file txt\"", "\"x\"")] {
             assert_eq!(read_serve(&page.replacen(from, to, 1)), None, "{from}");
+        }
+    }
+
+    /// Goal: what the links leave open, the sizes tell. Method: rows as serve-index prints them, one of each kind.
+    #[test]
+    fn serve_index_tells_directories_by_their_having_no_size() {
+        let row = |href: &str, name: &str, size: &str, time: &str| {
+            format!(
+                "<li><a href=\"{href}\" class=\"icon\" title=\"{name}\"><span class=\"name\">{name}</span>\
+                 <span class=\"size\">{size}</span><span class=\"date\">{time}</span></a></li>\n"
+            )
+        };
+        let time = "2/3/2024 4:05:06 AM";
+        let rows = [
+            row("/", "..", "", ""),
+            row("/d/sub%20dir", "sub dir", "", time),
+            row("/d/apos&#39;s%3A.txt", "apos&#39;s:.txt", "0", time),
+            row("/d/big", "big", "3000000", time),
+            row("/d/dangling", "dangling", "", ""),
+        ];
+        let header = "<li class=\"header\"><span class=\"name\">Name</span><span class=\"size\">Size</span></li>";
+        let page = format!(
+            "<!DOCTYPE html>\n<html>\n  <head>\n    <title>listing directory /d/</title></head>\n<body class=\"directory\">\
+             <h1><a href=\"/\">~</a> / <a href=\"/d\">d</a> / </h1>\n<ul id=\"files\" class=\"view-details\">{header}{}</ul>",
+            rows.concat()
+        );
+        assert_eq!(
+            facts(&page),
+            [
+                ("sub%20dir".to_owned(), true, Figure::Unknown),
+                ("apos's:.txt".to_owned(), false, Figure::Rounded(0)),
+                ("big".to_owned(), false, Figure::Rounded(3_000_000)),
+            ]
+        );
+        for (from, to) in [("3000000", "3 MB"), ("\"/d/big\"", "\"/e/big\""), ("title=\"big\"", "title=\"bag\"")] {
+            assert_eq!(read_serve_index(&page.replacen(from, to, 1)), None, "{from}");
         }
     }
 }

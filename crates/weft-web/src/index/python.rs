@@ -1,4 +1,4 @@
-//! Python: http.server, which tells names only.
+//! Python: http.server and aiohttp, which tell names only.
 
 use weft_remote::Figure;
 
@@ -34,6 +34,31 @@ pub(super) fn read(page: &str) -> Option<Index> {
     Some(Index { server: "Python", items })
 }
 
+/// Reads the list of aiohttp (`show_index`, as of version 3.14). Its links have no slash; the names of directories have.
+pub(super) fn read_aiohttp(page: &str) -> Option<Index> {
+    let (title, after) = markup::title_and_heading(page, "h1")?;
+    let (list, end) = after.trim_start().strip_prefix("<ul>")?.split_once("</ul>")?;
+    if !title.starts_with("Index of /") || !end.trim_start().starts_with("</body>") {
+        return None;
+    }
+    let mut siblings = markup::Siblings::default();
+    let mut items = Vec::new();
+    let mut rows = list.split("<li>");
+    if !rows.next()?.trim().is_empty() {
+        return None;
+    }
+    for row in rows {
+        let (href, row) = row.strip_prefix("<a href=\"")?.split_once("\">")?;
+        let (name, end) = row.split_once("</a>")?;
+        if end.trim_end() != "</li>" {
+            return None;
+        }
+        let (segment, _) = siblings.own_segment(href, name)?;
+        items.push(Item { segment, is_dir: name.ends_with('/'), size: Figure::Unknown, modified: Figure::Unknown });
+    }
+    Some(Index { server: "aiohttp", items })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +72,18 @@ mod tests {
         let items = read(page).unwrap().items;
         let names: Vec<_> = items.iter().map(|item| (item.segment.as_str(), item.is_dir)).collect();
         assert_eq!(names, [("a.txt", false), ("sub", true)]);
+    }
+
+    #[test]
+    fn aiohttp_tells_directories_by_their_names() {
+        let page = "<html>\n<head>\n<title>Index of /.</title>\n</head>\n<body>\n<h1>Index of /.</h1>\n<ul>\n\
+            <li><a href=\"/f/amp&%3Clt%3E.txt\">amp&amp;&lt;lt&gt;.txt</a></li>\n<li><a href=\"/f/a:b\">a:b</a></li>\n\
+            <li><a href=\"/f/sub%20dir\">sub dir/</a></li>\n</ul>\n</body>\n</html>";
+        let items = read_aiohttp(page).unwrap().items;
+        let names: Vec<_> = items.iter().map(|item| (item.segment.as_str(), item.is_dir)).collect();
+        assert_eq!(names, [("amp&%3Clt%3E.txt", false), ("a:b", false), ("sub%20dir", true)]);
+        for (from, to) in [("/f/a:b", "/g/a:b"), (">a:b<", ">b<"), ("</ul>", "<li>more</ul>")] {
+            assert_eq!(read_aiohttp(&page.replacen(from, to, 1)), None, "{from}");
+        }
     }
 }
