@@ -106,7 +106,7 @@ impl Found {
         let on_host = same_host(&place.authority, &dir.authority)
             || self.scope.alias.as_ref().is_some_and(|alias| same_host(alias, &place.authority));
         let inside = place.path.len() > dir.path.len() || (place.path == dir.path && place.query.is_some());
-        if !on_host || !inside || !place.path.starts_with(&dir.path) {
+        if !on_host || !inside || !place.path.starts_with(&dir.path) || is_order(&place) {
             return;
         }
         place.authority.clone_from(&dir.authority);
@@ -118,6 +118,16 @@ impl Found {
             self.places.push(place);
         }
     }
+}
+
+/// Whether this is a list once more, in another order: what the headings of generated lists lead to (Apache, Tomcat, Jetty,
+/// nginx's fancyindex), also in those that are not read as lists.
+fn is_order(place: &Place) -> bool {
+    let order = place.query.as_deref().and_then(|query| query.strip_prefix("C="));
+    place.path.ends_with('/')
+        && order
+            .and_then(|order| order.split_once([';', '&']))
+            .is_some_and(|(column, way)| matches!(column, "N" | "M" | "S" | "D") && matches!(way, "O=A" | "O=D"))
 }
 
 fn discard(_: &[u8]) {}
@@ -167,6 +177,13 @@ mod tests {
     #[test]
     fn the_first_base_counts() {
         assert_eq!(scan(b"<base href='/a/sub/'><base href='/'><a href=x>", 9), ["/a/sub/x"]);
+    }
+
+    #[test]
+    fn lists_in_another_order_are_no_files() {
+        let page = b"<a href='?C=N;O=D'>Name</a><a href='/a/?C=M&amp;O=A'>M</a><a href='sub/?C=S;O=A'>S</a><a href='?C=N'>n</a>
+            <a href='f?C=N;O=D'>f</a><a href='?C=NN;O=D'>x</a>";
+        assert_eq!(scan(page, 9), ["/a/?C=N", "/a/f?C=N;O=D", "/a/?C=NN;O=D"]);
     }
 
     #[test]

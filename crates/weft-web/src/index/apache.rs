@@ -8,13 +8,15 @@ use super::{Index, Item, markup, moment};
 
 /// Reads any of the three forms. What the administrator puts before and after the list is not looked at.
 pub(super) fn read(page: &str) -> Option<Index> {
-    let (title, after) = markup::title_and_heading(page, "h1")?;
+    let (_, after) = page.split_once("<title>")?;
+    let (title, after) = after.split_once("</title>")?;
     if !title.starts_with("Index of ") || !page.trim_start().starts_with("<!DOCTYPE") {
         return None;
     }
     // The heading of a column is a link unless sorting is switched off.
     let is_headed = |list: &str| list.contains(">Name</a>") || list.contains(">Name</th>");
     let sorted = ["?C=N", "?C=M", "?C=S"].iter().any(|link| after.contains(link));
+    let after = begin(title, after)?;
     let items = if let Some((_, list)) = after.split_once("<table").filter(|(_, list)| is_headed(list)) {
         table(list.split_once("</table>")?.0)?
     } else if let Some((_, list)) = after.split_once("<pre>").filter(|(_, list)| sorted || is_heading(list)) {
@@ -24,6 +26,19 @@ pub(super) fn read(page: &str) -> Option<Index> {
         plain(list.split_once("</ul>")?.0)?
     };
     Some(Index { server: "Apache", items })
+}
+
+/// The page from its list on, or from its heading. A `HeaderName` in HTML comes in place of the heading and may have tables of
+/// its own; then the first link that sorts shows where the list is.
+fn begin<'a>(title: &str, after: &'a str) -> Option<&'a str> {
+    if let Some(link) = after.find(SORTS_BY_NAME)
+        && let Some(list) = after[..link].rfind("<table").max(after[..link].rfind("<pre>"))
+    {
+        return Some(&after[list..]);
+    }
+    // With `IndexStyleSheet` the heading has an id.
+    let heading = |open: &str| after.split_once(&format!("{open}{title}</h1>"));
+    heading("<h1>").or_else(|| heading("<h1 id=\"indextitle\">")).map(|(_, after)| after)
 }
 
 /// Reads a table, of which every column but that of the names can be switched off.
@@ -117,6 +132,9 @@ fn item(segment: String, is_dir: bool, time: Option<SystemTime>, size: Option<&s
     Item { segment, is_dir, size, modified: time.map_or(Figure::Unknown, Figure::Rounded) }
 }
 
+/// How the link begins that the heading of the names is.
+const SORTS_BY_NAME: &str = "<a href=\"?C=N;O=";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +203,43 @@ mod tests {
             assert_eq!((items[0].size, items[0].modified), (size, modified), "{options}");
             assert_eq!(items[1].size, Figure::Unknown, "{options}");
         }
+    }
+
+    /// Goal: a page with words and a style of the administrator's own is read. Method: what Apache 2.4.71 prints with a
+    /// `HeaderName` in HTML, which has a table and a list itself, and with `IndexStyleSheet`.
+    #[test]
+    fn what_stands_before_the_list_may_replace_its_heading() {
+        let own = "<h2>A mirror</h2><table><tr><td>Name</td></tr></table><pre>x</pre><ul><li>y</ul>\n";
+        let text = "<pre>      <a href=\"?C=N;O=D\">Name</a>  <a href=\"?C=M;O=A\">Last modified</a>      \
+            <a href=\"?C=S;O=A\">Size</a><hr>      <a href=\"/\">Parent Directory</a>     -   \n      \
+            <a href=\"a.txt\">a.txt</a>    2024-02-03 04:05    6   \n      <a href=\"sub/\">sub/</a>  2024-02-03 04:05    -   \n\
+            <hr></pre>\n<table><tr><td>after</td></tr></table>";
+        let row = |name: &str, size: &str| {
+            format!(
+                "   <tr class=\"even\"><td class=\"indexcolname\"><a href=\"{name}\">{name}</a></td>\
+                 <td class=\"indexcollastmod\">2024-02-03 04:05  </td><td class=\"indexcolsize\">  {size} </td></tr>\n"
+            )
+        };
+        let rows = row("a.txt", "6") + &row("sub/", "-");
+        let styled = |name: &str, time: &str, size: &str| {
+            format!(
+                "  <h1 id=\"indextitle\">Index of /d</h1>\n  <table id=\"indexlist\">\n   <tr class=\"indexhead\">\
+                 <th class=\"indexcolname\">{name}</th><th class=\"indexcollastmod\">{time}</th>\
+                 <th class=\"indexcolsize\">{size}</th></tr>\n{rows}</table>"
+            )
+        };
+        let links = ["?C=N;O=D\">Name", "?C=M;O=A\">Last modified", "?C=S;O=A\">Size"]
+            .map(|link| format!("<a href=\"{link}</a>"));
+        for list in
+            [format!("{own}{text}"), styled(&links[0], &links[1], &links[2]), styled("Name", "Last modified", "Size")]
+        {
+            let page =
+                format!("<!DOCTYPE HTML>\n<html>\n<title>Index of /d</title>\n</head>\n<body>\n{list}\n</body></html>");
+            let items = read(&page).expect(&list).items;
+            let facts: Vec<_> = items.iter().map(|item| (item.segment.as_str(), item.is_dir, item.size)).collect();
+            assert_eq!(facts, [("a.txt", false, Figure::Exact(6)), ("sub", true, Figure::Unknown)], "{list}");
+        }
+        assert_eq!(read(&format!("<!DOCTYPE HTML>\n<title>Index of /d</title>\n{own}")), None);
     }
 
     #[test]
