@@ -92,7 +92,8 @@ impl Via {
         let url = Url::parse(text).map_err(|_| bad("is no URL"))?;
         let (protocol, port) = match url.scheme() {
             "http" => (Protocol::Http, 80),
-            "socks5" | "socks5h" => (Protocol::Socks5, 1080),
+            // Desktops write the first: GNOME sets `all_proxy=socks://HOST:PORT/` in every terminal.
+            "socks" | "socks5" | "socks5h" => (Protocol::Socks5, 1080),
             _ => return Err(bad("is no proxy that weft can use")),
         };
         let authority = url.host_str().and_then(Authority::parse).ok_or_else(|| bad("names no host"))?;
@@ -207,7 +208,9 @@ impl NoProxy {
         let items = text.split([',', ' ']).map(str::trim).filter(|item| !item.is_empty());
         let mut except = Vec::new();
         for item in items.take(EXCEPT_MAX) {
-            let bare = item.strip_prefix("*.").or_else(|| item.strip_prefix('.')).unwrap_or(item).to_ascii_lowercase();
+            let bare = item.strip_prefix("*.").or_else(|| item.strip_prefix('.')).unwrap_or(item);
+            // The root's dot, which a name in full ends with.
+            let bare = bare.strip_suffix('.').unwrap_or(bare).to_ascii_lowercase();
             let (bare, port) = match (HostPattern::parse(&bare), bare.rsplit_once(':')) {
                 (Err(_), Some((host, port))) => match port.parse() {
                     Ok(port) => (host.to_owned(), Some(port)),
@@ -251,6 +254,7 @@ mod tests {
             ("http://proxy", "http://proxy:80"),
             ("http://me:word@proxy.lan:3128/", "http://proxy.lan:3128"),
             ("socks5://127.0.0.1", "socks5://127.0.0.1:1080"),
+            ("socks://127.0.0.1:9/", "socks5://127.0.0.1:9"),
             ("socks5h://me:word@[::1]:9050", "socks5://[::1]:9050"),
         ] {
             let via = Via::parse(text).unwrap();
@@ -278,7 +282,7 @@ mod tests {
             usual: UsualProxies {
                 http: Some(via("http://plain")),
                 https: Some(via("http://safe")),
-                except: NoProxy::parse("lan.example, .dot.example,port.example:81,192.0.2.0/24,,?"),
+                except: NoProxy::parse("lan.example, .dot.example,Full.example.,port.example:81,192.0.2.0/24,,?"),
             },
         };
         for (name, scheme, wanted) in [
@@ -292,6 +296,7 @@ mod tests {
             ("alan.example", Scheme::Https, &["http://safe:80"]),
             ("dot.example", Scheme::Https, &["direct"]),
             ("a.dot.example", Scheme::Https, &["direct"]),
+            ("full.example", Scheme::Https, &["direct"]),
             ("port.example:81", Scheme::Http, &["direct"]),
             ("port.example", Scheme::Http, &["http://plain:80"]),
             ("192.0.2.7", Scheme::Http, &["direct"]),
