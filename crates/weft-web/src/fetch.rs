@@ -45,10 +45,10 @@ impl Web {
             true => None,
             false => self.client.landings.of(&call.caller, &place, expected),
         };
-        if let Some(landing) = landing {
+        if let Some(landing) = &landing {
             // It may be silent, and there is another way.
             let patience = call.remaining() / 2;
-            let asked = self.fetch_at(call, (file, &place), Some(&landing), expected, span);
+            let asked = self.fetch_at(call, (file, &place), Some(landing), expected, span);
             match tokio::time::timeout(patience, asked).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => tracing::debug!(%error, "a version is no more where it came from"),
@@ -56,9 +56,21 @@ impl Web {
                     tracing::debug!(url = shown(landing.url.as_str()), "no answer from where a version came from")
                 }
             }
-            self.client.landings.forget(&landing);
+            self.client.landings.forget(landing);
         }
-        self.fetch_at(call, (file, &place), None, expected, span).await
+        let has_led = landing.is_some();
+        let told = self.fetch_at(call, (file, &place), None, expected, span).await;
+        if has_led || span == Span::WHOLE || !matches!(told, Err(RemoteError::VersionChanged { .. })) {
+            return told;
+        }
+        // Behind one name there may be several servers of which each has a tag of its own for the same content (Apache and
+        // nginx make it of the file's own times): the next question may reach the one that gave this version.
+        for _ in 1..NODES_ASKED_MAX {
+            if let Ok(answer) = self.fetch_at(call, (file, &place), None, expected, span).await {
+                return Ok(answer);
+            }
+        }
+        told
     }
 
     async fn fetch_at(
@@ -204,6 +216,9 @@ pub(crate) fn content_range(headers: &HeaderMap) -> Option<ContentRange> {
     };
     Some(ContentRange { bytes, total })
 }
+
+/// How often a part of a version is asked for before it counts as gone.
+const NODES_ASKED_MAX: u32 = 3;
 
 #[cfg(test)]
 mod tests {
