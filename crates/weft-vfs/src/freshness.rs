@@ -19,13 +19,16 @@ pub enum Freshness {
 }
 
 impl Freshness {
-    /// How much longer something with this lease, learnt then, is trusted.
+    /// How much longer something with this lease, learnt then, is trusted. What was learnt in the future was learnt before the
+    /// clock was set back: how long ago that was nobody knows.
     pub fn remaining(&self, lease: &Lease, learnt: SystemTime, now: SystemTime) -> Duration {
         if learnt == SystemTime::UNIX_EPOCH {
             return Duration::ZERO;
         }
+        let is_of_another_clock = learnt > now + CLOCK_SLACK;
         match self {
             Freshness::Manual => Duration::MAX,
+            Freshness::Ttl(_) | Freshness::Http if is_of_another_clock => Duration::ZERO,
             Freshness::Ttl(time) => (learnt + *time).duration_since(now).unwrap_or(Duration::ZERO),
             Freshness::Http => lease.remaining_at(now),
             Freshness::Always => Duration::ZERO,
@@ -54,6 +57,9 @@ impl fmt::Display for Freshness {
     }
 }
 
+/// How much later than now something may have been learnt: another thread may have learnt it since it was asked what time it is.
+const CLOCK_SLACK: Duration = Duration::from_secs(10);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +71,20 @@ mod tests {
         assert!(Freshness::Manual.holds(&Lease::Spent, now, now));
         assert!(!Freshness::Always.holds(&Lease::Forever, now, now));
         assert!(Freshness::Ttl(Duration::from_secs(9)).holds(&Lease::Spent, now, now));
+    }
+
+    /// Goal: a clock that was ahead, and is set right, has nothing trusted for as long as it was ahead.
+    #[test]
+    fn what_was_learnt_in_the_future_is_not_trusted() {
+        let now = SystemTime::now();
+        let year = Duration::from_secs(365 * 24 * 3600);
+        let lease = Lease::Until(now + year + Duration::from_secs(60));
+        let ttl = Freshness::Ttl(Duration::from_secs(60));
+        for freshness in [Freshness::Http, ttl] {
+            assert!(freshness.holds(&lease, now + year, now + year), "{freshness}");
+            assert!(freshness.holds(&lease, now + Duration::from_secs(1), now), "{freshness}: learnt just now");
+            assert!(!freshness.holds(&lease, now + year, now), "{freshness}");
+        }
+        assert!(Freshness::Manual.holds(&lease, now + year, now), "until the user asks");
     }
 }
