@@ -15,6 +15,7 @@ use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
 use crate::look::{damaged, shorter, shown};
 use crate::promises::Promises;
+use crate::releases::OfVolume;
 use crate::retimed::Written;
 use crate::rotate::Teller;
 use crate::wire::fileserver::{CreateFile, Link, MakeDir, RemoveDir, RemoveFile, Rename, StoreStatus, Symlink};
@@ -146,10 +147,14 @@ impl Shared {
         spots: &[&Spot],
         what: &str,
         question: &C,
-    ) -> Result<(C::Reply, Teller)> {
+    ) -> Result<(C::Reply, Teller)>
+    where
+        C::Reply: OfVolume,
+    {
         let place = (&spots[0].cell, spots[0].fid.volume);
         let mut unheard = Unheard { promises: &self.promises, spots };
-        let outcome = self.files.change(call, place, what, question, &|| Box::new(std::iter::empty())).await;
+        let outcome =
+            self.files.change(call, place, what, (question, C::Reply::release), &|| Box::new(std::iter::empty())).await;
         if outcome.as_ref().map_or_else(|error| !error.may_pass(), |_| true) {
             unheard.spots = &[];
         }
@@ -162,10 +167,15 @@ impl Shared {
 
     /// Names of a directory stand for something else now, by our doing; and whether by ours alone, since its server has
     /// promised to tell of others.
-    async fn changed(&self, dir: &Spot, status: &Status, changes: &[(&Name, Option<Fid>)]) -> NamesNow {
+    async fn changed(
+        &self,
+        dir: &Spot,
+        (status, teller): (&Status, &Teller),
+        changes: &[(&Name, Option<Fid>)],
+    ) -> NamesNow {
         let Spot { cell, fid, .. } = dir;
         self.promises.made(cell, *fid, status.data_version);
-        self.directories.change(cell, *fid, status.data_version, changes);
+        self.directories.change(cell, *fid, self.stamp(dir, status, teller.volume_s), changes);
         let before = self.promises.written(cell, *fid).map(|written| written.data_version);
         let before = before.filter(|before| before.checked_add(1) == Some(status.data_version));
         if let Some(before) = before {
@@ -203,13 +213,13 @@ impl Shared {
             FileKind::Directory => self.tell(call, &[&place.dir], &what, &MakeDir { dir, name, status }).await?,
             kind => return Err(RemoteError::Unsupported { detail: format!("{what}: {kind:?} in AFS") }),
         };
-        let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
+        let names = self.changed(&place.dir, (&reply.dir, &teller), &[(&place.name, Some(reply.fid))]).await;
         let spot = place.dir.beside(reply.fid);
         let written = Written::of(&reply.status);
         let lease = self.promises.enter_of(ticket, teller.clone(), &spot, reply.promise, written);
         let mut dirs = vec![self.directory_now(place, (&reply.dir, names), &teller)];
         if kind == FileKind::Directory {
-            let entry = self.entry_of(place.name.clone(), spot.clone(), &reply.status);
+            let entry = self.entry_of(place.name.clone(), spot.clone(), &reply.status, &teller);
             let audience = facts::audience(Told::Content, &reply.status, &teller);
             dirs.push(Changed { entry, lease, audience, names: NamesNow::Empty(Completeness::CompleteButAtSys) });
         }
@@ -226,7 +236,7 @@ impl Shared {
         let (dir, name) = (place.dir.fid, place.file_name());
         let question = Symlink { dir, name, content: Text(target.to_vec()), status };
         let (reply, teller) = self.tell(call, &[&place.dir], &place.shown(), &question).await?;
-        let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(reply.fid))]).await;
+        let names = self.changed(&place.dir, (&reply.dir, &teller), &[(&place.name, Some(reply.fid))]).await;
         let now = self.directory_now(place, (&reply.dir, names), &teller);
         let made = (place.dir.beside(reply.fid), &reply.status, &teller);
         Ok(self.outcome(place, made, Lease::Spent, vec![now]))
@@ -239,7 +249,7 @@ impl Shared {
         let question = Link { dir: place.dir.fid, name: place.file_name(), fid: file.fid };
         let linked = self.tell(call, &[&place.dir, file], &place.shown(), &question).await;
         let (reply, teller) = linked.map_err(files_alone)?;
-        let names = self.changed(&place.dir, &reply.dir, &[(&place.name, Some(file.fid))]).await;
+        let names = self.changed(&place.dir, (&reply.dir, &teller), &[(&place.name, Some(file.fid))]).await;
         self.tell_of(file, &[]).await;
         let lease = self.lease_of(file);
         let now = self.directory_now(place, (&reply.dir, names), &teller);
@@ -260,7 +270,7 @@ impl Shared {
             true => self.tell(call, &spots, &place.shown(), &RemoveDir { dir, name }).await.map_err(full)?,
             false => self.tell(call, &spots, &place.shown(), &RemoveFile { dir, name }).await?,
         };
-        let names = self.changed(&place.dir, &reply.status, &[(&place.name, None)]).await;
+        let names = self.changed(&place.dir, (&reply.status, &teller), &[(&place.name, None)]).await;
         if let Some(gone) = gone {
             self.tell_of(&gone, &[]).await;
         }
@@ -307,17 +317,17 @@ impl Shared {
         let (of_from, of_to) = match moved {
             Some(fid) if from.dir == to.dir => {
                 let changes = [(&from.name, None), (&to.name, Some(fid))];
-                (NamesNow::Unknown, self.changed(&to.dir, &reply.to_dir, &changes).await)
+                (NamesNow::Unknown, self.changed(&to.dir, (&reply.to_dir, &teller), &changes).await)
             }
             Some(fid) => {
-                let of_from = self.changed(&from.dir, &reply.from_dir, &[(&from.name, None)]).await;
-                (of_from, self.changed(&to.dir, &reply.to_dir, &[(&to.name, Some(fid))]).await)
+                let of_from = self.changed(&from.dir, (&reply.from_dir, &teller), &[(&from.name, None)]).await;
+                (of_from, self.changed(&to.dir, (&reply.to_dir, &teller), &[(&to.name, Some(fid))]).await)
             }
             // Somebody else has made it meanwhile.
             None => {
                 for (dir, now) in [(&from.dir, &reply.from_dir), (&to.dir, &reply.to_dir)] {
                     self.promises.made(&dir.cell, dir.fid, now.data_version);
-                    self.directories.keep_only(&dir.cell, dir.fid, now.data_version);
+                    self.directories.keep_only(&dir.cell, dir.fid, self.stamp(dir, now, teller.volume_s));
                 }
                 (NamesNow::Unknown, NamesNow::Unknown)
             }
@@ -362,18 +372,18 @@ impl Shared {
         dirs: Vec<Changed>,
     ) -> Answer<Outcome> {
         let lease = shorter(lease, self.lease_of(&place.dir));
-        let entry = self.entry_told(place.name.clone(), spot, status);
+        let entry = self.entry_told(place.name.clone(), spot, status, teller);
         answer_of(entry, lease, facts::audience(Told::Content, status, teller), dirs)
     }
 
     pub fn outcome_of(&self, spot: &Spot, status: &Status, teller: &Teller) -> Answer<Outcome> {
-        let entry = self.entry_told(facts::nameless(spot), spot.clone(), status);
+        let entry = self.entry_told(facts::nameless(spot), spot.clone(), status, teller);
         answer_of(entry, self.lease_of(spot), facts::audience(Told::Content, status, teller), Vec::new())
     }
 
     /// What the reply to a change of a directory's names tells of it.
     fn directory_now(&self, place: &Place, (status, names): (&Status, NamesNow), teller: &Teller) -> Changed {
-        let entry = self.entry_of(facts::nameless(&place.dir), place.dir.clone(), status);
+        let entry = self.entry_of(facts::nameless(&place.dir), place.dir.clone(), status, teller);
         let entry = Entry { id: place.id.clone(), ..entry };
         self.told.is_again(&entry.id, &entry.attributes);
         let audience = facts::audience(Told::Content, status, teller);

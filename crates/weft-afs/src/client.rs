@@ -17,6 +17,7 @@ use crate::doors::mount_of_cell;
 use crate::fid::{Fid, VolumeId};
 use crate::identity::{Identity, Spot};
 use crate::options::AfsOptions;
+use crate::releases::Release;
 use crate::rpc::Failure;
 use crate::servers::ServerId;
 use crate::tokens::Token;
@@ -137,7 +138,7 @@ impl Client {
     pub async fn change<C: WireCall + Sync>(&self, place: &Place, what: &str, question: &C) -> Result<C::Reply> {
         let volume = (&place.cell, place.fid.volume);
         let nothing_more = || -> Box<dyn Iterator<Item = bytes::Bytes> + Send> { Box::new(std::iter::empty()) };
-        Ok(self.shared().files.change(&call(), volume, what, question, &nothing_more).await?.0)
+        Ok(self.shared().files.change(&call(), volume, what, (question, |_| Release::Untold), &nothing_more).await?.0)
     }
 
     /// The same, for servers that do not know the first call.

@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use weft_remote::{Answer, Body, Call, Fetched, Piece, RemoteError, Result, Span, Version};
 
 use crate::afs::Shared;
-use crate::facts::{self, Told};
+use crate::facts::{self, Stamp, Told};
 use crate::identity::{Identity, Spot};
 use crate::look::{Seen, shown};
 use crate::pace::Pace;
@@ -35,11 +35,14 @@ impl Shared {
         let (bytes, seen) =
             self.piece(call, spot, start..start.saturating_add(asked.min(FIRST_PIECE_BYTES)), wanted).await?;
         let (status, worth) = (&seen.status, seen.worth(Told::Content));
-        let written_s = self.written_s(spot, status);
-        let version = facts::version(status, written_s);
-        if *expected != Version::None && !facts::is_version(expected, status, written_s) {
+        let stamp = self.stamp(spot, status, seen.teller.volume_s);
+        if *expected != Version::None && !stamp.is_version(expected) {
             return Err(RemoteError::VersionChanged { detail: shown(spot) });
         }
+        // What is gone on with is of the version that it was begun with, also where that was told by a former daemon.
+        let volume_s = Stamp::of(expected).map_or(stamp.volume_s, |expected| expected.volume_s);
+        let stamp = Stamp { volume_s, ..stamp };
+        let version = stamp.version();
         let end = status.length.min(start.saturating_add(asked));
         let got = start + bytes.len() as u64;
         // A server may give less than was asked for; the rest is asked for as any other piece.
@@ -102,8 +105,9 @@ impl Shared {
         let call = Call { deadline: Instant::now() + self.options.piece_time, ..call };
         let (mut whole, mut at) = (Vec::new(), start);
         loop {
-            let (bytes, Seen { status, .. }) = self.piece(&call, spot, at..start + length, Some(version)).await?;
-            if !version.still_holds(&facts::version(&status, self.written_s(spot, &status))) {
+            let (bytes, Seen { status, teller, .. }) =
+                self.piece(&call, spot, at..start + length, Some(version)).await?;
+            if !self.stamp(spot, &status, teller.volume_s).is_version(version) {
                 return Err(RemoteError::VersionChanged { detail: shown(spot) });
             }
             at += bytes.len() as u64;
@@ -165,10 +169,14 @@ impl Shared {
                 // Whoever is behind is to be known.
                 let _ = self.promises.releases.is_outdated(cell, volume, (server, created_s));
             }
-            facts::is_version(wanted, &reply.end.status, self.written_s(spot, &reply.end.status))
+            // Which sites there are is a question of copies alone.
+            self.stamp(spot, &reply.end.status, None).is_version(wanted)
         };
         // Without an answer that fits, who has the file open gets an error: whoever may have one is waited for.
-        let told = self.files.ask_fitting(call, (cell, volume), &shown(spot), question, (&fits, None)).await?;
+        let told = self
+            .files
+            .ask_fitting(call, (cell, volume), &shown(spot), (question, Release::of_content as _), (&fits, None))
+            .await?;
         if let Release::Made(created_s) = Release::of_content(&told.reply) {
             self.note_release(spot, created_s);
         }
@@ -179,7 +187,8 @@ impl Shared {
     pub async fn read_link(&self, call: &Call, spot: &Spot) -> Result<Answer<Vec<u8>>> {
         let (bytes, seen) = self.piece(call, spot, 0..LINK_BYTES_MAX, None).await?;
         let worth = seen.worth(Told::Content);
-        let answer = Answer::new(bytes.to_vec(), facts::version(&seen.status, seen.status.modified_s), worth.lease);
+        let version = self.stamp(spot, &seen.status, seen.teller.volume_s).version();
+        let answer = Answer::new(bytes.to_vec(), version, worth.lease);
         Ok(Answer { audience: worth.audience, ..answer })
     }
 }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use weft_remote::Name;
 
 use crate::cell::CellName;
+use crate::facts::Stamp;
 use crate::fid::Fid;
 use crate::names::Content;
 use crate::promises::Ticket;
@@ -79,11 +80,11 @@ impl Directories {
         all.filter(|admission| concerns(admission.who)).copied().collect()
     }
 
-    /// Somebody is let in to a directory, if it is held in the data version that this came with.
-    pub fn admit(&self, cell: &CellName, fid: Fid, data_version: u64, admission: Admission) {
+    /// Somebody is let in to a directory, if it is held in the state that this came with.
+    pub fn admit(&self, cell: &CellName, fid: Fid, stamp: Stamp, admission: Admission) {
         let mut held = self.held.lock();
         let kept = held.by_fid.get_mut(&(cell.clone(), fid));
-        let Some(kept) = kept.filter(|kept| kept.content.data_version == data_version) else { return };
+        let Some(kept) = kept.filter(|kept| kept.content.stamp == stamp) else { return };
         kept.admissions.retain(|other| other.who != admission.who);
         if kept.admissions.len() >= ADMISSIONS_MAX {
             kept.admissions.remove(0);
@@ -91,28 +92,28 @@ impl Directories {
         kept.admissions.push(admission);
     }
 
-    /// What is held of a directory is of use only if it is of this data version.
-    pub fn keep_only(&self, cell: &CellName, fid: Fid, data_version: u64) {
+    /// What is held of a directory is of use only if it is of this state.
+    pub fn keep_only(&self, cell: &CellName, fid: Fid, stamp: Stamp) {
         let key = (cell.clone(), fid);
         let mut held = self.held.lock();
-        if held.by_fid.get(&key).is_some_and(|kept| kept.content.data_version != data_version)
+        if held.by_fid.get(&key).is_some_and(|kept| kept.content.stamp != stamp)
             && let Some(gone) = held.by_fid.remove(&key)
         {
             held.bytes -= gone.content.length();
         }
     }
 
-    /// A change of ours brought a directory to a data version: what is held follows, or is of no use any more.
-    pub fn change(&self, cell: &CellName, fid: Fid, data_version: u64, changes: &[(&Name, Option<Fid>)]) {
+    /// A change of ours brought a directory to this state: what is held follows, or is of no use any more.
+    pub fn change(&self, cell: &CellName, fid: Fid, stamp: Stamp, changes: &[(&Name, Option<Fid>)]) {
         let mut held = self.held.lock();
         if let Some(kept) = held.by_fid.get_mut(&(cell.clone(), fid))
-            && let Some(after) = kept.content.after(data_version, changes)
+            && let Some(after) = kept.content.after(stamp, changes)
         {
             kept.content = after;
             return;
         }
         drop(held);
-        self.keep_only(cell, fid, data_version);
+        self.keep_only(cell, fid, stamp);
     }
 
     /// Keeps what was fetched; what was used longest ago goes.
@@ -124,7 +125,7 @@ impl Directories {
         held.clock += 1;
         let (used, length) = (held.clock, content.length());
         let key = (cell.clone(), fid);
-        let same = |kept: &&Kept| kept.content.data_version == content.data_version;
+        let same = |kept: &&Kept| kept.content.stamp == content.stamp;
         let admissions = held.by_fid.get(&key).filter(same).map(|kept| kept.admissions.clone()).unwrap_or_default();
         let former = held.by_fid.insert(key, Kept { content, used, admissions });
         held.bytes = held.bytes + length - former.map_or(0, |former| former.content.length());
@@ -187,7 +188,7 @@ const TURNS_KEPT: usize = 256;
 mod tests {
     use super::*;
     use crate::fid::VolumeId;
-    use crate::names::tests::content;
+    use crate::names::tests::{content, stamp};
 
     #[test]
     fn what_was_used_longest_ago_goes() {
@@ -212,9 +213,12 @@ mod tests {
         assert!(held(1) && held(5) && held(7), "another content of one takes the place of the former");
         directories.put(&cell, fid(9), content(11));
         assert!(!held(9) && held(7), "what is too long is not kept");
-        directories.keep_only(&cell, fid(7), 1);
+        directories.keep_only(&cell, fid(7), stamp(1));
         assert!(held(7));
-        directories.keep_only(&cell, fid(7), 2);
+        directories.keep_only(&cell, fid(7), Stamp { volume_s: Some(6), ..stamp(1) });
+        assert!(!held(7), "the same version of a volume that was restored");
+        directories.put(&cell, fid(7), content(4));
+        directories.keep_only(&cell, fid(7), stamp(2));
         assert!(!held(7), "another version");
         directories.put(&cell, fid(7), content(4));
         directories.forget(&cell, fid(7));
@@ -231,24 +235,24 @@ mod tests {
         let admission = |who| Admission { who, ticket: promises.ticket(), until: SystemTime::now() };
         let directories = Directories::new(1 << 20);
         let who = |token| directories.admissions(&cell, fid, token).iter().map(|one| one.who).collect::<Vec<_>>();
-        directories.admit(&cell, fid, 1, admission(Who::Anybody));
+        directories.admit(&cell, fid, stamp(1), admission(Who::Anybody));
         assert_eq!(who(None), [], "nothing is held");
         let content = |data_version| content(data_version, &[]);
         directories.put(&cell, fid, content(1));
-        directories.admit(&cell, fid, 1, admission(Who::Token(1)));
+        directories.admit(&cell, fid, stamp(1), admission(Who::Token(1)));
         assert_eq!((who(Some(1)), who(Some(2)), who(None)), (vec![Who::Token(1)], vec![], vec![]));
-        directories.admit(&cell, fid, 1, admission(Who::Anybody));
+        directories.admit(&cell, fid, stamp(1), admission(Who::Anybody));
         directories.put(&cell, fid, content(1));
         assert_eq!((who(Some(1)).len(), who(Some(2)), who(None)), (2, vec![Who::Anybody], vec![Who::Anybody]));
         for token in 0..=ADMISSIONS_MAX as u64 {
-            directories.admit(&cell, fid, 1, admission(Who::Token(token)));
+            directories.admit(&cell, fid, stamp(1), admission(Who::Token(token)));
         }
         assert_eq!((who(Some(0)), who(Some(ADMISSIONS_MAX as u64)).len()), (vec![], 1), "the oldest are forgotten");
         directories.put(&cell, fid, content(2));
         assert_eq!(who(Some(1)), [], "another version");
-        directories.admit(&cell, fid, 1, admission(Who::Anybody));
+        directories.admit(&cell, fid, stamp(1), admission(Who::Anybody));
         assert_eq!(who(None), [], "let in to what was there before");
-        directories.admit(&cell, fid, 2, admission(Who::Anybody));
+        directories.admit(&cell, fid, stamp(2), admission(Who::Anybody));
         assert_eq!(who(None), [Who::Anybody]);
     }
 }

@@ -10,34 +10,61 @@ use crate::options::Modes;
 use crate::rotate::Teller;
 use crate::wire::status::{Kind, Status};
 
-/// Which content a file has: its data version, and the time that its last writer gave it (`retimed.rs`). A volume that was
-/// restored may come to the same data version again, with other bytes; hardly in the same second.
-pub(crate) fn version(status: &Status, written_s: u32) -> Version {
-    Version::strong(format!("{}.{written_s}", status.data_version))
+/// Which content a file or directory has.
+///
+/// A volume that was restored from a dump comes to the same data versions again, with other bytes, and gives what is made anew
+/// the fids of what was made since the dump. Programs that unpack archives give files the same times as well. What differs is
+/// when the volume was made: `vos restore` makes it anew, and nothing else does with one that is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub data_version: u64,
+    /// The time that its last writer gave it (`retimed.rs`).
+    pub written_s: u32,
+    /// When its volume was made; none of a copy, which is made anew by each release, nor where that is not told.
+    pub volume_s: Option<u32>,
 }
 
-/// The data version that a version of this form says.
-pub(crate) fn data_version(told: &Version) -> Option<u64> {
-    let Version::Strong(bytes) = told else { return None };
-    let (data_version, _) = std::str::from_utf8(bytes).ok()?.split_once('.')?;
-    data_version.parse().ok()
-}
+impl Stamp {
+    /// What a version of this form says, to whomever it was told.
+    pub fn of(told: &Version) -> Option<Stamp> {
+        let Version::Strong(bytes) = told else { return None };
+        let text = std::str::from_utf8(bytes.strip_suffix(LOOKED_AT).unwrap_or(bytes)).ok()?;
+        let mut parts = text.split('.');
+        let (data_version, written_s) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let volume_s = parts.next().map(str::parse).transpose().ok()?;
+        parts.next().is_none().then_some(Stamp { data_version, written_s, volume_s })
+    }
 
-/// The version as it is told with a status: to who may read the file, that of its content. Who may only look at it gets one
-/// that no content has, for whoever is told the version of what is held is shown it.
-pub(crate) fn shown_version(status: &Status, written_s: u32) -> Version {
-    let may_read = may(status, Operation::Read, status.caller_access);
-    if may_read { version(status, written_s) } else { outside_version(status, written_s) }
-}
+    /// The version that a reader has.
+    pub fn version(&self) -> Version {
+        let Stamp { data_version, written_s, volume_s } = self;
+        Version::strong(match volume_s {
+            Some(volume_s) => format!("{data_version}.{written_s}.{volume_s}"),
+            None => format!("{data_version}.{written_s}"),
+        })
+    }
 
-fn outside_version(status: &Status, written_s: u32) -> Version {
-    let version = version(status, written_s);
-    Version::strong([version.token().unwrap_or_default(), LOOKED_AT].concat())
-}
+    /// The version as it is told with a status: to who may read the file, that of its content. Who may only look at it gets
+    /// one that no content has, for whoever is told the version of what is held is shown it.
+    pub fn shown_version(&self, status: &Status) -> Version {
+        let version = self.version();
+        match may(status, Operation::Read, status.caller_access) {
+            true => version,
+            false => Version::strong([version.token().unwrap_or_default(), LOOKED_AT].concat()),
+        }
+    }
 
-/// Whether a version that was told is this one, of whatever form.
-pub(crate) fn is_version(told: &Version, status: &Status, written_s: u32) -> bool {
-    told.still_holds(&version(status, written_s)) || told.still_holds(&outside_version(status, written_s))
+    /// Whether a version that was told is this one, of whatever form.
+    pub fn is_version(&self, told: &Version) -> bool {
+        Stamp::of(told).is_some_and(|told| {
+            (told.data_version, told.written_s) == (self.data_version, self.written_s) && told.may_be_of(self.volume_s)
+        })
+    }
+
+    /// Whether it may be of the volume that was made then: what former daemons have told does not say.
+    pub fn may_be_of(&self, volume_s: Option<u32>) -> bool {
+        self.volume_s.zip(volume_s).is_none_or(|(of, now)| of == now)
+    }
 }
 
 /// What of a file an answer tells.
@@ -109,12 +136,12 @@ pub(crate) fn attributes(status: &Status, modes: Modes) -> Attributes {
 }
 
 /// A name with what it stands for.
-pub(crate) fn entry(name: Name, spot: Spot, status: &Status, modes: Modes, written_s: u32) -> Entry {
+pub(crate) fn entry(name: Name, spot: Spot, status: &Status, modes: Modes, stamp: Stamp) -> Entry {
     Entry {
         name,
         id: identity(spot, status).file_id(),
         attributes: attributes(status, modes),
-        version: shown_version(status, written_s),
+        version: stamp.shown_version(status),
     }
 }
 
@@ -168,7 +195,8 @@ mod tests {
             ..status()
         };
         let server = crate::servers::ServerId::Address([192, 0, 2, 1].into());
-        let alice = Teller { server, token: Some(std::sync::Arc::new(crate::tokens::tests::token(1))) };
+        let token = Some(std::sync::Arc::new(crate::tokens::tests::token(1)));
+        let alice = Teller { server, token, volume_s: None };
         let only = Audience::Only { uid: 1000 };
         for (status, of_status, of_content) in [
             (file(Rights::READING, Rights::ALL, 0o644), Audience::Everyone, Audience::Everyone),
@@ -185,23 +213,43 @@ mod tests {
             let audiences =
                 |teller| (audience(Told::Status, &status, teller), audience(Told::Content, &status, teller));
             assert_eq!(audiences(&alice), (of_status, of_content), "{status:?}");
-            let nobody = Teller { server, token: None };
+            let nobody = Teller { server, token: None, volume_s: None };
             assert_eq!(audiences(&nobody), (Audience::Everyone, Audience::Everyone));
         }
         assert_eq!(stricter(only, Audience::Everyone), only);
         assert_eq!(stricter(Audience::Everyone, only), only);
         let (reader, looker) = (file(Rights(0), Rights::READING, 0o644), file(Rights(0), Rights::LOOKUP, 0o644));
-        let version = |status: &Status| version(status, status.modified_s);
-        let shown_version = |status: &Status| shown_version(status, status.modified_s);
-        let is_version = |told: &Version, status: &Status| is_version(told, status, status.modified_s);
+        let version = |status: &Status| stamp(status, Some(5)).version();
+        let shown_version = |status: &Status| stamp(status, Some(5)).shown_version(status);
+        let is_version = |told: &Version, status: &Status| stamp(status, Some(5)).is_version(told);
         assert_eq!(shown_version(&reader), version(&reader));
         assert!(!version(&looker).still_holds(&shown_version(&looker)));
         assert!(is_version(&shown_version(&looker), &reader) && is_version(&version(&looker), &looker));
     }
 
+    fn stamp(status: &Status, volume_s: Option<u32>) -> Stamp {
+        Stamp { data_version: status.data_version, written_s: status.modified_s, volume_s }
+    }
+
+    /// Goal: a version is that of one volume as it was made; one that does not say so, of a former daemon, goes on.
+    #[test]
+    fn what_was_restored_is_another_version() {
+        let of = |volume_s| stamp(&status(), volume_s);
+        assert_ne!(of(Some(5)).version(), of(Some(6)).version());
+        assert!(!of(Some(5)).is_version(&of(Some(6)).version()));
+        assert!(of(Some(5)).is_version(&of(None).version()) && of(None).is_version(&of(Some(5)).version()));
+        for stamp in [of(None), of(Some(0)), of(Some(u32::MAX))] {
+            assert_eq!(Stamp::of(&stamp.version()), Some(stamp));
+            assert_eq!(Stamp::of(&stamp.shown_version(&status())), Some(stamp));
+        }
+        for text in ["", "1", "1.", "1.2.", "1.2.3.4", "1.2ll", "x.2", "-1.2", "1.4294967296"] {
+            assert_eq!(Stamp::of(&Version::strong(text)), None, "{text}");
+        }
+    }
+
     #[test]
     fn another_time_is_another_version() {
-        let version = |status: &Status| version(status, status.modified_s);
+        let version = |status: &Status| stamp(status, None).version();
         let one = status();
         assert_eq!(version(&one), version(&Status { mode: 0, changed_s: 9, ..one.clone() }));
         assert_ne!(version(&one), version(&Status { data_version: one.data_version ^ 1, ..one.clone() }));

@@ -15,6 +15,7 @@ use crate::access::Operation;
 use crate::afs::Shared;
 use crate::identity::Spot;
 use crate::look::shown;
+use crate::releases::Release;
 use crate::volume_name::VolumeType;
 use crate::wire::fileserver::{ExtendLock, LOCK_READ, LOCK_S, LOCK_WRITE, ReleaseLock, SetLock};
 
@@ -166,7 +167,10 @@ impl Shared {
         C: crate::wire::Call + Sync,
     {
         let place = (&spot.cell, spot.fid.volume);
-        self.files.change(call, place, &shown(spot), question, &|| Box::new(std::iter::empty())).await.map(drop)
+        self.files
+            .change(call, place, &shown(spot), (question, |_| Release::Untold), &|| Box::new(std::iter::empty()))
+            .await
+            .map(drop)
     }
 
     fn note_lent(&self, caller: Caller, spot: &Spot, mode: LockMode) {

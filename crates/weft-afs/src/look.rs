@@ -13,7 +13,7 @@ use crate::afs::Shared;
 use crate::cell::CellName;
 use crate::directories::{Admission, Who};
 use crate::directory::{PAGE_BYTES, PAGES_MAX};
-use crate::facts::{self, Told};
+use crate::facts::{self, Stamp, Told};
 use crate::fid::{Fid, VolumeId};
 use crate::identity::{Identity, Spot};
 use crate::names::Content;
@@ -73,21 +73,22 @@ pub(crate) struct Listed {
 
 impl Shared {
     /// A name with what it stands for, for whoever asked.
-    pub fn entry_told(&self, name: Name, spot: Spot, status: &Status) -> Entry {
-        let entry = self.entry_of(name, spot, status);
+    pub fn entry_told(&self, name: Name, spot: Spot, status: &Status, teller: &Teller) -> Entry {
+        let entry = self.entry_of(name, spot, status, teller);
         self.told.is_again(&entry.id, &entry.attributes);
         entry
     }
 
     /// A name with what it stands for.
-    pub fn entry_of(&self, name: Name, spot: Spot, status: &Status) -> Entry {
-        let written_s = self.written_s(&spot, status);
-        facts::entry(name, spot, status, self.options.modes, written_s)
+    pub fn entry_of(&self, name: Name, spot: Spot, status: &Status, teller: &Teller) -> Entry {
+        let stamp = self.stamp(&spot, status, teller.volume_s);
+        facts::entry(name, spot, status, self.options.modes, stamp)
     }
 
-    /// The time by which the version of a file goes.
-    pub fn written_s(&self, spot: &Spot, status: &Status) -> u32 {
-        self.retimed.written_s(spot, Written::of(status))
+    /// Which content a file has by a status, of a volume that was made then.
+    pub fn stamp(&self, spot: &Spot, status: &Status, volume_s: Option<u32>) -> Stamp {
+        let written_s = self.retimed.written_s(spot, Written::of(status));
+        Stamp { data_version: status.data_version, written_s, volume_s }
     }
 
     /// Asks about a file: of the sites of its volume one that has the newest release. `about` says of which one an answer is.
@@ -106,7 +107,7 @@ impl Shared {
         };
         let told = self
             .files
-            .ask_fitting(call, (cell, volume), &shown(spot), question, (&fits, Some(NEWEST_PATIENCE)))
+            .ask_fitting(call, (cell, volume), &shown(spot), (question, about), (&fits, Some(NEWEST_PATIENCE)))
             .await?;
         match (about(&told.reply), told.fit) {
             (Release::Made(created_s), Fit::Fits) => self.note_release(spot, created_s),
@@ -140,7 +141,7 @@ impl Shared {
     pub async fn status(&self, call: &Call, spot: &Spot) -> Result<Seen> {
         let ticket = self.promises.ticket();
         let (status, promise, teller) = self.status_told(call, spot).await?;
-        self.directories.keep_only(&spot.cell, spot.fid, status.data_version);
+        self.directories.keep_only(&spot.cell, spot.fid, self.stamp(spot, &status, teller.volume_s));
         let lease = self.promises.enter_of(ticket, teller.clone(), spot, promise, Written::of(&status));
         let seen = Seen { status, lease, teller };
         self.note_rights(ticket, spot, &seen);
@@ -237,7 +238,8 @@ impl Shared {
             _ => Who::Anybody,
         };
         let admission = Admission { who, ticket, until };
-        self.directories.admit(&spot.cell, spot.fid, seen.status.data_version, admission);
+        let stamp = self.stamp(spot, &seen.status, seen.teller.volume_s);
+        self.directories.admit(&spot.cell, spot.fid, stamp, admission);
     }
 
     async fn fetch_directory(&self, call: &Call, spot: &Spot) -> Result<(Content, Worth)> {
@@ -246,7 +248,8 @@ impl Shared {
         let asking = self.ask_newest(call, spot, &question, Release::of_content);
         let (reply, teller) = self.ask_if_allowed(call, &[(spot, Operation::Lookup)], asking).await?;
         let bytes = Bytes::from(reply.bytes);
-        let content = Content::new(spot.fid.volume, reply.end.status.data_version, bytes);
+        let stamp = self.stamp(spot, &reply.end.status, teller.volume_s);
+        let content = Content::new(spot.fid.volume, stamp, bytes);
         let content = content.map_err(|error| damaged(spot, &error))?;
         self.directories.put(&spot.cell, spot.fid, content.clone());
         let written = Written::of(&reply.end.status);
@@ -313,7 +316,7 @@ impl Shared {
         let rows = stream::iter(groups).map(|group| self.rows(call, dir, group)).buffered(BULK_AT_ONCE);
         let rows: Vec<Vec<(Entry, Option<Seen>)>> = rows.try_collect().await?;
         let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
-        hasher.update(&content.data_version.to_be_bytes());
+        hasher.update(content.stamp.version().token().unwrap_or_default());
         let (mut worth, mut entries) = (of_names, Vec::with_capacity(names.len()));
         for (entry, seen) in rows.into_iter().flatten() {
             self.told.is_again(&entry.id, &entry.attributes);
@@ -342,8 +345,8 @@ impl Shared {
             match row.0 {
                 Ok(status) => {
                     let lease = self.promises.enter_of(ticket, teller.clone(), &spot, promise, Written::of(&status));
-                    self.directories.keep_only(&spot.cell, fid, status.data_version);
-                    let entry = self.entry_of(name, spot, &status);
+                    self.directories.keep_only(&spot.cell, fid, self.stamp(&spot, &status, teller.volume_s));
+                    let entry = self.entry_of(name, spot, &status, &teller);
                     (entry, Some(Seen { status, lease, teller: teller.clone() }))
                 }
                 Err(code) => {

@@ -11,13 +11,14 @@ use bytes::Bytes;
 use weft_remote::Name;
 
 use crate::directory::{Directory, DirectoryError};
+use crate::facts::Stamp;
 use crate::fid::{Fid, VolumeId};
 
 /// The content of one directory, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
-    /// The data version that it is of.
-    pub data_version: u64,
+    /// The state that it is of.
+    pub stamp: Stamp,
     volume: VolumeId,
     /// As it was fetched.
     bytes: Bytes,
@@ -30,9 +31,9 @@ impl Content {
     ///
     /// # Errors
     /// What is wrong with its pages.
-    pub fn new(volume: VolumeId, data_version: u64, bytes: Bytes) -> Result<Content, DirectoryError> {
+    pub fn new(volume: VolumeId, stamp: Stamp, bytes: Bytes) -> Result<Content, DirectoryError> {
         Directory::new(&bytes)?;
-        Ok(Content { data_version, volume, bytes, changed: Arc::default() })
+        Ok(Content { stamp, volume, bytes, changed: Arc::default() })
     }
 
     /// Bytes that it holds in memory, as far as they count.
@@ -71,16 +72,17 @@ impl Content {
         Ok(names)
     }
 
-    /// The same after a change of ours, which brought the directory to a data version; `None` when it is not known what
-    /// there is then.
-    pub fn after(&self, data_version: u64, changes: &[(&Name, Option<Fid>)]) -> Option<Content> {
-        if data_version != self.data_version.checked_add(1)? || self.changed.len() + changes.len() > CHANGED_MAX {
+    /// The same after a change of ours, which brought the directory to this state; `None` when it is not known what there is
+    /// then.
+    pub fn after(&self, stamp: Stamp, changes: &[(&Name, Option<Fid>)]) -> Option<Content> {
+        let is_next = stamp.data_version == self.stamp.data_version.checked_add(1)?;
+        if !is_next || stamp.volume_s != self.stamp.volume_s || self.changed.len() + changes.len() > CHANGED_MAX {
             return None;
         }
         let mut after = self.clone();
         let changed = Arc::make_mut(&mut after.changed);
         changed.extend(changes.iter().map(|(name, fid)| ((*name).clone(), *fid)));
-        after.data_version = data_version;
+        after.stamp = stamp;
         Some(after)
     }
 
@@ -107,13 +109,18 @@ pub(crate) mod tests {
         Fid { volume: VOLUME, vnode, unique: vnode }
     }
 
+    /// A state with this data version.
+    pub(crate) fn stamp(data_version: u64) -> Stamp {
+        Stamp { data_version, written_s: 7, volume_s: Some(5) }
+    }
+
     /// A directory with these names.
     pub(crate) fn content(data_version: u64, names: &[(&str, u32)]) -> Content {
         let mut builder = DirectoryBuilder::new();
         for (name, vnode) in names {
             builder.insert(name.as_bytes(), *vnode, *vnode);
         }
-        Content::new(VOLUME, data_version, builder.build().into()).expect("good pages")
+        Content::new(VOLUME, stamp(data_version), builder.build().into()).expect("good pages")
     }
 
     fn all(content: &Content) -> Vec<(String, u32)> {
@@ -125,10 +132,10 @@ pub(crate) mod tests {
     #[test]
     fn our_own_changes_are_entered() {
         let before = content(5, &[("a", 2), ("b", 4), ("dir", 3)]);
-        let made = before.after(6, &[(&name("c"), Some(fid(6)))]).expect("the next one");
-        let moved = made.after(7, &[(&name("a"), None), (&name("b"), Some(fid(2)))]).expect("the next one");
+        let made = before.after(stamp(6), &[(&name("c"), Some(fid(6)))]).expect("the next one");
+        let moved = made.after(stamp(7), &[(&name("a"), None), (&name("b"), Some(fid(2)))]).expect("the next one");
         let wanted = [("b", 2), ("c", 6), ("dir", 3)].map(|(name, vnode)| (name.to_owned(), vnode));
-        assert_eq!((all(&moved), moved.data_version), (wanted.to_vec(), 7));
+        assert_eq!((all(&moved), moved.stamp), (wanted.to_vec(), stamp(7)));
         assert_eq!(moved.find(&name("a")), Ok(None));
         assert_eq!(moved.find(&name("b")), Ok(Some(fid(2))));
         assert_eq!(moved.find(&name("dir")), Ok(Some(fid(3))));
@@ -139,17 +146,20 @@ pub(crate) mod tests {
     fn what_others_changed_as_well_is_not_guessed() {
         let before = content(5, &[("a", 2)]);
         for version in [0, 5, 7, u64::MAX] {
-            assert!(before.after(version, &[(&name("c"), None)]).is_none(), "{version}");
+            assert!(before.after(stamp(version), &[(&name("c"), None)]).is_none(), "{version}");
         }
+        let restored = Stamp { volume_s: Some(6), ..stamp(6) };
+        assert!(before.after(restored, &[(&name("c"), None)]).is_none(), "the volume was restored in between");
         let mut content = before;
-        let changed =
-            (0..).find(|turn| match content.after(content.data_version + 1, &[(&name(&format!("n{turn}")), None)]) {
+        let changed = (0..).find(|turn| {
+            match content.after(stamp(content.stamp.data_version + 1), &[(&name(&format!("n{turn}")), None)]) {
                 Some(after) => {
                     content = after;
                     false
                 }
                 None => true,
-            });
+            }
+        });
         assert_eq!(changed, Some(CHANGED_MAX), "many are fetched again");
     }
 }

@@ -13,7 +13,9 @@ use crate::cell::CellName;
 use crate::fid::VolumeId;
 use crate::rpc::NO_VNODE;
 use crate::servers::ServerId;
-use crate::wire::fileserver::{BulkReply, FetchedData, StatusReply};
+use crate::wire::fileserver::{
+    BulkReply, ChangeReply, CreateReply, FetchedData, LinkReply, RenameReply, StatusReply, SymlinkReply,
+};
 use crate::wire::status::VolumeSync;
 
 /// What an answer is about.
@@ -57,6 +59,23 @@ impl Release {
         }
     }
 }
+
+/// The answer to a change, which says of its volume when it was made.
+pub(crate) trait OfVolume {
+    fn release(&self) -> Release;
+}
+
+macro_rules! of_volume {
+    ($($reply:ty),*) => {
+        $(impl OfVolume for $reply {
+            fn release(&self) -> Release {
+                Release::told(&self.sync)
+            }
+        })*
+    };
+}
+
+of_volume!(ChangeReply, CreateReply, LinkReply, RenameReply, SymlinkReply);
 
 /// The releases that were told of last.
 #[derive(Debug, Default)]
@@ -106,6 +125,11 @@ impl Releases {
         }
         last.insert(key, Last { created_s, behind: Vec::new() });
         before.is_some()
+    }
+
+    /// When a volume was made, as was told last.
+    pub fn made_s(&self, cell: &CellName, volume: VolumeId) -> Option<u32> {
+        self.last.lock().get(&(cell.clone(), volume)).map(|release| release.created_s)
     }
 
     /// No site that answers has the one that was told of last: this one counts.

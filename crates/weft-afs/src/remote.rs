@@ -65,7 +65,7 @@ impl Remote for Afs {
             return Ok(Answer { audience, ..Answer::new(None, Version::None, lease) });
         };
         let origin = Some(shared.origin(&spot));
-        let entry = shared.entry_told(name.clone(), spot, &seen.status);
+        let entry = shared.entry_told(name.clone(), spot, &seen.status, &seen.teller);
         let version = entry.version.clone();
         Ok(Answer { audience, origin, ..Answer::new(Some(Found { entry, along: None }), version, lease) })
     }
@@ -234,12 +234,12 @@ impl Shared {
             Identity::Cell { .. } | Identity::Mount(_) => {
                 let root = self.inside(call, identity).await?;
                 let seen = self.status(call, &root).await?;
-                let entry = self.entry_of(facts::nameless(&root), root, &seen.status);
+                let entry = self.entry_of(facts::nameless(&root), root, &seen.status, &seen.teller);
                 Ok((Entry { id: identity.file_id(), ..entry }, seen.worth(Told::Content)))
             }
             Identity::File(spot) => {
                 let seen = self.status(call, spot).await?;
-                let entry = self.entry_of(facts::nameless(spot), spot.clone(), &seen.status);
+                let entry = self.entry_of(facts::nameless(spot), spot.clone(), &seen.status, &seen.teller);
                 Ok((entry, seen.worth(Told::Content)))
             }
         }

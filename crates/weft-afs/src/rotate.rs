@@ -23,7 +23,7 @@ use crate::abort::Next;
 use crate::cell::CellName;
 use crate::fid::VolumeId;
 use crate::logins::Logins;
-use crate::releases::Releases;
+use crate::releases::{Release, Releases};
 use crate::round::{After, Manner, Missed, Said, ask_in_turn};
 use crate::rpc::{Failure, Rpc};
 use crate::servers::{ServerId, Servers};
@@ -49,6 +49,8 @@ pub(crate) struct Teller {
     pub server: ServerId,
     /// The token that it was told for; nobody's is none.
     pub token: Option<Arc<Token>>,
+    /// When the volume was made, of one that is written to, where that was told.
+    pub volume_s: Option<u32>,
 }
 
 impl From<Teller> for ServerId {
@@ -59,6 +61,9 @@ impl From<Teller> for ServerId {
 
 /// Bytes that follow a request; asked for anew for each server.
 pub(crate) type More<'a> = dyn Fn() -> Box<dyn Iterator<Item = Bytes> + Send + 'a> + Sync + 'a;
+
+/// Of which state of its volume an answer is.
+pub(crate) type About<C> = fn(&<C as WireCall>::Reply) -> Release;
 
 /// Whether an answer of a server is of the state that is wanted.
 pub(crate) type Fits<'a, R> = dyn Fn(ServerId, &R) -> bool + Sync + 'a;
@@ -89,6 +94,7 @@ struct Asked<'a, C: WireCall> {
     patience: Option<Duration>,
     what: &'a str,
     question: &'a C,
+    about: About<C>,
     more: &'a More<'a>,
     repeat: Repeat,
     /// The asker's, until a server refuses it. Held for one look or one change.
@@ -126,7 +132,7 @@ impl FileServers {
         what: &str,
         question: &C,
     ) -> Result<(C::Reply, Teller)> {
-        let told = self.ask_fitting(call, place, what, question, (&|_, _| true, None)).await?;
+        let told = self.ask_fitting(call, place, what, (question, |_| Release::Untold), (&|_, _| true, None)).await?;
         Ok((told.reply, told.teller))
     }
 
@@ -139,12 +145,13 @@ impl FileServers {
         call: &Call,
         place: (&CellName, VolumeId),
         what: &str,
-        question: &C,
+        (question, about): (&C, About<C>),
         (fits, patience): (&Fits<'_, C::Reply>, Option<Duration>),
     ) -> Result<Told<C::Reply>> {
         let token = Mutex::new(self.logins.token(call, place.0).await);
         let more: &More<'_> = &|| Box::new(std::iter::empty());
-        self.make(place, &Asked { call, fits, patience, what, question, more, repeat: Repeat::Freely, token }).await
+        let repeat = Repeat::Freely;
+        self.make(place, &Asked { call, fits, patience, what, question, about, more, repeat, token }).await
     }
 
     /// Has a change made; `more` gives bytes that follow the request, anew for each server.
@@ -156,7 +163,7 @@ impl FileServers {
         call: &'a Call,
         place: (&CellName, VolumeId),
         what: &'a str,
-        question: &'a C,
+        (question, about): (&'a C, About<C>),
         more: &'a More<'a>,
     ) -> Result<(C::Reply, Teller)> {
         let token = Mutex::new(self.logins.token(call, place.0).await);
@@ -166,6 +173,7 @@ impl FileServers {
             patience: None,
             what,
             question,
+            about,
             more,
             repeat: Repeat::UnlessSilent,
             token,
@@ -189,7 +197,11 @@ impl FileServers {
             // A change does not go on from one that is silent to another.
             sites.sort_by_key(|(_, at)| self.rpc.silences.is_given_up(*at));
             let Missed { after, last } = match self.round(sites, asked, waits > 0).await {
-                Ok(answer) => {
+                Ok(mut answer) => {
+                    answer.teller.volume_s = match ((asked.about)(&answer.reply), kind_of(&known, volume)) {
+                        (Release::Made(made_s), VolumeType::ReadWrite) => Some(made_s),
+                        _ => None,
+                    };
                     if was_away {
                         self.away.lock().remove(&(cell.clone(), volume));
                     }
@@ -244,7 +256,7 @@ impl FileServers {
             let said = match self.attempt(site, asked).await {
                 Ok((reply, token)) => {
                     let fits = (asked.fits)(site.0, &reply);
-                    let told = |fit| Told { reply, teller: Teller { server: site.0, token }, fit };
+                    let told = |fit| Told { reply, teller: Teller { server: site.0, token, volume_s: None }, fit };
                     if fits { Said::Done(told(Fit::Fits)) } else { set_aside(Ok(told(Fit::NoneFits))) }
                 }
                 Err(failure) => {
@@ -336,7 +348,11 @@ impl FileServers {
 }
 
 fn servers_of(known: &Volume, volume: VolumeId) -> Vec<ServerId> {
-    known.servers_of(known.entry.kind_of(volume).unwrap_or(VolumeType::ReadWrite))
+    known.servers_of(kind_of(known, volume))
+}
+
+fn kind_of(known: &Volume, volume: VolumeId) -> VolumeType {
+    known.entry.kind_of(volume).unwrap_or(VolumeType::ReadWrite)
 }
 
 /// What follows from a failure; nothing when it is the answer.

@@ -16,14 +16,15 @@ use weft_remote::{Answer, Call, Content, Extent, Outcome, RemoteError, Result, V
 
 use crate::afs::Shared;
 use crate::apply::seconds;
-use crate::facts;
+use crate::facts::Stamp;
 use crate::identity::Spot;
 use crate::look::{Seen, shown};
 use crate::parts::{Part, at_once, parts};
+use crate::releases::OfVolume;
 use crate::retimed::Written;
 use crate::rotate::Teller;
 use crate::stored_parts::{PartSum, StoredParts, Sum};
-use crate::wire::fileserver::StoreData64;
+use crate::wire::fileserver::{ChangeReply, StoreData64};
 use crate::wire::status::{Status, StatusChange};
 
 /// How far what is to be written is stored.
@@ -55,7 +56,7 @@ impl Shared {
         made: SystemTime,
     ) -> Result<Answer<Outcome>> {
         let begun = self.version_to_write(call, spot, expected).await?;
-        let over = facts::data_version(expected).unwrap_or(begun);
+        let over = Stamp::of(expected).map_or(begun, |expected| expected.data_version);
         let heard = Written { data_version: begun, modified_s: seconds(made) };
         let (parts, length) = (parts(what.0, what.1, content), what.1);
         let (sum, stored) = match parts.len() {
@@ -120,20 +121,25 @@ impl Shared {
     /// changes and has told of none: then it is the one that is expected. So is one that may have come of the same, when a
     /// server broke off.
     async fn version_to_write(&self, call: &Call, spot: &Spot, expected: &Version) -> Result<u64> {
+        let stamp = Stamp::of(expected);
+        let is_of = |volume_s| stamp.is_none_or(|stamp| stamp.may_be_of(volume_s));
+        let over = stamp.map(|stamp| stamp.data_version);
         let promised = self.promises.written(&spot.cell, spot.fid).map(|written| written.data_version);
-        if let Some(data_version) = promised.filter(|promised| facts::data_version(expected) == Some(*promised)) {
+        if let Some(data_version) = promised.filter(|promised| over == Some(*promised))
+            && is_of(self.promises.releases.made_s(&spot.cell, spot.fid.volume))
+        {
             return Ok(data_version);
         }
-        let Seen { status, .. } = self.status(call, spot).await?;
-        // Whose bytes they are the data version tells: another time alone, set by somebody else, is no reason to refuse.
-        let over = facts::data_version(expected);
+        let Seen { status, teller, .. } = self.status(call, spot).await?;
+        // Whose bytes they are the data version tells: another time alone, set by somebody else, is no reason to refuse. Of a
+        // volume that was restored since it tells nothing.
         let is_expected = *expected == Version::None
             || over == Some(status.data_version)
             || over.is_some_and(|over| self.cut_stores.are_of(spot, over, Written::of(&status)))
             // A volume that is repaired after a crash takes over what `Alloc_NewVnode` gave the inode of what was just made, 1
             // (OpenAFS `src/viced/afsfileprocs.c`, `src/vol/vol-salvage.c`; observed with 1.8.9): it is as empty as it was.
             || (over == Some(0) && status.length == 0);
-        if !is_expected {
+        if !is_expected || !is_of(teller.volume_s) {
             tracing::debug!(file = shown(spot), ?expected, now = ?Written::of(&status), "written meanwhile");
             return Err(RemoteError::VersionChanged { detail: shown(spot) });
         }
@@ -203,7 +209,7 @@ impl Shared {
             Box::new(Pieces { content, at: position, end: position + length, failed: &failed, summed: &summed })
         };
         let place = (&spot.cell, spot.fid.volume);
-        let outcome = self.files.change(call, place, &shown(spot), &question, &more).await;
+        let outcome = self.files.change(call, place, &shown(spot), (&question, ChangeReply::release), &more).await;
         if let Some(error) = failed.lock().take() {
             return Err(RemoteError::Failed { detail: format!("{}: what is to be written: {error}", shown(spot)) });
         }

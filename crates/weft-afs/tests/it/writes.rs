@@ -5,7 +5,9 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use weft_remote::{Answer, Change, Content, Extent, FileId, FileKind, Mutation, Outcome, Remote, Result, Version};
+use weft_remote::{
+    Answer, Change, Content, Extent, FileId, FileKind, Mutation, Outcome, Remote, RemoteError, Result, Version,
+};
 
 use crate::cell::AfsCell;
 use crate::client::{Client, PATIENCE, Tree, call};
@@ -55,6 +57,25 @@ async fn long_holes_are_not_sent() {
     assert!(read == expected);
     let again = write(&client, &file, &sparse, Arc::new(Cut(vec![3; LONG], u64::MAX))).await;
     assert_eq!(data_version(&again.expect("written").version) - data_version(&sparse), 4, "what has no holes");
+}
+
+/// Goal: what was written on a volume before it was restored is not stored over what has the same data version since; a version
+/// that a former daemon told does not say of which volume it is. Method: the version is one of a volume that was made earlier.
+#[tokio::test]
+async fn what_was_written_before_a_restore_is_not_stored() {
+    let Some(cell) = AfsCell::up() else { return };
+    let client = Client::on(cell, "c1", Tree::Cell).await;
+    let path = format!("{}/file", client.folder("restored").await);
+    let file = client.create(path.as_bytes(), FileKind::File).await;
+    let made = client.find(path.as_bytes()).await.expect("looked up").0.expect("it is there").version;
+    let text = String::from_utf8(made.token().expect("a version").to_vec()).expect("digits");
+    let (content, volume) = text.rsplit_once('.').expect("of a volume that is written to");
+    let earlier = volume.parse::<u32>().expect("a time") - 1;
+    let bytes = || Arc::new(Cut(vec![1; LONG], u64::MAX));
+    let refused = write(&client, &file, &Version::strong(format!("{content}.{earlier}")), bytes()).await;
+    assert!(matches!(refused, Err(RemoteError::VersionChanged { .. })), "{refused:?}");
+    assert!(client.read(&file).await.expect("read").is_empty());
+    write(&client, &file, &Version::strong(content), bytes()).await.expect("written");
 }
 
 /// Goal: short parts are on their way at once, and all of them are stored, over what was there. Method: the server stands still until

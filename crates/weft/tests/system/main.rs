@@ -10,6 +10,7 @@ mod afs_login;
 mod afs_moves;
 mod afs_posix;
 mod afs_releases;
+mod afs_restores;
 mod afs_tools;
 mod afs_users;
 mod afs_writing;
