@@ -21,6 +21,8 @@ pub(crate) struct Led {
     pub root: Spot,
     /// What the mount point says, in its own words.
     pub words: String,
+    /// What the database was asked for.
+    asked: String,
     until: Instant,
 }
 
@@ -58,7 +60,8 @@ impl Shared {
     }
 
     async fn led(&self, call: &Call, door: &Identity) -> Result<Led> {
-        if let Some(led) = self.led_before(door).filter(|led| led.until > Instant::now()) {
+        let counts = |led: &Led| led.until > Instant::now() && self.files.vldb.has(&led.root.cell, &led.asked);
+        if let Some(led) = self.led_before(door).filter(counts) {
             return Ok(led);
         }
         let (own, cell, mount) = match door {
@@ -81,13 +84,14 @@ impl Shared {
             let detail = format!("{target}: {}: volumes are mounted in each other more than {DEPTH_MAX} deep", mount);
             return Err(RemoteError::Loop { detail });
         }
-        let volume = self.files.vldb.find(call, &target, &mount.asked()).await?;
+        let asked = mount.asked();
+        let volume = self.files.vldb.find(call, &target, &asked).await?;
         let (_, id) = mount
             .choose(own, crossing, &volume.entry)
             .map_err(|error| RemoteError::NotFound { detail: format!("{target}: mount point {mount}: {error}") })?;
         let root = Spot { cell: target, fid: mount.target(id), way };
         self.promises.note_door(door, &root.cell, root.fid);
-        let led = Led { root, words: mount.to_string(), until: Instant::now() + self.options.volume_time };
+        let led = Led { root, words: mount.to_string(), asked, until: Instant::now() + self.options.volume_time };
         let mut doors = self.doors.lock();
         if doors.len() >= DOORS_MAX {
             doors.clear();

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_remote::{Call, Result, Source, SourceState};
+use weft_remote::{Call, RemoteError, Result, Source, SourceState};
 
 use crate::abort::{AbortCode, Next};
 use crate::cell::CellName;
@@ -35,6 +35,11 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
+    /// Whether it or a copy of it has this number.
+    fn has_number(&self, digits: &str) -> bool {
+        self.entry.volumes.iter().flatten().any(|id| id.to_string() == digits)
+    }
+
     /// The servers of a copy, as far as their addresses are known.
     pub fn servers_of(&self, copy: VolumeType) -> Vec<ServerId> {
         let sites = self.entry.sites_of(copy);
@@ -79,7 +84,11 @@ impl Vldb {
             }
             outcome => outcome,
         };
-        let entry = entry.map_err(|failure| failure.error(&what))?;
+        let entry = entry.map_err(|failure| failure.error(&what));
+        if let Err(RemoteError::NotFound { .. }) = &entry {
+            known.volumes.lock().retain(|name, volume| name != asked && !volume.has_number(asked));
+        }
+        let entry = entry?;
         let mut servers = Vec::new();
         for site in &entry.sites {
             match self.server_of(call, known, site).await {
@@ -98,6 +107,11 @@ impl Vldb {
         }
         volumes.insert(asked.to_owned(), volume.clone());
         Ok(volume)
+    }
+
+    /// Whether a volume is known by this name or number, and nothing was said against it since.
+    pub fn has(&self, cell: &CellName, asked: &str) -> bool {
+        self.cells.at_hand(cell).is_some_and(|known| known.volumes.lock().contains_key(asked))
     }
 
     /// A cell none of whose databases answers, as the contract tells of sources; `None` for one that has one that does, or of

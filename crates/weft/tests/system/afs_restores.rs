@@ -79,3 +79,19 @@ fn what_is_made_anew_is_not_what_was_made_before() {
 }
 
 const FILES: usize = 3;
+
+/// Goal: a mount point leads to the volume that has its name now, at once where the former one is there no more.
+#[test]
+fn a_volume_that_was_made_anew_under_its_name_is_found() {
+    let Some(dumped) = Dumped::new(|dir| write(dir.join("file"), "as it was").expect("written")) else { return };
+    let Some(mount) = mounted(&dumped.cell, "afs", &[]) else { return };
+    let at = scratch(&mount).join("file");
+    assert_eq!(read(&at), "as it was");
+    let former = mount.why(&scratch(&mount), "volume root");
+    dumped.cell.on("fs1", ["vos", "remove", "-id", "scratch", "-localauth"]).good();
+    wait_until("it is gone", || std::fs::read(&at).is_err());
+    dumped.restore();
+    assert_eq!(read(&at), "as it was");
+    assert_eq!(names_in(&scratch(&mount)), ["file", "readme.txt"]);
+    assert_ne!(mount.why(&scratch(&mount), "volume root"), former);
+}
