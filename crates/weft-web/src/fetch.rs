@@ -64,9 +64,13 @@ impl Web {
             return told;
         }
         // Behind one name there may be several servers of which each has a tag of its own for the same content (Apache and
-        // nginx make it of the file's own times): the next question may reach the one that gave this version.
-        for _ in 1..NODES_ASKED_MAX {
+        // nginx make it of the file's own times): the next question may reach the one that gave this version. Where that was
+        // never so, a file that has changed costs one more request.
+        let Some(host) = self.host_of(file) else { return told };
+        let more = if host.has_tags_each() { NODES_ASKED_MAX } else { 1 };
+        for _ in 0..more {
             if let Ok(answer) = self.fetch_at(call, (file, &place), None, expected, span).await {
+                host.saw_tags_each();
                 return Ok(answer);
             }
         }
@@ -217,7 +221,7 @@ pub(crate) fn content_range(headers: &HeaderMap) -> Option<ContentRange> {
     Some(ContentRange { bytes, total })
 }
 
-/// How often a part of a version is asked for before it counts as gone.
+/// How often more a part of a version is asked for, where several servers have tags of their own, before it counts as gone.
 const NODES_ASKED_MAX: u32 = 3;
 
 #[cfg(test)]

@@ -73,6 +73,8 @@ struct State {
     contact: Contact,
     /// A 206 was seen.
     ranges: bool,
+    /// Several servers stand behind its name, each with tags of its own for the same content.
+    tags_each: bool,
     /// The proxy that the last connection went through.
     via: Option<String>,
     /// Somebody's login was sent.
@@ -115,6 +117,7 @@ impl Host {
             memory: noted,
             contact: Contact::new(pause, SystemTime::now()),
             ranges: false,
+            tags_each: false,
             via: None,
             logins: false,
             aside: None,
@@ -346,6 +349,15 @@ impl Host {
 
     pub fn has_ranges(&self) -> bool {
         self.state.lock().ranges
+    }
+
+    /// A version that one answer denied was there in the next.
+    pub fn saw_tags_each(&self) {
+        self.state.lock().tags_each = true;
+    }
+
+    pub fn has_tags_each(&self) -> bool {
+        self.state.lock().tags_each
     }
 
     /// Facts for people.

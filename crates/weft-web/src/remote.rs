@@ -77,7 +77,7 @@ impl Web {
     }
 
     /// The host that a file lies on, if it was used.
-    fn host_of(&self, file: &FileId) -> Option<Arc<Host>> {
+    pub(crate) fn host_of(&self, file: &FileId) -> Option<Arc<Host>> {
         let (Id::Dir(place) | Id::File(place)) = Id::parse(file)? else { return None };
         self.client.known_host(&Authority::parse(&place.authority)?)
     }
