@@ -84,7 +84,7 @@ impl DefaultOwner {
             kind,
             size,
             modified,
-            changed: changed.known().unwrap_or(modified),
+            changed: changed.known().unwrap_or_else(|| to_the_minute(modified)),
             accessed: accessed.known().unwrap_or(modified),
             // Set-id bits become no rights: every mount is `nosuid`.
             mode: mode.unwrap_or(default_mode) & 0o7777,
@@ -96,6 +96,16 @@ impl DefaultOwner {
             gid: owner.map_or(self.gid, |owner| owner.gid),
             ttl,
         }
+    }
+}
+
+/// A time of modification as the time of change of a source that tells none. Lists of the web tell minutes and the files
+/// themselves seconds: a program that looks whether a file changed while it read it (tar(1) does, by this time alone)
+/// would find that one did which only came to be known better.
+fn to_the_minute(modified: SystemTime) -> SystemTime {
+    match modified.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs() / 60 * 60),
+        Err(_) => modified,
     }
 }
 

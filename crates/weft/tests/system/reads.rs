@@ -1,7 +1,9 @@
 //! Trees behind real servers read like trees on disk.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use crate::support::{
     Hit, Mount, Program, Server, Setup, big_tree, compare, folders_in, names_in, odd_names, run, small_tree, write_aged,
@@ -50,6 +52,30 @@ fn tar_and_rsync_take_the_tree_whole() {
     assert_eq!(run("rsync", checked), "");
     let again = run("rsync", ["-ai", "--omit-dir-times", &from(&site), &from(&copy)]);
     assert_eq!(again, "", "the second run finds nothing to do");
+}
+
+#[test]
+fn a_time_that_comes_to_be_known_to_the_second_is_no_change() {
+    let (Some(server), Some(mount)) = (Server::nginx(""), Mount::new()) else { return };
+    let times = |nth: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + nth * 7);
+    for nth in 0..100 {
+        let path = server.root().join(format!("files/{nth:02}.txt"));
+        write_aged(&path, format!("file {nth}\n").repeat(500).as_bytes(), 0);
+        std::fs::File::open(&path).and_then(|file| file.set_modified(times(nth))).expect("its time set");
+    }
+    let folder = mount.at(server.site()).join("files");
+    let look = |nth: u64| std::fs::symlink_metadata(folder.join(format!("{nth:02}.txt"))).expect("looked at");
+    assert_eq!(names_in(&folder).len(), 100);
+    let before: Vec<_> = (0..100).map(look).collect();
+    let archive = mount.beside("cold.tar");
+    let told = Program::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&folder).arg(".").run();
+    assert!(told.code == Some(0) && told.err.is_empty(), "{told:?}");
+    for (nth, before) in (0..).zip(before) {
+        let after = look(nth);
+        assert_eq!(before.mtime() % 60, 0, "{nth}: the list tells minutes");
+        assert_eq!(after.modified().expect("a time"), times(nth), "the file itself tells seconds");
+        assert_eq!(after.ctime(), before.ctime(), "{nth}: nothing changed");
+    }
 }
 
 #[test]
