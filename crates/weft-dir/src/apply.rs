@@ -199,7 +199,7 @@ impl Shared {
         self.places.forget(gone.id, dir.id.key(), name);
         self.note(&gone);
         self.watches.changed(path, is_directory);
-        self.newborn.keep(gone);
+        self.is_gone(gone);
         Ok(())
     }
 
@@ -241,9 +241,17 @@ impl Shared {
             self.watches.changed_by_another_name(&old.path);
         }
         if let Some(gone) = there.filter(|_| target == RenameTarget::Replaced) {
-            self.newborn.keep(gone);
+            self.is_gone(gone);
         }
         Ok(())
+    }
+
+    /// What has lost a name here: a directory its only one.
+    fn is_gone(&self, gone: At) {
+        if gone.facts.kind == FileKind::Directory {
+            self.held_open.let_go(gone.id);
+        }
+        self.newborn.keep(gone);
     }
 
     /// Enters in the table of places what a rename has done.

@@ -50,6 +50,12 @@ impl HeldOpen {
         drop(gave_way);
     }
 
+    /// Lets go of a directory that has been removed here.
+    pub fn let_go(&self, id: Identity) {
+        let held = self.0.lock().take(id);
+        drop(held);
+    }
+
     fn get(&self, key: Key) -> Option<Held> {
         let (held, gave_way) = self.0.lock().used(key);
         drop(gave_way);
@@ -64,6 +70,14 @@ impl Generations {
             None => GaveWay::new(),
         };
         (self.young.get(&key).cloned(), gave_way)
+    }
+
+    fn take(&mut self, id: Identity) -> Option<Held> {
+        let key = id.key();
+        [&mut self.young, &mut self.old].into_iter().find_map(|held| match held.get(&key) {
+            Some(known) if known.id == id => held.remove(&key),
+            _ => None,
+        })
     }
 
     fn put(&mut self, key: Key, held: Held) -> GaveWay {

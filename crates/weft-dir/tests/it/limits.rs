@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use weft_dir::DirectoryOptions;
 use weft_remote::{Lease, Remote, Version};
 
-use crate::support::{Bed, call};
+use crate::hands::{apply, remove, rename};
+use crate::support::{Bed, PATIENCE, call};
 
 fn is_short(lease: Lease, options: &DirectoryOptions) -> bool {
     matches!(lease, Lease::Until(end) if end <= SystemTime::now() + options.unwatched_lease)
@@ -36,6 +37,32 @@ async fn twenty_directories_with_four_watches() {
         fs::write(bed.path(path), "changed").unwrap();
         bed.broken(&[path]).await;
     }
+}
+
+/// What is held open for whoever moves it is not held for nobody: its inode and its room would stay taken on the disk.
+#[tokio::test]
+async fn directories_that_are_removed_here_are_not_held_open() {
+    let bed = Bed::new(&["removed/", "replaced/", "other/"]).await;
+    let open = || {
+        let links = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
+        let here = targets.filter(|target| target.starts_with(bed.folder.path()));
+        here.filter(|target| target.to_string_lossy().ends_with("(deleted)")).count()
+    };
+    for path in ["removed", "replaced", "other"] {
+        bed.names(path).await;
+    }
+    let root = bed.dir.root();
+    apply(&bed, remove(root.clone(), "removed")).await.unwrap();
+    apply(&bed, rename(root.clone(), "other", root, "replaced")).await.unwrap();
+    // A young file is kept for as long as its inode must not be used again.
+    let ended = async {
+        while open() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.expect("nothing that was removed is open");
+    assert_eq!(bed.names("replaced").await, [""; 0]);
 }
 
 #[tokio::test]
