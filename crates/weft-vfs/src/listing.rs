@@ -155,6 +155,24 @@ impl Vfs {
         }
     }
 
+    /// Forgets the names of a directory that was made just now, and has none. Its source may have had a directory of the same
+    /// identity before.
+    pub(crate) fn forget_names(&self, dir: NodeId) -> Result<()> {
+        loop {
+            let _names = self.renames.lock();
+            let known = self.store.dentries(dir, None, ROWS_AT_ONCE)?;
+            if known.is_empty() {
+                return Ok(());
+            }
+            let parent = self.namespace.shown(dir);
+            for (name, dentry) in &known {
+                self.tell_gone(Some(dentry));
+                self.notices.send(Notice::Entry { parent, name: name.clone() });
+            }
+            self.store.apply(known.into_iter().map(|(name, _)| Record::Dentry(dir, name, None)).collect())?;
+        }
+    }
+
     /// Learns names of a directory that something else named.
     pub(crate) fn learn_linked(&self, binding: BindingId, dir: &FileId, page: Page, told: Told) -> Result<()> {
         let dir = self.identify(binding, dir)?;

@@ -411,6 +411,7 @@ impl Vfs {
             learnt: self.learnt(record.binding, told),
             origin: None,
         };
+        self.forget_names(dir)?;
         Ok(self.store.apply(vec![Record::Listing(dir, Some(listing))])?)
     }
 

@@ -90,6 +90,26 @@ fn what_is_made_anew_is_not_what_was_made_before() {
 
 const FILES: usize = 3;
 
+/// Goal: a directory is empty to whoever has just made it, though it has the fid of one that was made before the volume was
+/// restored, and whose names are known.
+#[test]
+fn a_directory_that_is_made_anew_has_no_names() {
+    let Some(dumped) = Dumped::new(|_| ()) else { return };
+    let Some(mount) = mounted(&dumped.cell, "afs", &[]) else { return };
+    let at = scratch(&mount).join("made");
+    let fid = || mount.why(&at, "fid");
+    create_dir(&at).expect("made");
+    ["listed", "seen"].iter().for_each(|name| write(at.join(name), name).expect("written"));
+    assert_eq!(names_in(&at), ["listed", "seen"]);
+    let former = fid();
+    dumped.restore();
+    wait_until("it is not there", || !at.exists());
+    create_dir(&at).expect("made");
+    write(at.join("new"), "new").expect("written");
+    assert_eq!(names_in(&at), ["new"]);
+    assert_eq!(fid(), former, "this is about one fid");
+}
+
 /// Goal: a mount point leads to the volume that has its name now, at once where the former one is there no more.
 #[test]
 fn a_volume_that_was_made_anew_under_its_name_is_found() {
