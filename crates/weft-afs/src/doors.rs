@@ -9,7 +9,7 @@ use crate::cell::CellName;
 use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
 use crate::look::{damaged, shown};
-use crate::mount_point::{Crossing, MOUNT_POINT_BYTES_MAX, MountKind, MountPoint, MountedVolume};
+use crate::mount_point::{Crossing, MOUNT_POINT_BYTES_MAX, MountKind, MountPoint, MountPointError, MountedVolume};
 use crate::releases::Release;
 use crate::volume_name::{VolumeName, VolumeType};
 use crate::wire::fileserver::FetchData64;
@@ -85,9 +85,16 @@ impl Shared {
             return Err(RemoteError::Loop { detail });
         }
         let asked = mount.asked();
-        let volume = self.files.vldb.find(call, &target, &asked).await?;
-        let (_, id) = mount
-            .choose(own, crossing, &volume.entry)
+        let vldb = &self.files.vldb;
+        let volume = vldb.find(call, &target, &asked).await?;
+        let chosen = match mount.choose(own, crossing, &volume.entry) {
+            // It may have been made since that was asked.
+            Err(MountPointError::NoSuchCopy) => {
+                mount.choose(own, crossing, &vldb.ask(call, &target, &asked).await?.entry)
+            }
+            chosen => chosen,
+        };
+        let (_, id) = chosen
             .map_err(|error| RemoteError::NotFound { detail: format!("{target}: mount point {mount}: {error}") })?;
         let root = Spot { cell: target, fid: mount.target(id), way };
         self.promises.note_door(door, &root.cell, root.fid);

@@ -125,3 +125,19 @@ fn a_volume_that_was_made_anew_under_its_name_is_found() {
     assert_eq!(names_in(&scratch(&mount)), ["file", "readme.txt"]);
     assert_ne!(mount.why(&scratch(&mount), "volume root"), former);
 }
+
+/// Goal: a copy of a volume is shown from when it is there, to whom has looked for it before as well.
+#[test]
+fn a_copy_that_is_made_later_is_shown() {
+    let Some(dumped) = Dumped::new(|dir| write(dir.join("file"), "as it was").expect("written")) else { return };
+    let Some(mount) = mounted(&dumped.cell, "afs", &[]) else { return };
+    let Some(admin) = mounted_on(&dumped.cell, "admin", "afs", &[]) else { return };
+    let settings = admin.beside("home/config/weft");
+    std::fs::create_dir_all(&settings).expect("made");
+    std::fs::copy(admin.beside("weft.toml"), settings.join("weft.toml")).expect("copied");
+    admin.weft().args(["fs", "mkmount"]).arg(scratch(&admin).join("yesterday")).arg("scratch.backup").good();
+    let at = scratch(&mount).join("yesterday");
+    assert!(std::fs::read_dir(&at).is_err(), "there is no such copy");
+    dumped.cell.on("fs1", ["vos", "backup", "scratch", "-localauth"]).good();
+    assert_eq!(read(&at.join("file")), "as it was");
+}
