@@ -10,7 +10,7 @@ use weft_remote::{
 
 use crate::access::Operation;
 use crate::afs::{Shared, TOLD_PATIENCE};
-use crate::facts::{self, Told};
+use crate::facts::{self, Made, Told};
 use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
 use crate::look::{damaged, shorter, shown};
@@ -175,7 +175,7 @@ impl Shared {
     ) -> NamesNow {
         let Spot { cell, fid, .. } = dir;
         self.promises.made(cell, *fid, status.data_version);
-        self.directories.change(cell, *fid, self.stamp(dir, status, teller.volume_s), changes);
+        self.directories.change(cell, *fid, self.stamp(dir, status, Made::of(status, teller)), changes);
         let before = self.promises.written(cell, *fid).map(|written| written.data_version);
         let before = before.filter(|before| before.checked_add(1) == Some(status.data_version));
         if let Some(before) = before {
@@ -327,7 +327,7 @@ impl Shared {
             None => {
                 for (dir, now) in [(&from.dir, &reply.from_dir), (&to.dir, &reply.to_dir)] {
                     self.promises.made(&dir.cell, dir.fid, now.data_version);
-                    self.directories.keep_only(&dir.cell, dir.fid, self.stamp(dir, now, teller.volume_s));
+                    self.directories.keep_only(&dir.cell, dir.fid, self.stamp(dir, now, Made::of(now, &teller)));
                 }
                 (NamesNow::Unknown, NamesNow::Unknown)
             }

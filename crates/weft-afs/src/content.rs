@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use weft_remote::{Answer, Body, Call, Fetched, Piece, RemoteError, Result, Span, Version};
 
 use crate::afs::Shared;
-use crate::facts::{self, Stamp, Told};
+use crate::facts::{self, Made, Stamp, Told};
 use crate::identity::{Identity, Spot};
 use crate::look::{Seen, shown};
 use crate::pace::Pace;
@@ -35,13 +35,13 @@ impl Shared {
         let (bytes, seen) =
             self.piece(call, spot, start..start.saturating_add(asked.min(FIRST_PIECE_BYTES)), wanted).await?;
         let (status, worth) = (&seen.status, seen.worth(Told::Content));
-        let stamp = self.stamp(spot, status, seen.teller.volume_s);
+        let stamp = self.stamp(spot, status, Made::of(status, &seen.teller));
         if *expected != Version::None && !stamp.is_version(expected) {
             return Err(RemoteError::VersionChanged { detail: shown(spot) });
         }
         // What is gone on with is of the version that it was begun with, also where that was told by a former daemon.
-        let volume_s = Stamp::of(expected).map_or(stamp.volume_s, |expected| expected.volume_s);
-        let stamp = Stamp { volume_s, ..stamp };
+        let made = Stamp::of(expected).map_or(stamp.made, |expected| expected.made);
+        let stamp = Stamp { made, ..stamp };
         let version = stamp.version();
         let end = status.length.min(start.saturating_add(asked));
         let got = start + bytes.len() as u64;
@@ -107,7 +107,7 @@ impl Shared {
         loop {
             let (bytes, Seen { status, teller, .. }) =
                 self.piece(&call, spot, at..start + length, Some(version)).await?;
-            if !self.stamp(spot, &status, teller.volume_s).is_version(version) {
+            if !self.stamp(spot, &status, Made::of(&status, &teller)).is_version(version) {
                 return Err(RemoteError::VersionChanged { detail: shown(spot) });
             }
             at += bytes.len() as u64;
@@ -164,13 +164,15 @@ impl Shared {
         wanted: &Version,
     ) -> Result<(FetchedData, Teller)> {
         let (cell, volume) = (&spot.cell, spot.fid.volume);
+        let is_of_copy = matches!(Stamp::of(wanted), Some(Stamp { made: Some(Made::File(_)), .. }));
         let fits = |server, reply: &FetchedData| {
             if let Release::Made(created_s) = Release::of_content(reply) {
                 // Whoever is behind is to be known.
                 let _ = self.promises.releases.is_outdated(cell, volume, (server, created_s));
             }
             // Which sites there are is a question of copies alone.
-            self.stamp(spot, &reply.end.status, None).is_version(wanted)
+            let made = Some(Made::File(reply.end.status.changed_s)).filter(|_| is_of_copy);
+            self.stamp(spot, &reply.end.status, made).is_version(wanted)
         };
         // Without an answer that fits, who has the file open gets an error: whoever may have one is waited for.
         let told = self
@@ -187,7 +189,7 @@ impl Shared {
     pub async fn read_link(&self, call: &Call, spot: &Spot) -> Result<Answer<Vec<u8>>> {
         let (bytes, seen) = self.piece(call, spot, 0..LINK_BYTES_MAX, None).await?;
         let worth = seen.worth(Told::Content);
-        let version = self.stamp(spot, &seen.status, seen.teller.volume_s).version();
+        let version = self.stamp(spot, &seen.status, Made::of(&seen.status, &seen.teller)).version();
         let answer = Answer::new(bytes.to_vec(), version, worth.lease);
         Ok(Answer { audience: worth.audience, ..answer })
     }

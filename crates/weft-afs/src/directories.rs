@@ -187,6 +187,7 @@ const TURNS_KEPT: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Made;
     use crate::fid::VolumeId;
     use crate::names::tests::{content, stamp};
 
@@ -215,7 +216,7 @@ mod tests {
         assert!(!held(9) && held(7), "what is too long is not kept");
         directories.keep_only(&cell, fid(7), stamp(1));
         assert!(held(7));
-        directories.keep_only(&cell, fid(7), Stamp { volume_s: Some(6), ..stamp(1) });
+        directories.keep_only(&cell, fid(7), Stamp { made: Some(Made::Volume(6)), ..stamp(1) });
         assert!(!held(7), "the same version of a volume that was restored");
         directories.put(&cell, fid(7), content(4));
         directories.keep_only(&cell, fid(7), stamp(2));

@@ -8,20 +8,41 @@ use crate::access::{Operation, Rights, Subject};
 use crate::identity::{Identity, Spot};
 use crate::options::Modes;
 use crate::rotate::Teller;
+use crate::volume_name::VolumeType;
 use crate::wire::status::{Kind, Status};
 
 /// Which content a file or directory has.
 ///
 /// A volume that was restored from a dump comes to the same data versions again, with other bytes, and gives what is made anew
 /// the fids of what was made since the dump. Programs that unpack archives give files the same times as well. What differs is
-/// when the volume was made: `vos restore` makes it anew, and nothing else does with one that is written to.
+/// in [`Made`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub data_version: u64,
     /// The time that its last writer gave it (`retimed.rs`).
     pub written_s: u32,
-    /// When its volume was made; none of a copy, which is made anew by each release, nor where that is not told.
-    pub volume_s: Option<u32>,
+    /// Where it is told.
+    pub made: Option<Made>,
+}
+
+/// A time by the clock of a server that nobody sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// When the volume was made, of one that is written to: `vos restore` makes it anew, and nothing else does.
+    Volume(u32),
+    /// When the file was changed last, in whatever way, of a copy, which each release and each backup makes anew. Dumps and
+    /// clones keep it (OpenAFS `src/volser/dumpstuff.c`).
+    File(u32),
+}
+
+impl Made {
+    /// As a status of a volume of this sort tells it.
+    pub fn of(status: &Status, teller: &Teller) -> Option<Made> {
+        match teller.copy {
+            VolumeType::ReadWrite => teller.volume_s.map(Made::Volume),
+            VolumeType::ReadOnly | VolumeType::Backup => Some(Made::File(status.changed_s)),
+        }
+    }
 }
 
 impl Stamp {
@@ -31,15 +52,20 @@ impl Stamp {
         let text = std::str::from_utf8(bytes.strip_suffix(LOOKED_AT).unwrap_or(bytes)).ok()?;
         let mut parts = text.split('.');
         let (data_version, written_s) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let volume_s = parts.next().map(str::parse).transpose().ok()?;
-        parts.next().is_none().then_some(Stamp { data_version, written_s, volume_s })
+        let made = match parts.next().map(|made| (made, made.strip_prefix(FILE))) {
+            None => None,
+            Some((_, Some(file_s))) => Some(Made::File(file_s.parse().ok()?)),
+            Some((volume_s, None)) => Some(Made::Volume(volume_s.parse().ok()?)),
+        };
+        parts.next().is_none().then_some(Stamp { data_version, written_s, made })
     }
 
     /// The version that a reader has.
     pub fn version(&self) -> Version {
-        let Stamp { data_version, written_s, volume_s } = self;
-        Version::strong(match volume_s {
-            Some(volume_s) => format!("{data_version}.{written_s}.{volume_s}"),
+        let Stamp { data_version, written_s, made } = self;
+        Version::strong(match made {
+            Some(Made::Volume(volume_s)) => format!("{data_version}.{written_s}.{volume_s}"),
+            Some(Made::File(file_s)) => format!("{data_version}.{written_s}.{FILE}{file_s}"),
             None => format!("{data_version}.{written_s}"),
         })
     }
@@ -57,13 +83,13 @@ impl Stamp {
     /// Whether a version that was told is this one, of whatever form.
     pub fn is_version(&self, told: &Version) -> bool {
         Stamp::of(told).is_some_and(|told| {
-            (told.data_version, told.written_s) == (self.data_version, self.written_s) && told.may_be_of(self.volume_s)
+            (told.data_version, told.written_s) == (self.data_version, self.written_s) && told.may_be_of(self.made)
         })
     }
 
-    /// Whether it may be of the volume that was made then: what former daemons have told does not say.
-    pub fn may_be_of(&self, volume_s: Option<u32>) -> bool {
-        self.volume_s.zip(volume_s).is_none_or(|(of, now)| of == now)
+    /// Whether it may be of what was made then: what former daemons have told does not say.
+    pub fn may_be_of(&self, made: Option<Made>) -> bool {
+        self.made.zip(made).is_none_or(|(of, now)| of == now)
     }
 }
 
@@ -150,6 +176,8 @@ pub(crate) fn nameless(spot: &Spot) -> Name {
     Name::new(spot.fid.to_string()).expect("digits and dots are a name")
 }
 
+/// What begins the time of a file in a version.
+const FILE: char = 'f';
 /// What ends the version of a file that its asker may not read.
 const LOOKED_AT: &[u8] = b"l";
 /// Permission bits of directories.
@@ -196,7 +224,7 @@ mod tests {
         };
         let server = crate::servers::ServerId::Address([192, 0, 2, 1].into());
         let token = Some(std::sync::Arc::new(crate::tokens::tests::token(1)));
-        let alice = Teller { server, token, volume_s: None };
+        let alice = Teller { server, token, copy: VolumeType::ReadWrite, volume_s: None };
         let only = Audience::Only { uid: 1000 };
         for (status, of_status, of_content) in [
             (file(Rights::READING, Rights::ALL, 0o644), Audience::Everyone, Audience::Everyone),
@@ -213,7 +241,7 @@ mod tests {
             let audiences =
                 |teller| (audience(Told::Status, &status, teller), audience(Told::Content, &status, teller));
             assert_eq!(audiences(&alice), (of_status, of_content), "{status:?}");
-            let nobody = Teller { server, token: None, volume_s: None };
+            let nobody = Teller { server, token: None, copy: VolumeType::ReadWrite, volume_s: None };
             assert_eq!(audiences(&nobody), (Audience::Everyone, Audience::Everyone));
         }
         assert_eq!(stricter(only, Audience::Everyone), only);
@@ -228,7 +256,8 @@ mod tests {
     }
 
     fn stamp(status: &Status, volume_s: Option<u32>) -> Stamp {
-        Stamp { data_version: status.data_version, written_s: status.modified_s, volume_s }
+        let made = volume_s.map(Made::Volume);
+        Stamp { data_version: status.data_version, written_s: status.modified_s, made }
     }
 
     /// Goal: a version is that of one volume as it was made; one that does not say so, of a former daemon, goes on.
@@ -238,11 +267,15 @@ mod tests {
         assert_ne!(of(Some(5)).version(), of(Some(6)).version());
         assert!(!of(Some(5)).is_version(&of(Some(6)).version()));
         assert!(of(Some(5)).is_version(&of(None).version()) && of(None).is_version(&of(Some(5)).version()));
-        for stamp in [of(None), of(Some(0)), of(Some(u32::MAX))] {
+        let of_copy = |file_s| Stamp { made: Some(Made::File(file_s)), ..of(None) };
+        assert!(!of_copy(5).is_version(&of_copy(6).version()) && of_copy(5).is_version(&of(None).version()));
+        for stamp in [of(None), of(Some(0)), of(Some(u32::MAX)), of_copy(0), of_copy(u32::MAX)] {
             assert_eq!(Stamp::of(&stamp.version()), Some(stamp));
             assert_eq!(Stamp::of(&stamp.shown_version(&status())), Some(stamp));
         }
-        for text in ["", "1", "1.", "1.2.", "1.2.3.4", "1.2ll", "x.2", "-1.2", "1.4294967296"] {
+        for text in
+            ["", "1", "1.", "1.2.", "1.2.3.4", "1.2ll", "x.2", "-1.2", "1.4294967296", "1.2.f", "1.2.ff3", "1.2.f3.4"]
+        {
             assert_eq!(Stamp::of(&Version::strong(text)), None, "{text}");
         }
     }

@@ -13,7 +13,7 @@ use crate::afs::Shared;
 use crate::cell::CellName;
 use crate::directories::{Admission, Who};
 use crate::directory::{PAGE_BYTES, PAGES_MAX};
-use crate::facts::{self, Stamp, Told};
+use crate::facts::{self, Made, Stamp, Told};
 use crate::fid::{Fid, VolumeId};
 use crate::identity::{Identity, Spot};
 use crate::names::Content;
@@ -81,14 +81,14 @@ impl Shared {
 
     /// A name with what it stands for.
     pub fn entry_of(&self, name: Name, spot: Spot, status: &Status, teller: &Teller) -> Entry {
-        let stamp = self.stamp(&spot, status, teller.volume_s);
+        let stamp = self.stamp(&spot, status, Made::of(status, teller));
         facts::entry(name, spot, status, self.options.modes, stamp)
     }
 
-    /// Which content a file has by a status, of a volume that was made then.
-    pub fn stamp(&self, spot: &Spot, status: &Status, volume_s: Option<u32>) -> Stamp {
+    /// Which content a file has by a status.
+    pub fn stamp(&self, spot: &Spot, status: &Status, made: Option<Made>) -> Stamp {
         let written_s = self.retimed.written_s(spot, Written::of(status));
-        Stamp { data_version: status.data_version, written_s, volume_s }
+        Stamp { data_version: status.data_version, written_s, made }
     }
 
     /// Asks about a file: of the sites of its volume one that has the newest release. `about` says of which one an answer is.
@@ -141,7 +141,7 @@ impl Shared {
     pub async fn status(&self, call: &Call, spot: &Spot) -> Result<Seen> {
         let ticket = self.promises.ticket();
         let (status, promise, teller) = self.status_told(call, spot).await?;
-        self.directories.keep_only(&spot.cell, spot.fid, self.stamp(spot, &status, teller.volume_s));
+        self.directories.keep_only(&spot.cell, spot.fid, self.stamp(spot, &status, Made::of(&status, &teller)));
         let lease = self.promises.enter_of(ticket, teller.clone(), spot, promise, Written::of(&status));
         let seen = Seen { status, lease, teller };
         self.note_rights(ticket, spot, &seen);
@@ -238,7 +238,7 @@ impl Shared {
             _ => Who::Anybody,
         };
         let admission = Admission { who, ticket, until };
-        let stamp = self.stamp(spot, &seen.status, seen.teller.volume_s);
+        let stamp = self.stamp(spot, &seen.status, Made::of(&seen.status, &seen.teller));
         self.directories.admit(&spot.cell, spot.fid, stamp, admission);
     }
 
@@ -248,7 +248,7 @@ impl Shared {
         let asking = self.ask_newest(call, spot, &question, Release::of_content);
         let (reply, teller) = self.ask_if_allowed(call, &[(spot, Operation::Lookup)], asking).await?;
         let bytes = Bytes::from(reply.bytes);
-        let stamp = self.stamp(spot, &reply.end.status, teller.volume_s);
+        let stamp = self.stamp(spot, &reply.end.status, Made::of(&reply.end.status, &teller));
         let content = Content::new(spot.fid.volume, stamp, bytes);
         let content = content.map_err(|error| damaged(spot, &error))?;
         self.directories.put(&spot.cell, spot.fid, content.clone());
@@ -345,7 +345,7 @@ impl Shared {
             match row.0 {
                 Ok(status) => {
                     let lease = self.promises.enter_of(ticket, teller.clone(), &spot, promise, Written::of(&status));
-                    self.directories.keep_only(&spot.cell, fid, self.stamp(&spot, &status, teller.volume_s));
+                    self.directories.keep_only(&spot.cell, fid, self.stamp(&spot, &status, Made::of(&status, &teller)));
                     let entry = self.entry_of(name, spot, &status, &teller);
                     (entry, Some(Seen { status, lease, teller: teller.clone() }))
                 }

@@ -76,7 +76,7 @@ impl Content {
     /// then.
     pub fn after(&self, stamp: Stamp, changes: &[(&Name, Option<Fid>)]) -> Option<Content> {
         let is_next = stamp.data_version == self.stamp.data_version.checked_add(1)?;
-        if !is_next || stamp.volume_s != self.stamp.volume_s || self.changed.len() + changes.len() > CHANGED_MAX {
+        if !is_next || stamp.made != self.stamp.made || self.changed.len() + changes.len() > CHANGED_MAX {
             return None;
         }
         let mut after = self.clone();
@@ -98,6 +98,7 @@ const CHANGED_MAX: usize = 512;
 pub(crate) mod tests {
     use super::*;
     use crate::directory_builder::DirectoryBuilder;
+    use crate::facts::Made;
 
     const VOLUME: VolumeId = VolumeId(7);
 
@@ -111,7 +112,7 @@ pub(crate) mod tests {
 
     /// A state with this data version.
     pub(crate) fn stamp(data_version: u64) -> Stamp {
-        Stamp { data_version, written_s: 7, volume_s: Some(5) }
+        Stamp { data_version, written_s: 7, made: Some(Made::Volume(5)) }
     }
 
     /// A directory with these names.
@@ -148,7 +149,7 @@ pub(crate) mod tests {
         for version in [0, 5, 7, u64::MAX] {
             assert!(before.after(stamp(version), &[(&name("c"), None)]).is_none(), "{version}");
         }
-        let restored = Stamp { volume_s: Some(6), ..stamp(6) };
+        let restored = Stamp { made: Some(Made::Volume(6)), ..stamp(6) };
         assert!(before.after(restored, &[(&name("c"), None)]).is_none(), "the volume was restored in between");
         let mut content = before;
         let changed = (0..).find(|turn| {

@@ -49,6 +49,8 @@ pub(crate) struct Teller {
     pub server: ServerId,
     /// The token that it was told for; nobody's is none.
     pub token: Option<Arc<Token>>,
+    /// Of which copy of the volume it told.
+    pub copy: VolumeType,
     /// When the volume was made, of one that is written to, where that was told.
     pub volume_s: Option<u32>,
 }
@@ -198,7 +200,8 @@ impl FileServers {
             sites.sort_by_key(|(_, at)| self.rpc.silences.is_given_up(*at));
             let Missed { after, last } = match self.round(sites, asked, waits > 0).await {
                 Ok(mut answer) => {
-                    answer.teller.volume_s = match ((asked.about)(&answer.reply), kind_of(&known, volume)) {
+                    answer.teller.copy = kind_of(&known, volume);
+                    answer.teller.volume_s = match ((asked.about)(&answer.reply), answer.teller.copy) {
                         (Release::Made(made_s), VolumeType::ReadWrite) => Some(made_s),
                         _ => None,
                     };
@@ -256,7 +259,9 @@ impl FileServers {
             let said = match self.attempt(site, asked).await {
                 Ok((reply, token)) => {
                     let fits = (asked.fits)(site.0, &reply);
-                    let told = |fit| Told { reply, teller: Teller { server: site.0, token, volume_s: None }, fit };
+                    // The rest is found by what is known of the volume (`make`).
+                    let teller = Teller { server: site.0, token, copy: VolumeType::ReadWrite, volume_s: None };
+                    let told = |fit| Told { reply, teller, fit };
                     if fits { Said::Done(told(Fit::Fits)) } else { set_aside(Ok(told(Fit::NoneFits))) }
                 }
                 Err(failure) => {

@@ -16,7 +16,7 @@ use weft_remote::{Answer, Call, Content, Extent, Outcome, RemoteError, Result, V
 
 use crate::afs::Shared;
 use crate::apply::seconds;
-use crate::facts::Stamp;
+use crate::facts::{Made, Stamp};
 use crate::identity::Spot;
 use crate::look::{Seen, shown};
 use crate::parts::{Part, at_once, parts};
@@ -122,7 +122,7 @@ impl Shared {
     /// server broke off.
     async fn version_to_write(&self, call: &Call, spot: &Spot, expected: &Version) -> Result<u64> {
         let stamp = Stamp::of(expected);
-        let is_of = |volume_s| stamp.is_none_or(|stamp| stamp.may_be_of(volume_s));
+        let is_of = |volume_s: Option<u32>| stamp.is_none_or(|stamp| stamp.may_be_of(volume_s.map(Made::Volume)));
         let over = stamp.map(|stamp| stamp.data_version);
         let promised = self.promises.written(&spot.cell, spot.fid).map(|written| written.data_version);
         if let Some(data_version) = promised.filter(|promised| over == Some(*promised))
