@@ -40,6 +40,8 @@ pub(crate) struct Draft {
     times: Mutex<Times>,
     /// Why it could not be sent when that was tried last. Held for one look or one change.
     failed: Mutex<Option<Failed>>,
+    /// Who closed or synced it last. Held for one look or one change.
+    writer: Mutex<Option<Caller>>,
 }
 
 #[derive(Clone, Copy)]
@@ -82,6 +84,7 @@ impl Draft {
             unseen: AtomicBool::new(false),
             times,
             failed: Mutex::default(),
+            writer: Mutex::default(),
         }
     }
 
@@ -170,6 +173,17 @@ impl Draft {
     /// It changes now.
     pub(crate) fn touch(&self) {
         self.times.lock().written = SystemTime::now();
+    }
+
+    /// Somebody who writes it closes or syncs it. The process may be another by the time that this is of use.
+    pub(crate) fn note_writer(&self, caller: Caller) {
+        *self.writer.lock() = Some(Caller { pid: 0, ..caller });
+    }
+
+    /// As whom it is sent where nobody waits for that: as who has last had it sent, for others may not be allowed to; as the
+    /// daemon where nobody has, or a former daemon was asked to.
+    pub(crate) fn writer(&self) -> Caller {
+        self.writer.lock().unwrap_or(Caller::DAEMON)
     }
 
     /// Why it could not be sent when that was tried last.

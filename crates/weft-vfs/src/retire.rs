@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_remote::Caller;
 use weft_store::{NodeId, Object, Origin, Record};
 
 use crate::draft::Draft;
@@ -59,7 +58,7 @@ impl Vfs {
             return self.forget_what_was_of(inode.id, &inode.record());
         }
         // Pages that were mapped may have come after the last close of a descriptor.
-        self.send_held(Caller::DAEMON, inode).await?;
+        self.send_for_writer(inode).await?;
         let Some(draft) = inode.draft() else { return Ok(()) };
         let adopted = self.adopted(inode, &draft).inspect_err(fetched_again).ok().flatten();
         let to_come = self.to_come(inode, &draft).await.inspect_err(fetched_again).ok().flatten();

@@ -43,6 +43,7 @@ impl Vfs {
         if !handle.writing {
             return Ok(());
         }
+        handle.inode.note_writer(call.caller);
         self.send(&call, &handle.inode).await
     }
 
@@ -51,7 +52,11 @@ impl Vfs {
     /// # Errors
     /// As of [`Vfs::flush`].
     pub async fn sync(self: Arc<Self>, call: Call, handle: HandleId) -> Result<()> {
-        let inode = self.handle(handle)?.inode.clone();
+        let handle = self.handle(handle)?;
+        let inode = handle.inode.clone();
+        if handle.writing {
+            inode.note_writer(call.caller);
+        }
         self.send(&call, &inode).await?;
         // That took as long as there was to be sent.
         self.sync_source(&Call::within(call.caller, self.options.deadline), &inode).await
@@ -81,6 +86,12 @@ impl Vfs {
         });
         let outcome = sending.await;
         outcome.inspect_err(|error| self.tell_left_over(error))
+    }
+
+    /// The same where nobody waits for it.
+    pub(crate) async fn send_for_writer(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        let writer = inode.draft().map_or(Caller::DAEMON, |draft| draft.writer());
+        self.send_held(writer, inode).await
     }
 
     /// Sends what is unsent of an inode. The caller holds its gate.
@@ -266,6 +277,13 @@ impl Vfs {
 }
 
 impl Inode {
+    /// Somebody who may write it closes or syncs it.
+    fn note_writer(&self, caller: Caller) {
+        if let Some(draft) = self.draft().filter(|draft| draft.dirty.is_unsent()) {
+            draft.note_writer(caller);
+        }
+    }
+
     /// The source does not have it any more: whoever has it open reads what was written, by whichever daemon.
     pub(crate) fn keep_written(&self) {
         if let Some(draft) = self.draft()

@@ -8,8 +8,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_remote::Caller;
-
 use crate::VfsError;
 use crate::inode::Inode;
 use crate::vfs::Vfs;
@@ -55,7 +53,7 @@ impl Vfs {
                 continue;
             }
             let _gate = inode.gate.lock().await;
-            let outcome = match self.send_held(Caller::DAEMON, inode).await {
+            let outcome = match self.send_for_writer(inode).await {
                 Ok(()) => self.retire(inode).await,
                 failed => failed,
             };

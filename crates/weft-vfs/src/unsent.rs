@@ -126,7 +126,7 @@ impl Vfs {
         })
     }
 
-    /// Tries now to send a file, and returns how many bytes that was about.
+    /// Tries now to send a file, as who wrote it or, where that is refused, as the caller. Returns how many bytes that was about.
     ///
     /// # Errors
     /// [`UnsentError`]; `Open` only when something is to be written over.
@@ -140,9 +140,16 @@ impl Vfs {
         if over == Over::Another {
             Box::pin(self.put_over(&inode, &draft, caller)).await?;
         }
-        let _gate = inode.gate.lock().await;
+        // Who has the gate may be sending it.
         let bytes = draft.dirty.bytes_away().unwrap_or(0);
-        match self.send_held(caller, &inode).await {
+        let _gate = inode.gate.lock().await;
+        let mut outcome = self.send_for_writer(&inode).await;
+        if let Err(VfsError::Remote(RemoteError::Denied { .. } | RemoteError::NotPermitted { .. })) = &outcome
+            && draft.writer().uid != caller.uid
+        {
+            outcome = self.send_held(caller, &inode).await;
+        }
+        match outcome {
             Err(VfsError::Changed) => return Err(UnsentError::Changed),
             outcome => outcome?,
         }

@@ -207,6 +207,36 @@ fn each_writes_as_oneself() {
     assert_ne!(alice.reads(&mine).code, Some(0));
 }
 
+/// Goal: what somebody wrote and its server did not take is sent as that user later, whoever asks for it. Method: the quota is
+/// used up, and the daemon's own user may not write there.
+#[test]
+fn what_could_not_be_sent_is_sent_as_who_wrote_it() {
+    let Some(cell) = AfsCell::own() else { return };
+    let alice = User::new(64_191);
+    alice.login(&cell, "alice", &[]);
+    let Some(mount) = mounted(&cell, "") else { return };
+    let quota = |blocks: &str| {
+        cell.on("fs1", ["vos", "setfields", "user.alice", "-localauth", "-maxquota", blocks]).good();
+    };
+    let at = mount.at("weft.test/user/alice/long");
+    let unsent = || mount.status()["unsent"]["files"].as_array().map(Vec::len);
+    let write = |bytes| alice.run("sh", ["-c", "head -c $1 /dev/zero > \"$0\"", &at.to_string_lossy(), bytes]);
+    assert_eq!(write("1").code, Some(0));
+    quota("1");
+    // By so much no server lets a volume go over its quota.
+    let over = write("3000000");
+    assert_eq!(unsent(), Some(1), "{over:?}");
+    let send = || mount.verb("unsent", ["--send".as_ref(), at.as_os_str()]);
+    let sent = send();
+    assert!(sent.code != Some(0) && sent.err.contains("quota"), "alice may write it: {sent:?}");
+    quota("0");
+    let sent = send();
+    // It may have been sent by itself.
+    assert!(unsent() == Some(0), "{sent:?}");
+    let reader = crate::afs::mounted_on(&cell, "c2", "afs", &[]).expect("as the other");
+    assert_eq!(reader.at("weft.test/user/alice/long").metadata().expect("stat").len(), 3_000_000);
+}
+
 /// Goal: who may read and not write is refused when a file is opened, by the rights as they are, and nobody here sees what
 /// would have been written; who was just given the right writes.
 #[test]
