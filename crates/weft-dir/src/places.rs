@@ -195,7 +195,8 @@ impl Table {
         if file == Identity::TOP {
             return Learnt::Entered;
         }
-        let generations = if names == Names::Directory { &mut self.dirs } else { &mut self.files };
+        let Table { files, dirs, .. } = self;
+        let (generations, other) = if names == Names::Directory { (dirs, files) } else { (files, dirs) };
         let spot = Spot { dir, name: Box::from(name.as_bytes()) };
         let several = names == Names::Several;
         match generations.used(file.key()) {
@@ -207,7 +208,11 @@ impl Table {
                     return Learnt::Beside;
                 }
             }
-            None => generations.keep(file.key(), Place { newest: spot, others: several.then(Box::default) }),
+            None => {
+                // A directory may have the number of a file that has gone, and the other way round, where births are not known.
+                other.forget_all(file.key());
+                generations.keep(file.key(), Place { newest: spot, others: several.then(Box::default) });
+            }
         }
         Learnt::Entered
     }
@@ -274,6 +279,11 @@ impl Generations {
             Some(next) => place.newest = next,
             None => drop(self.young.remove(&key)),
         }
+    }
+
+    fn forget_all(&mut self, key: Key) {
+        self.young.remove(&key);
+        self.old.remove(&key);
     }
 
     /// The path of a name in a directory.
@@ -344,6 +354,19 @@ mod tests {
         learn(&places, file(2), Names::Directory, file(1).key(), &name("b"));
         learn(&places, file(1), Names::Directory, file(2).key(), &name("a"));
         assert!(places.seen(file(3)).is_empty());
+    }
+
+    /// Goal: a directory is found that has the number of a file which has gone, and a file that of a directory: where births are
+    /// not known (overlayfs, file systems in user space) they are of one identity.
+    #[test]
+    fn what_has_the_number_of_something_of_another_kind_has_its_own_names() {
+        let places = Places::new(100);
+        learn(&places, file(1), Names::Directory, Key::TOP, &name("dir"));
+        for (names, text) in [(Names::One, "file"), (Names::Directory, "again"), (Names::Several, "last")] {
+            learn(&places, file(1), names, Key::TOP, &name(text));
+            assert_eq!(paths(&places, file(1)), [text]);
+            assert_eq!(places.counts(), if names == Names::Directory { (0, 1) } else { (1, 0) });
+        }
     }
 
     #[test]
