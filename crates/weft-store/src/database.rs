@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
@@ -23,6 +23,8 @@ use crate::{Result, StoreError};
 pub(crate) struct Database {
     redb: Option<redb::Database>,
     gate: Arc<AtomicBool>,
+    /// So many bytes more the disk had no room for.
+    refused: Arc<AtomicU64>,
 }
 
 /// The database as it was after one transaction. Holding one keeps its pages from being used again.
@@ -104,11 +106,11 @@ impl Place {
         let path = self.path();
         let file = self.disk.open_or_create(&path)?;
         let begun = if file.len()? == 0 { Begun::Anew } else { Begun::Before };
-        let gate = Arc::new(AtomicBool::new(false));
-        let backend = Backend { file, closed: Arc::clone(&gate) };
+        let (gate, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let backend = Backend { file, closed: Arc::clone(&gate), refused: Arc::clone(&refused) };
         let redb =
             guarded(|| Ok(redb::Builder::new().set_cache_size(self.cache_bytes).create_with_backend(backend)?))?;
-        let database = Database { redb: Some(redb), gate };
+        let database = Database { redb: Some(redb), gate, refused };
         match begun {
             Begun::Anew => {
                 database.write(&Stage::of_pair(key::FORMAT, &[FORMAT]))?;
@@ -167,6 +169,11 @@ impl Database {
     /// The state after the newest transaction.
     pub(crate) fn snapshot(&self) -> Result<Snapshot, Fault> {
         guarded(|| Ok(Snapshot { table: Some(self.redb().begin_read()?.open_table(TABLE)?) }))
+    }
+
+    /// How many bytes more the disk had no room for; 0 where it has refused none.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Lets go of the file without writing to it again: after damage, nothing more may go out.
@@ -297,6 +304,7 @@ impl Fault {
 struct Backend {
     file: DiskFile,
     closed: Arc<AtomicBool>,
+    refused: Arc<AtomicU64>,
 }
 
 impl Backend {
@@ -305,6 +313,14 @@ impl Backend {
             return Err(io::Error::other("the database was given up"));
         }
         Ok(())
+    }
+
+    /// Notes what the disk has no room for.
+    fn noted(&self, bytes: u64, outcome: io::Result<()>) -> io::Result<()> {
+        if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+            self.refused.store(bytes, Ordering::Relaxed);
+        }
+        outcome
     }
 }
 
@@ -323,14 +339,15 @@ impl StorageBackend for Backend {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.check()?;
         let before = self.file.len()?;
-        match len.checked_sub(before) {
+        let grown = match len.checked_sub(before) {
             // A disk that is full refuses the growth then, and not a page later on: with all its room a database can be
             // opened again after a failure, which writes to it, and read.
             Some(1..=ROOM_AHEAD_BYTES_MAX) if before > 0 => self.file.grow_with_room(before, len),
             // One that begins may not have it, and should begin.
             Some(1..=ROOM_AHEAD_BYTES_MAX) => self.file.grow_with_room(before, len).or_else(|_| self.file.set_len(len)),
             _ => self.file.set_len(len),
-        }
+        };
+        self.noted(len.saturating_sub(before), grown)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -340,7 +357,7 @@ impl StorageBackend for Backend {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.check()?;
-        self.file.write_all_at(data, offset)
+        self.noted(data.len() as u64, self.file.write_all_at(data, offset))
     }
 }
 

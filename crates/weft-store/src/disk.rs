@@ -94,6 +94,10 @@ impl Disk {
 
     /// Free bytes (for this user) and all bytes of the file system that holds `path`.
     pub(crate) fn space(&self, path: &Path) -> io::Result<(u64, u64)> {
+        #[cfg(test)]
+        if self.faults.no_room.load(std::sync::atomic::Ordering::Relaxed) {
+            return Ok((0, 1));
+        }
         let figures = rustix::fs::statvfs(path)?;
         let unit = figures.f_frsize;
         Ok((figures.f_bavail.saturating_mul(unit), figures.f_blocks.saturating_mul(unit)))
@@ -229,6 +233,8 @@ impl AsFd for DiskFile {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     plan: parking_lot::Mutex<Option<Plan>>,
+    /// The disk says that nothing is free.
+    pub(crate) no_room: std::sync::atomic::AtomicBool,
 }
 
 #[cfg(test)]
@@ -248,6 +254,16 @@ impl Faults {
     /// Passes all writes again.
     pub(crate) fn clear(&self) {
         *self.plan.lock() = None;
+    }
+
+    /// How many writes are to fail still.
+    pub(crate) fn left_to_fail(&self) -> u64 {
+        self.plan.lock().as_ref().map_or(0, |plan| plan.fail)
+    }
+
+    /// Whether a write has failed of those that were to.
+    pub(crate) fn have_failed(&self) -> bool {
+        self.left_to_fail() == 0 && self.plan.lock().is_some()
     }
 
     fn before_write(&self) -> io::Result<()> {

@@ -20,7 +20,7 @@ impl Flusher {
     /// Starts the thread.
     pub(crate) fn start(index: Arc<Index>, place: Place, small: Arc<Small>, database: Database) -> Result<Flusher> {
         let database = Some(database);
-        let mut worker = Worker { index: Arc::clone(&index), place, small, database, telling: false };
+        let mut worker = Worker { index: Arc::clone(&index), place, small, database, telling: false, wanted_room: 0 };
         let thread = std::thread::Builder::new()
             .name("weft-flush".into())
             .spawn(move || worker.run())
@@ -47,6 +47,8 @@ struct Worker {
     database: Option<Database>,
     /// Whether the failure that lasts has been told.
     telling: bool,
+    /// So many bytes more the disk had no room for, when that was tried last.
+    wanted_room: u64,
 }
 
 impl Worker {
@@ -78,12 +80,19 @@ impl Worker {
             None => None,
         };
         let Some(stage) = stage else { return Ok(reopened) };
+        if self.has_no_room() {
+            if let Some(snapshot) = reopened {
+                self.index.lock().snapshot = Arc::new(snapshot);
+            }
+            return Err(StoreError::Full { path: self.place.path() });
+        }
         let fault = match self.database().write(stage) {
             Ok(snapshot) => return Ok(Some(snapshot)),
             Err(fault) => fault,
         };
         // After any failure the library wants to be opened again, which readers need as well. Only after damage is
         // there hope for the stage at once: a disk that was full a moment ago still is.
+        self.wanted_room = self.database().refused();
         let snapshot = self.reopen(&fault)?;
         let path = self.place.path();
         if let Fault::System(_) = fault {
@@ -91,6 +100,12 @@ impl Worker {
             return Err(fault.into_error(&path));
         }
         self.database().write(stage).map(Some).map_err(|fault| fault.into_error(&path))
+    }
+
+    /// Whether the disk still has less room than was missing. Who would write all the same would have readers wait for the database
+    /// to be opened again, over and over.
+    fn has_no_room(&self) -> bool {
+        self.wanted_room > 0 && self.place.disk.space(&self.place.dir).is_ok_and(|(free, _)| free < self.wanted_room)
     }
 
     fn remove_doomed(&self, stage: &Stage) {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::database::{Fault, Pairs, Place, Snapshot};
+use crate::database::{Database, Fault, Pairs, Place, Snapshot};
 use crate::flusher::Flusher;
 use crate::journal::{self, Journal};
 use crate::key::{self, Key};
@@ -77,7 +77,8 @@ pub(crate) enum Failure {
 }
 
 impl Index {
-    /// Opens the database and starts the flusher.
+    /// Opens the database and starts the flusher. What a former life has left in the journal is written first; where the disk has
+    /// no room for that, it is tried again as any stage is.
     pub(crate) fn open(
         place: Place,
         small: Arc<Small>,
@@ -85,22 +86,30 @@ impl Index {
         journal: Option<Journal>,
     ) -> Result<(Arc<Index>, Flusher)> {
         let (database, _) = place.open()?;
-        if let Some(journal) = &journal {
-            let left = journal.replay().map_err(|error| StoreError::Index(Box::new(error)))?;
-            if !left.is_empty() {
-                database.write(&left).map_err(|fault| fault.into_error(&place.path()))?;
-            }
-            journal.clear().map_err(|error| StoreError::Index(Box::new(error)))?;
-        }
+        let left = match &journal {
+            Some(journal) => journal.replay().map_err(|error| StoreError::Index(Box::new(error)))?,
+            None => Stage::default(),
+        };
+        let (database, is_written) = match left.is_empty() {
+            true => (database, true),
+            false => written(&place, database, &left)?,
+        };
+        let flushing = Some(left).filter(|_| !is_written);
+        let cleared = journal.as_ref().map_or(Ok(0), |journal| match &flushing {
+            Some(left) => journal.begin_with(left),
+            None => journal.clear().map(|()| 0),
+        });
+        let durable = cleared.map_err(|error| StoreError::Index(Box::new(error)))?;
         let snapshot = database.snapshot().map_err(|fault| fault.into_error(&place.path()))?;
+        let flushing = flushing.map(|left| Arc::new(Stage { last: durable + 1, ..left }));
         let inner = Inner {
             current: Stage::default(),
-            flushing: None,
-            taken: 0,
+            taken: flushing.is_some().into(),
             snapshot: Arc::new(snapshot),
             lasting: BTreeMap::new(),
-            applied: 0,
-            durable: 0,
+            applied: durable + u64::from(flushing.is_some()),
+            durable,
+            flushing,
             failure: None,
             failures: 0,
             wanted: false,
@@ -335,6 +344,19 @@ impl Inner {
     }
 }
 
+/// Writes a stage to a database that was just opened; whether there was room for it, and the database, which is opened again where
+/// there was none.
+fn written(place: &Place, database: Database, stage: &Stage) -> Result<(Database, bool)> {
+    let Err(fault) = database.write(stage) else { return Ok((database, true)) };
+    match fault.into_error(&place.path()) {
+        StoreError::Full { .. } => {}
+        error => return Err(error),
+    }
+    // After any failure the library wants that.
+    database.abandon();
+    Ok((place.open()?.0, false))
+}
+
 impl Failure {
     fn to_error(&self, index: &Index) -> StoreError {
         match self {
@@ -407,5 +429,47 @@ mod tests {
             std::thread::yield_now();
         }
         drop(flusher);
+    }
+
+    /// Goal: a store is opened whose journal has what the disk has no room for: it is seen, stays in the journal, and is durable
+    /// when there is room. Method: each write of an opening in turn meets a full disk.
+    #[test]
+    fn what_a_former_life_left_waits_for_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, troubles) = (Disk::default(), Arc::new(Troubles::default()));
+        let place = Place { disk: disk.clone(), dir: dir.path().to_owned(), cache_bytes: 1 << 20, troubles };
+        let never = Duration::from_secs(86_400);
+        let journal = Journal::new([tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()]).unwrap();
+        let open = || {
+            let small = Small::open(dir.path().join("segments"), disk.clone(), Arc::clone(&place.troubles)).unwrap();
+            Index::open(place.clone(), Arc::new(small), never, Some(journal.clone()))
+        };
+        drop(open().unwrap());
+        let mut waited = 0;
+        for nth in 0.. {
+            let (key, value): (Key, Value) = ((*b"xa").into(), vec![nth as u8; 5000].into());
+            let newest = journal.begin_with(&Stage::default()).unwrap();
+            let left = journal::record(newest + 2, newest + 1, &[(key.clone(), Some(value.clone()))]).unwrap();
+            journal.write(1, &left).unwrap();
+            disk.faults.full_after(nth, 1);
+            let opened = open();
+            let was_full = disk.faults.have_failed();
+            disk.faults.clear();
+            // Where it could not be opened at all, the next one finds all that was left.
+            let (index, flusher) = opened.or_else(|_| open()).unwrap();
+            assert_eq!(index.get(&key).unwrap(), Some(value.clone()), "after {nth} writes");
+            if index.lock().flushing.is_some() {
+                waited += 1;
+                assert_eq!(journal.replay().unwrap().pairs.get(&key), Some(&Some(value.clone())));
+                index.apply(vec![((*b"xb").into(), Some(value.clone()))], None, Due::Soon).unwrap();
+                index.flush().unwrap();
+            }
+            assert!(journal.replay().unwrap().is_empty(), "all is durable");
+            drop((flusher, index));
+            if !was_full {
+                break;
+            }
+        }
+        assert!(waited > 0);
     }
 }

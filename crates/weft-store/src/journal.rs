@@ -56,14 +56,7 @@ impl Journal {
 
     /// What a former life left behind that may not be in the database, oldest first and in one stage.
     pub(crate) fn replay(&self) -> io::Result<Stage> {
-        let mut records = Vec::new();
-        for kept in &*self.files {
-            let mut bytes = Vec::new();
-            let mut file = &kept.file;
-            file.seek(SeekFrom::Start(0))?;
-            file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-            records.extend(contents(&bytes));
-        }
+        let mut records = self.records()?;
         let durable = records.iter().map(|record| record.durable).max().unwrap_or(0);
         records.retain(|record| record.number > durable);
         records.sort_by_key(|record| record.number);
@@ -72,6 +65,33 @@ impl Journal {
             stage.put((key.into(), value.map(Into::into)));
         }
         Ok(stage)
+    }
+
+    fn records(&self) -> io::Result<Vec<Content>> {
+        let mut records = Vec::new();
+        for kept in &*self.files {
+            let mut bytes = Vec::new();
+            let mut file = &kept.file;
+            file.seek(SeekFrom::Start(0))?;
+            file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+            records.extend(contents(&bytes));
+        }
+        Ok(records)
+    }
+
+    /// Has the first file hold what a former life left, which could not be written to the database yet, as one change, and the
+    /// second be empty; the number of the newest change before that one. A kill in the middle loses nothing.
+    pub(crate) fn begin_with(&self, left: &Stage) -> io::Result<u64> {
+        let newest = self.records()?.iter().map(|record| record.number).max().unwrap_or(0);
+        let changes: Vec<Change> = left.pairs.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let record = record(newest + 1, newest, &changes)?;
+        self.write(0, &record).or_else(|error| match error.kind() {
+            // It is full of what this one has anew.
+            io::ErrorKind::QuotaExceeded => self.empty(0).and_then(|()| self.write(0, &record)),
+            _ => Err(error),
+        })?;
+        self.empty(1)?;
+        Ok(newest)
     }
 
     /// Empties both files.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_remote::{Audience, Lease, Name, Version};
@@ -116,6 +117,33 @@ fn a_full_disk_keeps_changes_in_memory() {
         drop(store);
         assert_eq!(names(&trial.open()), 100);
     }
+}
+
+/// Goal: as long as the disk says that it is full nothing is written to the database, so that readers need not wait for it to be
+/// opened again. Method: writes are refused once, and would be again.
+#[test]
+fn a_full_disk_is_not_written_before_it_has_room() {
+    let trial = Trial::new();
+    let store = trial.open();
+    store.apply((0..50).map(dentry).collect()).unwrap();
+    store.flush().unwrap();
+    let faults = &trial.disk.faults;
+    faults.no_room.store(true, Ordering::Relaxed);
+    store.apply((50..100).map(dentry).collect()).unwrap();
+    faults.full_after(0, 1);
+    assert!(matches!(store.flush(), Err(StoreError::Full { .. })));
+    assert!(faults.have_failed());
+    faults.full_after(0, u64::MAX);
+    for _ in 0..10 {
+        assert!(matches!(store.flush(), Err(StoreError::Full { .. })));
+        assert_eq!(names(&store), 100);
+    }
+    assert_eq!(faults.left_to_fail(), u64::MAX, "nothing was written");
+    faults.clear();
+    faults.no_room.store(false, Ordering::Relaxed);
+    store.flush().unwrap();
+    drop(store);
+    assert_eq!(names(&trial.open()), 100);
 }
 
 /// With a disk that stays full, changes are refused at the maximum instead of waiting for ever.
