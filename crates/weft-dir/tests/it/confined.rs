@@ -10,6 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use weft_dir::{Directory, DirectoryError, DirectoryOptions};
 use weft_remote::{Change, FileId, FileKind, Mutation, Remote, RemoteError, Span, Version};
 
+use crate::limits::is_short;
 use crate::support::{Bed, call, is_not_found, name};
 
 /// A directory beside the top with something in it that must never be seen.
@@ -175,6 +176,10 @@ async fn a_mount_below_the_top_is_not_entered() {
         assert!(is_not_found(&bed.read(path).await), "{path}");
     }
     assert!(is_not_found(&bed.list_of(&covered).await));
+    // Nobody tells of the directory that it is seen again.
+    let options = DirectoryOptions::new("/");
+    let (absent, listed) = (bed.lookup("d/m").await.unwrap().lease, bed.list("d").await.unwrap().2);
+    assert!(is_short(absent, &options) && is_short(listed, &options), "{absent:?} {listed:?}");
     let read = bed.read_of(&below).await;
     assert!(matches!(read, Err(RemoteError::Unplaced { .. })), "{read:?}");
     let remove = Change::Remove { dir: bed.id("d").await, name: name("m") };
