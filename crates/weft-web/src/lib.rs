@@ -8,6 +8,7 @@ mod bearer;
 mod bucket;
 mod budget;
 mod client;
+mod coding;
 mod connect;
 mod contact;
 mod content;

@@ -53,9 +53,9 @@ fn encodings() -> impl Iterator<Item = Row> {
         "gzip, gzip",
         "gzip,identity",
         "GZIP",
-        "unknown",
-        "*",
-        "a b",
+        "x-snappy-framed",
+        "br;q=1",
+        "a gzip",
         "gzip\r\ncontent-encoding: identity",
         "identity\r\ncontent-encoding: gzip",
     ];
@@ -95,6 +95,9 @@ fn harmless() -> impl Iterator<Item = Row> {
     let lines = [
         "content-encoding: identity",
         "content-encoding: IDENTITY",
+        "content-encoding: unknown",
+        "content-encoding: *",
+        "content-encoding: aws-chunked\r\ncontent-encoding: UTF-8",
         "content-encoding:",
         "etag: none",
         "etag: \"",
