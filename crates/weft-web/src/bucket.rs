@@ -115,15 +115,18 @@ impl Web {
     }
 
     /// Whether a bucket answers at `top`, which is remembered, and not a file that was a bucket's answer once: asked for no
-    /// keys, a bucket gives none.
+    /// keys, a bucket gives none. To some servers (`rclone serve s3`) none is as many as they like; those give none that begin
+    /// as no key does.
     pub(crate) async fn is_bucket(&self, call: &Call, top: &Place) -> bool {
-        let range = Range { prefix: b"", grouped: true, keys_max: Some(0), cursor: None };
-        let told = self.keys(call, top, &top.path, &range).await;
-        let is_bucket = told.is_ok_and(|told| told.is_some_and(|told| told.keys.objects.is_empty()));
-        if is_bucket {
-            self.learn_bucket(top);
+        for (prefix, keys_max) in [(&b""[..], 0), (NO_KEYS, 1)] {
+            let range = Range { prefix, grouped: true, keys_max: Some(keys_max), cursor: None };
+            let Ok(Some(told)) = self.keys(call, top, &top.path, &range).await else { return false };
+            if told.keys.objects.is_empty() {
+                self.learn_bucket(top);
+                return true;
+            }
         }
-        is_bucket
+        false
     }
 
     /// The object whose key is that of `dir` without its slash, as the directory's page.
@@ -399,6 +402,8 @@ impl Twins {
 
 /// Longest element name kept.
 const NAME_MAX: usize = 40;
+/// No key begins so.
+const NO_KEYS: &[u8] = b"weft-asks-whether-this-is-a-bucket/";
 /// Most keys in one answer: servers give a thousand.
 const ROWS_MAX: usize = 100_000;
 /// Most pages of one listing.

@@ -201,7 +201,8 @@ impl Web {
         place: &Place,
         reply: Reply,
     ) -> Result<Answer<Found>> {
-        let plain = place.query.is_none() && !name.as_bytes().contains(&b'.');
+        // Dots are common in the names of buckets.
+        let plain = place.query.is_none() && !name.as_bytes().ends_with(b".xml");
         let unplaced = reply.unplaced;
         let content = Content::read(reply, self.options());
         if unplaced || !plain || !content.is_xml() || self.lister(place) != Lister::Page {

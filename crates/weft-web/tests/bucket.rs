@@ -20,6 +20,8 @@ enum Manner {
     First,
     /// Gives the same token for ever.
     Circling,
+    /// Takes no keys for as many as it likes (`rclone serve s3`).
+    Generous,
 }
 
 /// A bucket at `top` with these objects, which gives at most `page` keys at once.
@@ -74,6 +76,7 @@ impl Bucket {
             value("continuation-token").map(|token| token.trim_start_matches("t/").to_owned()).or(value("marker"));
         let rest: Vec<_> = rows.into_iter().filter(|(key, _)| after.as_ref().is_none_or(|after| key > after)).collect();
         let page = value("max-keys").map_or(self.page, |max| max.parse().unwrap());
+        let page = if page == 0 && self.manner == Manner::Generous { self.page } else { page };
         let cut = rest.len() > page || self.manner == Manner::Circling;
         let mut body = String::from(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name>",
@@ -85,7 +88,9 @@ impl Bucket {
         let last = rest[..page.min(rest.len())].last().map(|(key, _)| key.clone()).unwrap_or_default();
         body += &match (cut, self.manner) {
             (false, _) => String::new(),
-            (true, Manner::Plain) => format!("<NextContinuationToken>t/{last}</NextContinuationToken>"),
+            (true, Manner::Plain | Manner::Generous) => {
+                format!("<NextContinuationToken>t/{last}</NextContinuationToken>")
+            }
             (true, Manner::First) => format!("<NextMarker>{}</NextMarker>", encode(&last)),
             (true, Manner::Circling) => "<NextContinuationToken>t/</NextContinuationToken>".to_owned(),
         };
@@ -190,10 +195,25 @@ async fn a_bucket_is_known_without_its_slash_and_a_file_that_looks_like_one_is_a
 
     let bucket = Bucket::new("/", OBJECTS);
     let saved = Server::start(move |_| bucket.listing("")).await;
-    let found = find(&fresh, &saved.dir("/"), "saved").await.value;
-    assert_eq!(found.entry.id, saved.file("/saved"));
-    let (bytes, _) = read(found.along.unwrap().body).await.unwrap();
-    assert!(bytes.starts_with(b"<?xml") && bytes.ends_with(b"</ListBucketResult>"));
+    for name in ["saved", "saved.txt", "saved.xml"] {
+        let found = find(&fresh, &saved.dir("/"), name).await.value;
+        assert_eq!(found.entry.id, saved.file(&format!("/{name}")));
+        let (bytes, _) = read(found.along.unwrap().body).await.unwrap();
+        assert!(bytes.starts_with(b"<?xml") && bytes.ends_with(b"</ListBucketResult>"));
+    }
+}
+
+/// Goal: buckets are known by whatever they are called, and of servers that give keys where none are asked for. Method: a name
+/// with dots, and such a server.
+#[tokio::test]
+async fn a_bucket_is_known_by_any_name_and_of_any_server() {
+    for (top, manner) in [("/my.bucket.v2/", Manner::Plain), ("/bucket/", Manner::Generous)] {
+        let server = Bucket { manner, ..Bucket::new(top, OBJECTS) }.serve().await;
+        let fresh = web();
+        let found = find(&fresh, &server.dir("/"), top.trim_matches('/')).await.value.entry;
+        assert_eq!(found.id, server.dir(top));
+        assert_eq!(list(&fresh, &found.id).await.1.entries.len(), 4);
+    }
 }
 
 #[tokio::test]
