@@ -22,6 +22,7 @@ use crate::digest::Announced;
 use crate::exchange::{GetError, Needs, Question, Reply, request_error};
 use crate::flow::{DRAIN_TIME_MAX, Flow};
 use crate::headers::{announced_length, check_headers, retry_after};
+use crate::hearsay::unreachable_by;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
 use crate::identity::Identity;
@@ -311,6 +312,12 @@ impl Client {
             waiting.for_host(Took::Connection);
             match lent.send(request).await {
                 Ok(response) => {
+                    let (parts, incoming) = response.into_parts();
+                    if let Some(error) = lent.proxy().and_then(|proxy| unreachable_by(proxy, &url, &parts)) {
+                        host.counts.failed();
+                        waiting.failed(&error);
+                        return Err(error.into());
+                    }
                     waiting.over();
                     host.counts.answered(sent.elapsed());
                     if scheme == Scheme::Https {
@@ -320,7 +327,6 @@ impl Client {
                     if host.answered(visited, &*self.notes) && was_away {
                         self.probes.tell_back(&host);
                     }
-                    let (parts, incoming) = response.into_parts();
                     check_headers(&url, &parts.headers)?;
                     let announced = announced_length(parts.status, &parts.headers);
                     let (status, took_ms) = (parts.status.as_u16(), sent.elapsed().as_millis());

@@ -177,32 +177,56 @@ impl Dialer {
     /// A stream to a host's port, over the first way there that takes a connection.
     async fn reach(&self, host: &Authority, scheme: Scheme, port: u16) -> Connecting<Way> {
         let mut last = None;
+        let mut late = Vec::new();
         for via in self.proxies.ways(host, scheme).into_iter().take(WAYS_MAX) {
-            let proxy = match via {
-                Via::Direct => match race::first_of(self.admitted(host, port).await?, self.connect_timeout).await {
-                    Ok(stream) => return Ok(Way { wire: Box::new(stream), through: None }),
-                    Err(error) => {
-                        last = Some(error);
-                        continue;
-                    }
-                },
-                Via::Proxy(proxy) => proxy,
-            };
-            self.admit_by_proxy(host, port).await?;
-            if let Some(why) = proxy.is_down() {
-                last = Some(ConnectError::Unreachable(why));
-                continue;
-            }
-            match self.through(&proxy, host, scheme, port).await {
-                Ok(wire) => return Ok(Way { wire, through: Some(proxy) }),
-                Err(TunnelError::Host(error)) => return Err(error),
-                Err(TunnelError::Proxy(why)) => {
-                    proxy.failed(&why, self.down_time);
-                    last = Some(ConnectError::Unreachable(why));
+            let tried = match via {
+                Via::Direct => {
+                    let stream = race::first_of(self.admitted(host, port).await?, self.connect_timeout).await;
+                    stream.map(|stream| Way { wire: Box::new(stream), through: None })
                 }
+                Via::Proxy(proxy) => self.by_proxy(proxy, host, scheme, port, &mut late).await?,
+            };
+            match tried {
+                Ok(way) => {
+                    // The host was not what they waited for.
+                    late.iter().for_each(|(proxy, why): &(Arc<Proxy>, String)| proxy.failed(why, self.down_time));
+                    return Ok(way);
+                }
+                Err(error) => last = Some(error),
             }
         }
         Err(last.unwrap_or_else(|| ConnectError::Unreachable("there is no way to this host".to_owned())))
+    }
+
+    /// A stream by way of a proxy; in `late` stand those that have not answered, of which the next way tells whose fault that
+    /// is. One silent host must not have a proxy left alone that serves all others.
+    ///
+    /// # Errors
+    /// What ends the attempt; within it, what has the next way tried.
+    async fn by_proxy(
+        &self,
+        proxy: Arc<Proxy>,
+        host: &Authority,
+        scheme: Scheme,
+        port: u16,
+        late: &mut Vec<(Arc<Proxy>, String)>,
+    ) -> Connecting<Connecting<Way>> {
+        self.admit_by_proxy(host, port).await?;
+        if let Some(why) = proxy.is_down() {
+            return Ok(Err(ConnectError::Unreachable(why)));
+        }
+        match self.through(&proxy, host, scheme, port).await {
+            Ok(wire) => Ok(Ok(Way { wire, through: Some(proxy) })),
+            Err(TunnelError::Host(error)) => Err(error),
+            Err(TunnelError::Late(why)) => {
+                late.push((proxy, why.clone()));
+                Ok(Err(ConnectError::TimedOut(why)))
+            }
+            Err(TunnelError::Proxy(why)) => {
+                proxy.failed(&why, self.down_time);
+                Ok(Err(ConnectError::Unreachable(why)))
+            }
+        }
     }
 
     async fn through(

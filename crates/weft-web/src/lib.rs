@@ -22,6 +22,7 @@ mod fetch;
 mod flow;
 mod freshness;
 mod headers;
+mod hearsay;
 mod host;
 mod id;
 mod identity;

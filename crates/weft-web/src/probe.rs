@@ -12,6 +12,7 @@ use weft_remote::{Call, Event, RemoteError};
 use crate::client::Client;
 use crate::contact::{Next, Took};
 use crate::exchange::Question;
+use crate::hearsay::unreachable_by;
 use crate::host::Host;
 use crate::id::Place;
 use crate::slots::Expects;
@@ -214,7 +215,12 @@ impl Client {
                 .map_err(|error| (error, Took::Nothing))?;
             let sent = Instant::now();
             match lent.send(request).await {
-                Ok(_) => {
+                Ok(response) => {
+                    let answer = response.into_parts().0;
+                    if let Some(error) = lent.proxy().and_then(|proxy| unreachable_by(proxy, &shown, &answer)) {
+                        host.counts.failed();
+                        return Err((error, Took::Connection));
+                    }
                     host.counts.answered(sent.elapsed());
                     Ok(())
                 }

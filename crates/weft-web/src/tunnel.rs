@@ -24,6 +24,8 @@ pub(crate) enum TunnelError {
     Proxy(String),
     /// The proxy works, and says this of the host.
     Host(ConnectError),
+    /// It took the connection and has said nothing: it may be out of order, or wait for a host that is silent.
+    Late(String),
 }
 
 /// Has a proxy connect `stream` to a host's port. For http an HTTP proxy wants whole URLs instead.
@@ -45,7 +47,7 @@ pub(crate) async fn open(
             (Protocol::Socks5, _) => socks(proxy, stream, host, port).await,
         }
     };
-    let late = || TunnelError::Proxy(format!("the proxy {proxy} did not answer in time"));
+    let late = || TunnelError::Late(format!("the proxy {proxy} has not said in time whether it reaches the host"));
     timeout(limit, opened).await.unwrap_or_else(|_| Err(late()))
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::{Server, answer, call, fails, find, html, name, read, web_with};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use weft_remote::{FileId, Remote, RemoteError};
 use weft_web::{
@@ -125,7 +125,7 @@ async fn an_http_proxy_serves_plain_and_tls() {
     // What the proxy cannot reach is the host's fault, not the proxy's.
     let nowhere = format!("127.0.0.1:{}", free_port());
     let error = fails(&web, &web.root(), &nowhere).await;
-    assert!(error.is_silence() || matches!(error, RemoteError::Failed { .. }), "{error}");
+    assert!(error.is_silence() && error.to_string().contains("the proxy"), "{error}");
     assert_eq!(get(&web, &plain.address.to_string()).await, b"plain");
 }
 
@@ -188,6 +188,92 @@ async fn broken_proxy() -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
         }
     });
     (address, came)
+}
+
+/// A proxy that passes plain http alone, and answers it itself with what `answers` gives for a request's first line; where
+/// that gives nothing it is silent, and keeps the connection. Counts who comes.
+async fn raw_proxy(
+    answers: impl Fn(&str) -> Option<&'static str> + Send + Sync + 'static,
+) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, answers) = (listener.local_addr().unwrap(), Arc::new(answers));
+    let came = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = came.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let answers = answers.clone();
+            tokio::spawn(async move {
+                let mut asked = Vec::new();
+                while !asked.ends_with(b"\r\n\r\n") && stream.read_buf(&mut asked).await.is_ok_and(|came| came > 0) {}
+                let asked = String::from_utf8_lossy(&asked);
+                let said = (*answers)(asked.lines().next().unwrap_or_default());
+                match said {
+                    Some(answer) => drop(stream.write_all(answer.as_bytes()).await),
+                    None => std::future::pending().await,
+                }
+            });
+        }
+    });
+    (address, came)
+}
+
+/// Goal: a host of which its proxy hears nothing does not take the proxy from the others. Method: a proxy that is silent when
+/// it is to connect to one host; another one is asked for right after, and a proxy that has failed would be left alone.
+#[tokio::test]
+async fn a_silent_host_does_not_take_its_proxy_away() {
+    let (proxy, came) = raw_proxy(|asked| match asked.split(' ').next() {
+        _ if asked.contains("silent.invalid") => None,
+        Some("CONNECT") => Some("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"),
+        _ => Some("HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nhere"),
+    })
+    .await;
+    let patient = WebOptions {
+        down_time: Duration::from_secs(3600),
+        connect_timeout: Duration::from_secs(2),
+        ..options(&[format!("http://{proxy}")])
+    };
+    let web = web_with(patient.clone());
+    let error = fails(&web, &web.root(), "silent.invalid:81").await;
+    assert!(matches!(&error, RemoteError::TimedOut { detail } if detail.contains("the proxy")), "{error}");
+    assert_eq!(get(&web, "other.invalid:81").await, b"here");
+
+    // Where the next way has the host, the proxy is the one that is silent.
+    let server = Server::start(|_| answer(200, &[], "direct")).await;
+    let (hung, visitors) = raw_proxy(|_| None).await;
+    let list = [format!("http://{hung}"), "direct".to_owned()];
+    let web = web_with(WebOptions { proxies: options(&list).proxies, ..patient });
+    for _ in 0..2 {
+        assert_eq!(get(&web, &server.address.to_string()).await, b"direct");
+    }
+    assert_eq!(visitors.load(std::sync::atomic::Ordering::SeqCst), 1, "left alone after that");
+    assert!(came.load(std::sync::atomic::Ordering::SeqCst) > 1);
+}
+
+/// Goal: what a proxy says in the place of a host that it cannot reach is that, and nothing of a file. Method: what real ones
+/// say (observed), and the same status from a host.
+#[tokio::test]
+async fn a_proxys_own_answer_is_not_taken_for_the_hosts() {
+    const REFUSED: &str = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    for (answer, is_silence) in [
+        ("503 Service Unavailable\r\nx-squid-error: ERR_CONNECT_FAIL 111", true),
+        ("503 Service Unavailable\r\nx-squid-error: ERR_DNS_FAIL 0", true),
+        ("504 Gateway Timeout\r\nx-squid-error: ERR_READ_TIMEOUT 0", true),
+        ("500 Unable to connect\r\nserver: tinyproxy/1.11.1", true),
+        ("404 No such domain\r\ncache-control: no-cache", true),
+        ("503 Connect failed\r\ncache-control: no-cache", true),
+        ("403 Forbidden\r\nx-squid-error: ERR_ACCESS_DENIED 0", false),
+        ("500 Internal Server Error\r\nserver: nginx", false),
+        ("502 Bad Gateway", false),
+    ] {
+        let whole = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        let whole: &'static str = whole.leak();
+        let (proxy, _) = raw_proxy(move |asked| Some(if asked.starts_with("CONNECT") { REFUSED } else { whole })).await;
+        let web = web_with(options(&[format!("http://{proxy}")]));
+        let error = fails(&web, &FileId::new("D gone.invalid:81/"), "x").await;
+        assert_eq!(error.is_silence(), is_silence, "{answer}: {error}");
+        assert!(!is_silence || error.to_string().contains("the proxy"), "{error}");
+    }
 }
 
 /// Goal: the first that works serves, and one that does not is left alone for a while. Method: a list of one that
