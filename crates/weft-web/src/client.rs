@@ -16,7 +16,7 @@ use crate::WebOptions;
 use crate::authority::Authority;
 use crate::budget::Budget;
 use crate::connect::{ConnectError, Connected, Connecting, Dialer};
-use crate::contact::Took;
+use crate::contact::{Took, cause};
 use crate::content::may_take_long;
 use crate::digest::Announced;
 use crate::exchange::{GetError, Needs, Question, Reply, request_error};
@@ -366,7 +366,7 @@ impl Client {
         if no_such_host && host.memory().is_none() {
             host.failed(&error);
             waiting.over();
-            return GetError::NoSuchHost(error.to_string());
+            return GetError::NoSuchHost(cause(&error));
         }
         host.counts.failed();
         tracing::debug!(host = host.authority.text(), "no connection");
@@ -374,7 +374,7 @@ impl Client {
             host.silent_aside(&error);
         }
         waiting.failed(&error);
-        if no_such_host { GetError::NoSuchHost(error.to_string()) } else { error.into() }
+        if no_such_host { GetError::NoSuchHost(cause(&error)) } else { error.into() }
     }
 
     /// The scheme to use: as remembered; as a redirect says, unless https was seen; else found out.

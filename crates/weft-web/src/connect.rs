@@ -339,6 +339,9 @@ fn tls_error(error: &io::Error) -> ConnectError {
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => ConnectError::Tls(format!(
                 "{tls}: the system knows no authority that signed its certificate; [web] ca_file can name a PEM file with it"
             )),
+            rustls::Error::InvalidCertificate(CertificateError::BadSignature) => ConnectError::Tls(format!(
+                "{tls}: an authority with the name of the one that signed its certificate is trusted, but has another key (was it made anew?); [web] ca_file can name a PEM file with the one of now"
+            )),
             _ => ConnectError::Tls(tls.to_string()),
         };
     }

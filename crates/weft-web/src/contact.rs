@@ -137,7 +137,8 @@ impl Contact {
             Hold::None => Leave::Granted,
             Hold::Probe(_) if silence.suspected => Leave::Wait,
             Hold::Probe(_) | Hold::Until(_) => {
-                let detail = format!("not asked again yet (`weft online` tries now) after {}", silence.error);
+                let after = cause(&silence.error);
+                let detail = format!("not asked again yet (`weft online` tries now) after {after}");
                 Leave::Refused(RemoteError::Unreachable { detail })
             }
         }
@@ -281,6 +282,14 @@ impl Contact {
     }
 }
 
+/// What went wrong, for a sentence that says itself that the host cannot be reached.
+pub(crate) fn cause(error: &RemoteError) -> String {
+    match error {
+        RemoteError::Unreachable { detail } => detail.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// Longest pause between two attempts of a probe.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Doublings of the pause that are counted.
@@ -389,6 +398,17 @@ mod tests {
         crowded.unprobed(t);
         assert!(!granted(&mut crowded, after(t, 1)));
         assert!(granted(&mut crowded, after(t, 2)));
+    }
+
+    #[test]
+    fn who_is_turned_away_is_told_once_that_the_host_cannot_be_reached() {
+        let t = Instant::now();
+        let mut contact = Contact::new(PAUSE, SystemTime::now());
+        silent(&mut contact, t, Took::Nothing);
+        let Leave::Refused(refusal) = contact.may_ask(t) else { panic!("refused") };
+        let said = refusal.to_string();
+        assert!(said.ends_with(&error().to_string()), "{said}");
+        assert_eq!(said.matches("cannot be reached").count(), 1, "{said}");
     }
 
     #[test]

@@ -110,6 +110,19 @@ async fn a_certificate_that_is_its_own_authority_is_refused_as_any_other() {
     }
 }
 
+/// Goal: who has made an authority anew is told what to do. Method: two of one name; the one that is trusted did not sign.
+#[tokio::test]
+async fn an_authority_of_the_same_name_with_another_key_is_told_of() {
+    let (_old, old_pem) =
+        Server::start_certified(script, &[b"http/1.1"], None, of_its_own_authority(&["127.0.0.1"])).await;
+    let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let (server, _pem) = Server::start_certified(script, &[b"http/1.1"], None, params).await;
+    let (web, _notes, _file) = trusting(&old_pem);
+    let error = fails(&web, &web.root(), &server.address.to_string()).await;
+    let is_told = matches!(&error, RemoteError::Denied { detail } if detail.contains("another key") && detail.contains("ca_file"));
+    assert!(is_told, "{error}");
+}
+
 #[tokio::test]
 async fn a_host_once_seen_in_tls_is_never_spoken_to_in_plain_text() {
     let (server, pem) = Server::start_tls(script, &[b"http/1.1"]).await;
