@@ -33,6 +33,7 @@ use crate::pool::Lent;
 use crate::probe::{Probes, Waiting};
 use crate::proxy::Proxy;
 use crate::redirect::{check_hop, is_slashed, redirect_target, target_of};
+use crate::refusal;
 use crate::slots::Expects;
 use crate::target::Target;
 use crate::traffic::shown;
@@ -202,7 +203,7 @@ impl Client {
                 }
                 Err(other) => return Err(other),
             };
-            let Hop { scheme, status, headers, body, unplaced, host } = hop;
+            let Hop { scheme, status, headers, mut body, unplaced, host } = hop;
             let url = Url::parse(&target.url(scheme))
                 .map_err(|e| RemoteError::Failed { detail: format!("{}: {e}", target.url(scheme)) })?;
             let asked = asked.get_or_insert_with(|| url.to_string());
@@ -212,6 +213,12 @@ impl Client {
                 body.drain().await;
                 self.wait_as_told(call, &url, status, &headers, &mut patience).await?;
                 continue;
+            }
+            if status == StatusCode::BAD_REQUEST
+                && scheme == Scheme::Https
+                && let Some(why) = refusal::of_certificate(&mut body).await
+            {
+                return Err(RemoteError::Denied { detail: format!("{url}: {why}") }.into());
             }
             if status == StatusCode::UNAUTHORIZED {
                 let denied = |why: String| RemoteError::Denied { detail: format!("{url}: {status}, and {why}") };

@@ -19,6 +19,7 @@ use crate::host::Scheme;
 use crate::identity::Identity;
 use crate::proxy::{Protocol, Proxies, Proxy, Via};
 use crate::race;
+use crate::refusal;
 use crate::trust::Trust;
 use crate::tunnel::{self, TunnelError};
 use crate::{AddressPolicy, WebOptions};
@@ -342,7 +343,7 @@ fn tls_error(error: &io::Error) -> ConnectError {
             rustls::Error::InvalidCertificate(CertificateError::BadSignature) => ConnectError::Tls(format!(
                 "{tls}: an authority with the name of the one that signed its certificate is trusted, but has another key (was it made anew?); [web] ca_file can name a PEM file with the one of now"
             )),
-            _ => ConnectError::Tls(tls.to_string()),
+            _ => ConnectError::Tls(refusal::of_tls(tls.to_string())),
         };
     }
     match error.kind() {

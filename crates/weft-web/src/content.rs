@@ -21,6 +21,7 @@ use crate::flow::Flow;
 use crate::freshness::lease_of;
 use crate::headers::content_length;
 use crate::id::Place;
+use crate::refusal;
 use crate::tap::{Media, Tap, TapSettings};
 use crate::target::place_of;
 use crate::validator::{holds_pieces_together, version_of};
@@ -298,7 +299,7 @@ pub(crate) fn status_error(reply: &Reply) -> RemoteError {
     let detail = format!("{}: {}", reply.url, reply.status);
     let error = match reply.status.as_u16() {
         404 | 410 => return RemoteError::NotFound { detail },
-        401 => RemoteError::Denied { detail: format!("{detail}; a netrc file or [[web.login]] can give it a login") },
+        401 => RemoteError::Denied { detail: format!("{detail}; {}", refusal::of_login(&reply.headers)) },
         407 => RemoteError::Denied { detail: format!("{detail}; the URL of the proxy can have a login") },
         403 | 451 => RemoteError::Denied { detail },
         100..=199 | 204..=206 | 300..=399 | 416 => {

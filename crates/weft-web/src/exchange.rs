@@ -11,6 +11,7 @@ use weft_remote::{Audience, RemoteError};
 use crate::content::SHORT_BODY_BYTES;
 use crate::flow::Flow;
 use crate::host::Host;
+use crate::refusal;
 use crate::slots::Expects;
 
 /// What is asked of a place.
@@ -109,12 +110,12 @@ pub(crate) fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
         why = format!("{why}: {inner}");
         source = inner.source();
     }
-    let detail = format!("{url}: {why}");
     // Under TLS 1.3 a server that misses or does not accept a certificate says so after its handshake. HTTP/2 passes on
     // the text alone.
     if why.contains(TLS_REFUSAL) {
-        return RemoteError::Denied { detail };
+        return RemoteError::Denied { detail: format!("{url}: {}", refusal::of_tls(why)) };
     }
+    let detail = format!("{url}: {why}");
     if error.is_parse() || error.is_parse_too_large() {
         RemoteError::Damaged { detail }
     } else {

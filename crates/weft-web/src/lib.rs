@@ -49,6 +49,7 @@ mod probe;
 mod proxy;
 mod race;
 mod redirect;
+mod refusal;
 mod remote;
 mod robots;
 mod slots;

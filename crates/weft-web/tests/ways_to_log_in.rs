@@ -239,6 +239,30 @@ fn verifier(
     builder.build().unwrap()
 }
 
+/// Goal: nginx, which says of a certificate in a page alone that it misses or does not take it, denies as well. Method: its
+/// pages, and that of another bad request.
+#[tokio::test]
+async fn a_certificate_that_is_refused_in_a_page_is_refused() {
+    let page = |title: &str| format!("<html>\r\n<head><title>400 {title}</title></head>\r\n<body></body></html>");
+    let script = move |seen: &support::Seen| match seen.path.as_str() {
+        "/missed" => answer(400, &[("content-type", "text/html")], page("No required SSL certificate was sent")),
+        "/not-taken" => answer(400, &[("content-type", "text/html")], page("The SSL certificate error")),
+        _ => answer(400, &[("content-type", "text/html")], page("Request Header Or Cookie Too Large")),
+    };
+    for protocol in [&b"h2"[..], b"http/1.1"] {
+        let (server, pem) = Server::start_tls(script, &[protocol]).await;
+        let secrets = Secrets::new();
+        let extra_ca = Some(secrets.put("ca.pem", &pem));
+        let web = web_with(WebOptions { extra_ca, ..WebOptions::default() });
+        for (name, hint) in [("missed", "can give it a certificate"), ("not-taken", "does not take the certificate")] {
+            let error = look(&web, uid(), &server, name).await.unwrap_err();
+            assert!(matches!(&error, RemoteError::Denied { detail } if detail.contains(hint)), "{error:?}");
+        }
+        let error = look(&web, uid(), &server, "other").await.unwrap_err();
+        assert!(matches!(error, RemoteError::Failed { .. }), "{error:?}");
+    }
+}
+
 /// Goal: a server that refuses us in TLS denies, and does not count as silent: what is held would serve in its place.
 #[tokio::test]
 async fn a_server_that_wants_a_certificate_denies_those_without() {
@@ -255,7 +279,8 @@ async fn a_server_that_wants_a_certificate_denies_those_without() {
         let credentials = credentials(vec![login("127.0.0.1", means.clone())]);
         let web = web_with(WebOptions { credentials, extra_ca, ..WebOptions::default() });
         let error = look(&web, uid() + 1, &server, "x").await.unwrap_err();
-        assert!(matches!(error, RemoteError::Denied { .. }), "{error:?}");
+        let is_told = matches!(&error, RemoteError::Denied { detail } if detail.contains("can give it a certificate"));
+        assert!(is_told, "{error:?}");
         look(&web, uid(), &server, "x").await.unwrap();
         let error = look(&web, uid() + 1, &server, "x").await.unwrap_err();
         assert!(matches!(error, RemoteError::Denied { .. }), "{error:?}");
