@@ -15,7 +15,7 @@ use crate::proxy::Proxy;
 pub(crate) fn unreachable_by(proxy: &Proxy, url: &str, answer: &Parts) -> Option<RemoteError> {
     let why = squid(answer).or_else(|| tinyproxy(answer)).or_else(|| privoxy(answer))?;
     let detail = format!("{url}: the proxy {proxy} says: {why}");
-    let is_late = why.contains("TIMEOUT") || answer.status == StatusCode::GATEWAY_TIMEOUT;
+    let is_late = why.contains("TIMEOUT") || why.starts_with("504");
     Some(if is_late { RemoteError::TimedOut { detail } } else { RemoteError::Unreachable { detail } })
 }
 
