@@ -247,6 +247,11 @@ impl Vfs {
         if is_newer(known.as_ref(), rows.learnt) && known.is_some_and(|known| known.target != target) {
             return Ok(None);
         }
+        // Nor does a link elsewhere know better what a name leads to than the list that describes it: it may be a wrong one.
+        let is_described = |known: DentryRecord| known.source == DentrySource::Described && known.target != target;
+        if !rows.own_listing && known.is_some_and(is_described) {
+            return Ok(None);
+        }
         if !rows.own_listing && known.is_none() && self.denied_since(rows.dir, &entry.name, rows.told.asked)? {
             return Ok(None);
         }

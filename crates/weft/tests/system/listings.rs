@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use crate::support::{Liar, Mount, Setup, answer, fails_with, names_in, page, run};
+use crate::support::{Liar, Mount, Server, Setup, answer, fails_with, names_in, page, run};
 
 /// A site whose pages link to each other, as WFS had it.
 fn site() -> Liar {
@@ -196,4 +196,28 @@ fn what_programs_look_for_everywhere_costs_no_request() {
     assert_eq!(site.asked().len(), before, "nobody is asked");
     assert_eq!(names_in(&top.join("linked")), [".git", "index.html"]);
     assert_eq!(run("cat", [top.join("linked/.git")]), "linked", "a page that links to it makes it a name");
+}
+
+/// Goal: what the list of a directory tells of a name counts for more than a page that links to it. Method: a page beside a
+/// file links to that as to a directory; the list is looked at before and after the page is read.
+#[test]
+fn a_link_makes_no_directory_of_a_file_that_is_listed() {
+    let (Some(server), Some(mount)) = (Server::nginx(""), Mount::new()) else { return };
+    let (root, site) = (server.root(), mount.at(server.site()));
+    for (name, content) in [("page.html", "<a href='file/'>wrong</a> <a href='other'>right</a>"), ("file", "a file")] {
+        std::fs::write(root.join(name), content).expect("written");
+    }
+    let is_file = || {
+        let mut entries = std::fs::read_dir(&site).expect("listed").map(|entry| entry.expect("an entry"));
+        let entry = entries.find(|entry| entry.file_name() == "file").expect("it is listed");
+        entry.file_type().expect("a kind").is_file()
+    };
+    assert!(is_file());
+    std::fs::read(site.join("page.html")).expect("read");
+    // What the page links to is known when its other name is.
+    while !names_in(&site).contains(&"other".to_owned()) {
+        std::thread::yield_now();
+    }
+    assert!(is_file());
+    assert_eq!(std::fs::read(site.join("file")).expect("read"), b"a file");
 }
