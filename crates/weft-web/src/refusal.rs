@@ -1,13 +1,15 @@
 //! What a host says to who does not show it what it wants, and what may help.
 
 use hyper::header::{self, HeaderMap};
+use tokio::time::timeout;
 
-use crate::flow::Flow;
+use crate::flow::{DRAIN_TIME_MAX, Flow};
 
 /// What nginx says over TLS of a certificate that it misses or does not take: 400 like to any bad request, and the reason in
 /// its page alone (`ngx_http_special_response.c`; observed: 1.22).
 pub(crate) async fn of_certificate(body: &mut Flow) -> Option<String> {
-    let page = body.next().await?.ok()?;
+    // The page is short; who is slow with it has said enough.
+    let page = timeout(DRAIN_TIME_MAX, body.next()).await.ok()??.ok()?;
     let page = String::from_utf8_lossy(&page[..page.len().min(PAGE_BYTES)]);
     let title = page.split_once("<title>")?.1.split_once("</title>")?.0;
     title.contains("SSL certificate").then(|| with_hint(title.to_owned(), title.contains("No required")))
