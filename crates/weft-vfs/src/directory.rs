@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use weft_remote::{Call, Caller, Completeness, FileKind, Listing, Name, Version};
-use weft_store::{DentryRecord, DentryTarget, ListingRecord, NodeId};
+use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId};
 
 use crate::arrival::State;
 use crate::figures::count;
@@ -296,7 +296,7 @@ impl Vfs {
         // doubt since the look, and have no version.
         let sure =
             listing.as_ref().filter(|listing| listing.version != Version::None).map(|listing| listing.completeness);
-        let is_in_list = |name: &Name| sure.is_some_and(|completeness| completeness.denies(name));
+        let is_by_list_alone = |name: &Name| sure.is_some_and(|completeness| completeness.denies(name));
         let mut snapshot = Snapshot { for_one, ..Snapshot::default() };
         let listed = listing.is_some_and(|listing| self.shows_listing(dir, &listing, caller));
         let mut after: Option<Name> = None;
@@ -308,10 +308,13 @@ impl Vfs {
                 if let DentryTarget::Node(node) = dentry.target {
                     let record = self.store.node(node)?;
                     let by_list = dentry.is_by_list();
-                    if !by_list && is_reading(name) {
+                    let is_listed = is_by_list_alone(name);
+                    // A page links to what the list lacks: it is for whoever uses that name.
+                    let is_dead = is_listed && dentry.source == DentrySource::Linked;
+                    if is_dead || (!by_list && is_reading(name)) {
                         continue;
                     }
-                    let by_list = by_list || is_in_list(name);
+                    let by_list = by_list || is_listed;
                     snapshot.for_one |=
                         !by_list && record.as_ref().is_some_and(|record| self.is_private(record.audience));
                     if (listed && by_list) || record.as_ref().is_none_or(|record| record.audience.includes(caller)) {

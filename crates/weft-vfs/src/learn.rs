@@ -178,8 +178,11 @@ impl Vfs {
         self.absent_names.note(dir, name);
         let dentry = DentryRecord { target: DentryTarget::Absent, lease, source: DentrySource::LookedUp, learnt };
         let mut changes = Vec::with_capacity(2);
-        if known.is_some_and(|known| known.target != DentryTarget::Absent) {
-            changes.extend(self.doubted_listing(dir, |_| true)?);
+        if let Some(known) = known.filter(|known| known.target != DentryTarget::Absent) {
+            // That a link is dead is no news of a list that lacks its name.
+            let is_dead =
+                |listing: &ListingRecord| known.source == DentrySource::Linked && listing.completeness.denies(name);
+            changes.extend(self.doubted_listing(dir, |listing| !is_dead(listing))?);
         }
         self.tell_gone(known.as_ref());
         self.put_dentry(&mut changes, dir, name, dentry, known);

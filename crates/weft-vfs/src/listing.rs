@@ -247,9 +247,10 @@ impl Vfs {
         if is_newer(known.as_ref(), rows.learnt) && known.is_some_and(|known| known.target != target) {
             return Ok(None);
         }
-        // Nor does a link elsewhere know better what a name leads to than the list that describes it: it may be a wrong one.
-        let is_described = |known: DentryRecord| known.source == DentrySource::Described && known.target != target;
-        if !rows.own_listing && known.is_some_and(is_described) {
+        if !rows.own_listing
+            && known.is_some_and(|known| known.target != target)
+            && self.is_listed(rows.dir, entry, known)?
+        {
             return Ok(None);
         }
         if !rows.own_listing && known.is_none() && self.denied_since(rows.dir, &entry.name, rows.told.asked)? {
@@ -275,6 +276,18 @@ impl Vfs {
             self.put_node(changes, (id, false), old.as_ref(), record)?;
         }
         Ok(known.filter(|known| known.target != target))
+    }
+
+    /// Whether what a name leads to is told by the directory's own list, which describes it or is all there is: a link elsewhere
+    /// does not know better, it may be a wrong one.
+    fn is_listed(&self, dir: NodeId, entry: &Entry, known: Option<DentryRecord>) -> Result<bool> {
+        Ok(match known.map(|known| known.source) {
+            Some(DentrySource::Described) => true,
+            Some(DentrySource::Listed) => {
+                self.store.listing(dir)?.is_some_and(|listing| listing.completeness.denies(&entry.name))
+            }
+            _ => false,
+        })
     }
 
     /// Tells those who watch what a row means. A link says nothing of whether its end is there.

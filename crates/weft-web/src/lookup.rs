@@ -202,7 +202,7 @@ impl Web {
         reply: Reply,
     ) -> Result<Answer<Found>> {
         // Dots are common in the names of buckets.
-        let plain = place.query.is_none() && !name.as_bytes().ends_with(b".xml");
+        let plain = place.query.is_none() && !XML_ENDINGS.iter().any(|ending| name.as_bytes().ends_with(ending));
         let unplaced = reply.unplaced;
         let content = Content::read(reply, self.options());
         if unplaced || !plain || !content.is_xml() || self.lister(place) != Lister::Page {
@@ -308,3 +308,8 @@ pub(crate) async fn refused_dir(name: Name, dir: &Place, reply: Reply) -> Answer
 
 /// How long a directory is trusted to be there that showed nothing of itself.
 const BARE_DIR_TIME: std::time::Duration = std::time::Duration::from_secs(60);
+/// How names of files in XML end: they are no buckets, and are not read to see whether they are.
+const XML_ENDINGS: [&[u8]; 14] = [
+    b".atom", b".gpx", b".kml", b".osm", b".plist", b".pom", b".rdf", b".rss", b".svg", b".wsdl", b".xhtml", b".xml",
+    b".xsd", b".xsl",
+];

@@ -199,12 +199,20 @@ fn what_programs_look_for_everywhere_costs_no_request() {
 }
 
 /// Goal: what the list of a directory tells of a name counts for more than a page that links to it. Method: a page beside a
-/// file links to that as to a directory; the list is looked at before and after the page is read.
+/// file links to that as to a directory, to what is not there, and to what these lists leave out; the list, which tells sizes
+/// (nginx) or names alone (Apache), is looked at before and after the page is read.
 #[test]
-fn a_link_makes_no_directory_of_a_file_that_is_listed() {
-    let (Some(server), Some(mount)) = (Server::nginx(""), Mount::new()) else { return };
+fn a_link_changes_nothing_that_is_listed() {
+    for server in [Server::nginx(""), Server::apache_plain()] {
+        let (Some(server), Some(mount)) = (server, Mount::new()) else { return };
+        links_change_nothing(&server, &mount);
+    }
+}
+
+fn links_change_nothing(server: &Server, mount: &Mount) {
     let (root, site) = (server.root(), mount.at(server.site()));
-    for (name, content) in [("page.html", "<a href='file/'>wrong</a> <a href='other'>right</a>"), ("file", "a file")] {
+    let page = "<a href='file/'>wrong</a> <a href='gone'>dead</a> <a href='.hidden'>right</a>";
+    for (name, content) in [("page.html", page), ("file", "a file"), (".hidden", "left out")] {
         std::fs::write(root.join(name), content).expect("written");
     }
     let is_file = || {
@@ -214,10 +222,18 @@ fn a_link_makes_no_directory_of_a_file_that_is_listed() {
     };
     assert!(is_file());
     std::fs::read(site.join("page.html")).expect("read");
-    // What the page links to is known when its other name is.
-    while !names_in(&site).contains(&"other".to_owned()) {
+    // What the page links to is known when this name is.
+    let begun = std::time::Instant::now();
+    while !names_in(&site).contains(&".hidden".to_owned()) {
+        assert!(begun.elapsed() < PATIENCE, "the page makes a name");
         std::thread::yield_now();
     }
+    assert_eq!(names_in(&site), [".hidden", "file", "page.html"]);
     assert!(is_file());
     assert_eq!(std::fs::read(site.join("file")).expect("read"), b"a file");
+    fails_with(std::fs::read(site.join("gone")), Errno::NOENT);
+    assert_eq!(names_in(&site), [".hidden", "file", "page.html"], "that it is dead is no news");
 }
+
+/// Longest wait for what a page tells.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);

@@ -68,6 +68,15 @@ impl Server {
 
     /// Apache with the listing in columns that people use.
     pub fn apache() -> Option<Server> {
+        Server::apache_listing("FancyIndexing NameWidth=*")
+    }
+
+    /// Apache with the listing that it gives when nobody says how: names alone. Those that begin with a dot are left out.
+    pub fn apache_plain() -> Option<Server> {
+        Server::apache_listing("None\nIndexIgnore .??*\n<Files *.html>\nForceType text/html\n</Files>")
+    }
+
+    fn apache_listing(how: &str) -> Option<Server> {
         Server::start("apache2", |top, port| {
             let modules: String = ["mpm_event", "authz_core", "dir", "autoindex", "log_config"]
                 .iter()
@@ -79,7 +88,7 @@ impl Server {
                 "ServerRoot {top}\nServerName localhost\nListen 127.0.0.1:{port}\nPidFile {top}/pid\n\
                 ErrorLog {top}/error\n{modules}DocumentRoot {top}/www\n\
                 LogFormat \"%>s %H %r\" told\nCustomLog {top}/access told\n\
-                <Directory {top}/www>\nOptions +Indexes\nRequire all granted\nIndexOptions FancyIndexing NameWidth=*\n\
+                <Directory {top}/www>\nOptions +Indexes\nRequire all granted\nIndexOptions {how}\n\
                 </Directory>\n"
             );
             let file = write(&top, "apache.conf", &config);
