@@ -93,12 +93,18 @@ impl Web {
         what: &FileId,
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
+        self.within_shown(call, || shown(what), work).await
+    }
+
+    async fn within_shown<T>(
+        &self,
+        call: &Call,
+        what: impl FnOnce() -> String + Send,
+        work: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
         match tokio::time::timeout_at(call.deadline.into(), work).await {
             Ok(done) => done,
-            Err(_) => {
-                let detail = what.as_bytes().escape_ascii().to_string();
-                Err(RemoteError::TimedOut { detail })
-            }
+            Err(_) => Err(RemoteError::TimedOut { detail: what() }),
         }
     }
 
@@ -339,7 +345,8 @@ impl Remote for Web {
     }
 
     async fn lookup(&self, call: &Call, dir: &FileId, name: &Name) -> Result<Answer<Option<Found>>> {
-        self.within(call, dir, self.lookup_name(call, dir, name)).await
+        let what = || format!("{}{name}", shown(dir));
+        self.within_shown(call, what, self.lookup_name(call, dir, name)).await
     }
 
     async fn attributes(&self, call: &Call, file: &FileId, known: &Version) -> Result<Answer<Checked>> {
@@ -435,5 +442,14 @@ pub(crate) fn foreign(id: &FileId) -> RemoteError {
 }
 
 pub(crate) fn not_a_directory(id: &FileId) -> RemoteError {
-    RemoteError::NotADirectory { detail: id.as_bytes().escape_ascii().to_string() }
+    RemoteError::NotADirectory { detail: shown(id) }
+}
+
+/// What people are shown of an id: the host and the path, without a query, which may hold a secret; nothing of the root.
+fn shown(id: &FileId) -> String {
+    match Id::parse(id) {
+        Some(Id::Root) => String::new(),
+        Some(Id::Dir(place) | Id::File(place)) => format!("{}{}", place.authority, place.path),
+        None => id.as_bytes().escape_ascii().to_string(),
+    }
 }

@@ -417,6 +417,7 @@ async fn a_host_that_falls_silent_is_left_to_a_probe_until_it_answers() {
     let patient = Call::within(Caller::DAEMON, Duration::from_millis(1200));
     let error = web.lookup(&patient, &top, &name("a")).await.unwrap_err();
     assert!(matches!(error, RemoteError::TimedOut { .. }), "{error}");
+    assert_eq!(error.to_string(), format!("{}/a: no answer in time", server.address));
     assert_eq!(events.next().await, Some(Event::Unreachable(top.clone())));
     assert_eq!(web.source(&top).map(|source| source.state), Some(SourceState::Disconnected));
     for _ in 0..100 {
