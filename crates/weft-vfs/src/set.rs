@@ -69,6 +69,7 @@ impl Vfs {
             draft.touch();
             return Ok(());
         }
+        let was_unsent = inode.away().is_some();
         let how = OpenFor { writing: true, truncating: size == 0, ..OpenFor::default() };
         let opened = self.clone().open_here(*call, self.namespace.shown(inode.id), how).await?.handle;
         let resized = async {
@@ -82,7 +83,22 @@ impl Vfs {
         };
         let outcome = resized.await;
         self.close(opened);
+        if let Err(error) = &outcome
+            && !error.may_pass()
+            && !was_unsent
+        {
+            self.give_up_resize(call, inode).await;
+        }
         outcome
+    }
+
+    /// A length that its source refuses for good has changed nothing, unless somebody writes the file.
+    async fn give_up_resize(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) {
+        let _gate = inode.gate.lock().await;
+        let Some((draft, 0)) = inode.away() else { return };
+        if let Err(error) = self.discard_held(inode, &draft, call.caller).await {
+            tracing::debug!(%error, node = inode.id.0, "a length that could not be sent is kept");
+        }
     }
 
     /// Sets attributes at the source. The caller holds the inode's gate.

@@ -173,19 +173,30 @@ impl Vfs {
         let _gate = inode.gate.lock().await;
         // Whoever had the gate may have sent it.
         let bytes = draft.dirty.bytes_away().ok_or(UnsentError::Sent)?;
-        self.give_up(&inode, &draft)?;
+        self.discard_held(&inode, &draft, caller).await?;
         tracing::info!(node = inode.id.0, bytes, "what was written and not sent is given up by the user's word");
+        Ok(bytes)
+    }
+
+    /// The same. The caller holds the inode's gate.
+    pub(crate) async fn discard_held(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        draft: &Arc<Draft>,
+        caller: Caller,
+    ) -> std::result::Result<(), UnsentError> {
+        self.give_up(inode, draft)?;
         // What it is now, the source says, or the next use asks.
-        self.distrust_quietly(&inode)?;
-        match self.check(&self.call(caller), &inode).await {
-            Err(error) if is_away(&error) => drop(self.learn_gone(&self.call(caller), &inode).await?),
+        self.distrust_quietly(inode)?;
+        match self.check(&self.call(caller), inode).await {
+            Err(error) if is_away(&error) => drop(self.learn_gone(&self.call(caller), inode).await?),
             Err(error) => tracing::debug!(%error, "the next use of what was given up asks the source"),
             Ok(_) => {}
         }
         let node = self.namespace.shown(inode.id);
         self.notices.send_later(Notice::Content { node }, &self.runtime);
         self.notices.send(Notice::Attributes { node });
-        Ok(bytes)
+        Ok(())
     }
 
     /// Some bytes of an unsent file as it is here, written or not; none at its end.
@@ -346,7 +357,7 @@ impl Vfs {
 
 impl Inode {
     /// What the source does not have of it, and how many bytes that are.
-    fn away(&self) -> Option<(Arc<Draft>, u64)> {
+    pub(crate) fn away(&self) -> Option<(Arc<Draft>, u64)> {
         // What has no name is nothing that its source could have.
         let draft = self.draft().filter(|_| !self.is_gone())?;
         let bytes = draft.dirty.bytes_away()?;

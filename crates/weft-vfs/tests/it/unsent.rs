@@ -367,3 +367,23 @@ async fn what_is_open_for_writing_is_not_sent_behind_its_back() {
     bench.retired().await;
     assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
 }
+
+/// Goal: a length that is set by the file's name and refused for good changes nothing; one that may pass is kept, and so is what
+/// somebody had written before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_length_that_is_refused_is_not_kept() {
+    let too_much = || RemoteError::TooMuch { detail: HELLO.to_owned() };
+    for (error, has_written, kept) in [(too_much(), false, 0), (full(), false, 1), (too_much(), true, 1)] {
+        let bench = Bench::writable();
+        let node = bench.walk(HELLO).await.unwrap().node;
+        if has_written {
+            bench.refused(too_much(), 9).await;
+        }
+        bench.fake.order(Order::of(Fault::Error(error)).on(Operation::Apply).times(9));
+        let new = SetStat { size: Some(1 << 40), ..SetStat::default() };
+        bench.vfs.clone().set_stat(bench.call(), node, None, new).await.unwrap_err();
+        assert_eq!(bench.vfs.unsent(&[]).len(), kept, "{has_written}");
+        let length = bench.vfs.clone().stat(bench.call(), node, None).await.unwrap().size;
+        assert_eq!(length == 5, kept == 0, "{length}");
+    }
+}
