@@ -95,7 +95,7 @@ impl CacheName {
 }
 
 /// Which state of which file was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     file: (u64, u64),
     length: u64,

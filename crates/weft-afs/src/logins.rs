@@ -13,6 +13,7 @@
 //!   is said once, with what to do, and its user is anybody until then.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -89,8 +90,7 @@ impl Logins {
 
     /// The token with which a cell is asked for whoever makes this call; `None` for anybody.
     pub async fn token(&self, call: &Call, cell: &CellName) -> Option<Arc<Token>> {
-        let uid = if call.caller == Caller::DAEMON { self.own_uid } else { call.caller.uid };
-        let user = self.user(uid)?;
+        let user = self.user(self.uid_of(call))?;
         if !user.looked_lately() {
             user.look(call.deadline.min(Instant::now() + LOOK_PATIENCE)).await;
         }
@@ -109,10 +109,23 @@ impl Logins {
         };
         let until = call.deadline.min(Instant::now() + self.get_patience);
         if tokio::time::timeout_at(until.into(), ended.changed()).await.is_err() {
-            tracing::debug!(uid, %cell, "a ticket is not got in time: this call is made as anybody");
+            tracing::debug!(uid = user.uid, %cell, "a ticket is not got in time: this call is made as anybody");
         }
         let mut state = user.state.lock();
         self.choose(&user, &mut state, cell).ok()
+    }
+
+    /// A mark of what whoever makes this call has to log in with: another one when the cache is another or has another ticket in
+    /// it, or another one was got.
+    pub async fn mark(&self, call: &Call) -> u64 {
+        let Some(user) = self.user(self.uid_of(call)) else { return 0 };
+        if !user.looked_lately() {
+            user.look(call.deadline.min(Instant::now() + LOOK_PATIENCE)).await;
+        }
+        let state = user.state.lock();
+        let got = state.gains.values().filter_map(Gain::got);
+        let tickets = got.fold(0, |all: u64, got| all.wrapping_add(hash_of(&got.credential.ticket)));
+        hash_of(&(state.stamp, tickets))
     }
 
     /// A server does not take a token: it is of no use until its user gets another.
@@ -157,6 +170,10 @@ impl Logins {
             None => return "anybody, so far".to_owned(),
         };
         format!("anybody: {why}{}", state.not_got(cell))
+    }
+
+    fn uid_of(&self, call: &Call) -> u32 {
+        if call.caller == Caller::DAEMON { self.own_uid } else { call.caller.uid }
     }
 
     /// The user, if this daemon can read the user's cache.
@@ -377,6 +394,12 @@ impl User {
             ),
         }
     }
+}
+
+fn hash_of(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The user whose daemon reads everybody's caches.

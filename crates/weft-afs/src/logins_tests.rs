@@ -99,6 +99,26 @@ async fn who_is_somebody_else_is_noticed() {
     assert!(is_turned().await);
 }
 
+/// Goal: the mark of a login is another one after each login and logout, also of who has asked for nothing.
+#[tokio::test]
+async fn another_login_has_another_mark() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let logins = logins(folder.path());
+    let mark = async || {
+        look_again(&logins);
+        logins.mark(&own()).await
+    };
+    let mut marks = vec![mark().await];
+    for ticket in ["one", "another"] {
+        login(&logins, ticket);
+        marks.push(mark().await);
+        assert_eq!(mark().await, marks[marks.len() - 1], "the same until then");
+    }
+    std::fs::remove_file(format!("{}{}", logins.others, logins.own_uid)).expect("removed");
+    assert_eq!(mark().await, marks[0], "nobody");
+    assert!(marks[0] != marks[1] && marks[1] != marks[2] && marks[2] != marks[0], "{marks:?}");
+}
+
 #[tokio::test]
 async fn what_a_server_refuses_is_not_shown_again_before_the_cache_changes() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -122,6 +122,10 @@ impl Remote for Afs {
         }
     }
 
+    async fn login(&self, call: &Call) -> u64 {
+        self.shared.files.logins.mark(call).await
+    }
+
     async fn apply(&self, call: &Call, mutation: &Mutation, expected: &Version) -> Result<Answer<Outcome>> {
         self.shared.apply(call, mutation, expected).await
     }

@@ -174,6 +174,12 @@ pub trait Remote: Send + Sync {
         Ok(())
     }
 
+    /// A mark of the login with which whoever makes this call is asked for: another one when the caller has logged in anew since,
+    /// or out. Never asks a source.
+    async fn login(&self, _call: &Call) -> u64 {
+        0
+    }
+
     /// Makes one change, provided that the file it changes still is the `expected` version (where that is not
     /// [`Version::None`]). For a write that is: still has that version's bytes; a kind may let a change of mere
     /// attributes pass.

@@ -17,6 +17,7 @@ use crate::attempt::Attempt;
 use crate::data::Data;
 use crate::handle::{Handle, Held};
 use crate::inode::{Current, Inode};
+use crate::send_again::Again;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -65,8 +66,8 @@ pub(crate) struct Before {
 pub(crate) struct Failed {
     /// In words.
     pub(crate) why: String,
-    /// Whether it is tried again by itself.
-    pub(crate) may_pass: bool,
+    /// When it is tried again by itself.
+    pub(crate) again: Again,
 }
 
 impl Draft {

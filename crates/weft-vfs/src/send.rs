@@ -14,6 +14,7 @@ use crate::going_on::ToItsEnd;
 use crate::handle::HandleId;
 use crate::inode::Inode;
 use crate::learn::Told;
+use crate::send_again::Again;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
@@ -97,6 +98,8 @@ impl Vfs {
     /// Sends what is unsent of an inode. The caller holds its gate.
     pub(crate) async fn send_held(self: &Arc<Self>, caller: Caller, inode: &Arc<Inode>) -> Result<()> {
         let Some(draft) = inode.draft() else { return Ok(()) };
+        // Of before it is tried: whoever logs in meanwhile has logged in since.
+        let login = self.login_of(caller, inode).await;
         for _ in 0..SEND_ROUNDS_MAX {
             if inode.is_gone() {
                 // There is nobody to be told, unless it gets a name again.
@@ -115,7 +118,7 @@ impl Vfs {
             if is_away(&why) && self.is_gone_by_now(inode).await {
                 return Ok(());
             }
-            return Err(self.keep_unsent(inode, &draft, why).await);
+            return Err(self.keep_unsent(inode, &draft, why, login).await);
         }
         // Whoever goes on writing while it is sent has it sent again.
         Ok(())
@@ -194,7 +197,7 @@ impl Vfs {
     }
 
     /// What was written could not be sent: it stays, and people are told where.
-    async fn keep_unsent(self: &Arc<Self>, inode: &Arc<Inode>, draft: &Draft, error: VfsError) -> VfsError {
+    async fn keep_unsent(self: &Arc<Self>, inode: &Arc<Inode>, draft: &Draft, error: VfsError, login: u64) -> VfsError {
         inode.note_error(&error);
         let changed = matches!(error, VfsError::Changed | VfsError::Remote(RemoteError::VersionChanged { .. }));
         let why = match &error {
@@ -207,7 +210,7 @@ impl Vfs {
         {
             tracing::warn!(%error, node = inode.id.0, "the rest of a file that cannot be sent is not kept with it");
         }
-        let failed = Failed { why: why.clone(), may_pass: error.may_pass() };
+        let failed = Failed { why: why.clone(), again: Again::after(&error, login) };
         let told = draft.failed().is_some_and(|before| before.why == failed.why);
         draft.fail(failed);
         if !told {

@@ -17,6 +17,7 @@ use crate::lookup::Looked;
 use crate::notice::Notice;
 use crate::reopen::Lost;
 use crate::send::is_away;
+use crate::send_again::Again;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -118,7 +119,7 @@ impl Vfs {
             bytes,
             length: draft.dirty.length(),
             since: draft.since(),
-            tried_again: failed.as_ref().is_some_and(|failed| failed.may_pass),
+            tried_again: failed.as_ref().is_some_and(|failed| failed.again != Again::Never),
             why: failed.map(|failed| failed.why),
             is_sending: draft.dirty.is_being_sent(),
             is_open: self.is_open_for_writing(inode),

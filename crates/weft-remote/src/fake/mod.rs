@@ -61,6 +61,8 @@ pub struct Terms {
     pub told_all: bool,
     /// Whether there are access lists, and no other extended attributes.
     pub access_lists: bool,
+    /// The mark of everybody's login.
+    pub login: u64,
 }
 
 /// The lease that a [`Fake`] gives.
@@ -172,6 +174,7 @@ impl Default for Terms {
             hosts: false,
             told_all: true,
             access_lists: false,
+            login: 0,
         }
     }
 }

@@ -182,6 +182,10 @@ impl Remote for Fake {
         self.event_stream()
     }
 
+    async fn login(&self, _call: &Call) -> u64 {
+        self.terms().login
+    }
+
     fn has_told_all(&self) -> bool {
         Fake::has_told_all(self)
     }

@@ -342,6 +342,33 @@ async fn what_may_pass_is_tried_again_by_itself() {
     assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
 }
 
+/// Goal: what was refused to whoever wrote it is sent when that user has logged in anew, and else tried rarely.
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_is_tried_again_after_a_login() {
+    let bench = Bench::writable();
+    let denied = || RemoteError::Denied { detail: "a/b/hello.txt".to_owned() };
+    bench.refused(denied(), 2).await;
+    assert!(bench.one().tried_again);
+    bench.fake.reset_counts();
+    tokio::time::sleep(Duration::from_secs(250)).await;
+    assert_eq!(bench.fake.counts().apply, 0, "nothing has changed");
+    bench.fake.adjust(|terms| terms.login = 1);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+    bench.retired().await;
+    assert!(bench.vfs.unsent(&[]).is_empty());
+
+    bench.refused(denied(), 4).await;
+    bench.fake.reset_counts();
+    bench.fake.adjust(|terms| terms.login = 2);
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    assert_eq!(bench.fake.counts().apply, 1, "once for one login");
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(bench.fake.counts().apply, 3, "a right may have been given");
+    bench.retired().await;
+    assert!(bench.vfs.unsent(&[]).is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_does_not_pass_is_left_to_people() {
     let bench = Bench::writable();
