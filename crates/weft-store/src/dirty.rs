@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use weft_remote::Version;
+use weft_remote::{Caller, Version};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::draft_files::{self, DraftFiles, Pair, Paths};
@@ -41,6 +41,8 @@ struct State {
     version: Version,
     /// Under which generation those have the file open that read what is written.
     readers: Option<u64>,
+    /// Who closed or synced it last, where that was noted.
+    writer: Option<Caller>,
     /// Where the log goes on, and its life.
     log_end: u64,
     life: u64,
@@ -52,6 +54,14 @@ struct State {
     was_filled: bool,
     /// It was discarded: nothing of it is to outlive the daemon. Whether its files can be used again.
     gone: Option<bool>,
+}
+
+impl State {
+    /// What stays at the end of a log of this life.
+    fn trailer(&self, life: u64) -> postcard::Result<Vec<u8>> {
+        let record = self.writer.map(|writer| Logged::Writer { uid: writer.uid, gid: writer.gid });
+        record.map_or(Ok(Vec::new()), |record| record.encoded(life))
+    }
 }
 
 impl Dirty {
@@ -70,8 +80,8 @@ impl Dirty {
             folder.remove(node, &files);
             return Err(error);
         }
-        let told =
-            Told { extents: Extents::over(length), version, readers, is_filled: false, end: bytes.len() as u64, life };
+        let (extents, end) = (Extents::over(length), bytes.len() as u64);
+        let told = Told { extents, version, readers, is_filled: false, writer: None, end, life };
         Ok(Dirty::new(folder, node, files, told))
     }
 
@@ -95,11 +105,12 @@ impl Dirty {
     }
 
     fn new(folder: &Arc<DraftFiles>, node: NodeId, files: Pair, told: Told) -> Dirty {
-        let Told { extents, version, readers, is_filled, end, life } = told;
+        let Told { extents, version, readers, is_filled, writer, end, life } = told;
         let state = State {
             extents,
             version,
             readers,
+            writer,
             log_end: end,
             life,
             taken: None,
@@ -139,6 +150,24 @@ impl Dirty {
     /// Under which generation those have the file open that read what is written, where that was told.
     pub fn readers(&self) -> Option<u64> {
         self.state.lock().readers
+    }
+
+    /// Who closed or synced it last, where that was noted, by whichever daemon; without the process.
+    pub fn writer(&self) -> Option<Caller> {
+        self.state.lock().writer
+    }
+
+    /// Notes who closes or syncs it, for the next daemon as well.
+    ///
+    /// # Errors
+    /// `Full`, `Io`: the log does not know; it is known here.
+    pub fn note_writer(&self, writer: Caller) -> Result<()> {
+        let (mut state, writer) = (self.state.lock(), Caller { pid: 0, ..writer });
+        if state.writer == Some(writer) {
+            return Ok(());
+        }
+        state.writer = Some(writer);
+        self.append(&mut state, Vec::new())
     }
 
     /// Writes bytes.
@@ -358,11 +387,13 @@ impl Dirty {
         if let Some(record) = all_of(&state.extents).filter(|_| state.is_kept) {
             bytes.extend(record.encoded(life).map_err(unwritable)?);
         }
+        let end = bytes.len() as u64;
+        bytes.extend(state.trailer(life).map_err(unwritable)?);
         let files = self.files();
         // Whoever has begun another one meanwhile is whose it is.
         let begun = files.while_current(|| files.log.write_all_at(&bytes, 0));
         if begun.transpose().map_err(|error| StoreError::from_io(&files.paths().log, error))?.is_some() {
-            (state.log_end, state.life) = (bytes.len() as u64, life);
+            (state.log_end, state.life) = (end, life);
         }
         Ok(())
     }
@@ -447,14 +478,21 @@ impl Dirty {
     }
 
     fn log(&self, state: &mut State, record: &Logged) -> Result<()> {
+        let record = record.encoded(state.life).map_err(unwritable)?;
+        self.append(state, record)
+    }
+
+    /// Writes records at the log's end, and behind them what is to stay there.
+    fn append(&self, state: &mut State, mut records: Vec<u8>) -> Result<()> {
         if state.gone.is_some() {
             return Ok(());
         }
-        let bytes = record.encoded(state.life).map_err(unwritable)?;
+        let end = state.log_end + records.len() as u64;
+        records.extend(state.trailer(state.life).map_err(unwritable)?);
         let files = self.files();
-        let written = files.log.write_all_at(&bytes, state.log_end);
+        let written = files.log.write_all_at(&records, state.log_end);
         written.map_err(|error| StoreError::from_io(&files.paths().log, error))?;
-        state.log_end += bytes.len() as u64;
+        state.log_end = end;
         Ok(())
     }
 

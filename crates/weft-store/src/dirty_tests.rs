@@ -218,3 +218,42 @@ fn what_is_to_be_sent_over_another_version_is_all_of_it() {
         assert_eq!(dirty.bytes_away(), None);
     }
 }
+
+/// Goal: who closed it last is known to the next daemon, whatever is logged before and after that, and hides nothing of it from
+/// one that does not know such a record. Method: all ends of the log are looked at that such a one takes for the end.
+#[test]
+fn who_closed_it_last_outlives_the_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let dirty = begin(dir.path());
+    let writer = |uid| Caller { uid, gid: uid + 1, pid: 0 };
+    let is_known = |dirty: &Dirty, uid, away| {
+        let next = again(dir.path()).unwrap().unwrap();
+        assert_eq!((next.writer(), next.bytes_away(), next.length()), (Some(writer(uid)), away, dirty.length()));
+        let log = std::fs::read(&dirty.files().paths().log).unwrap();
+        let former = draft_log::replay(&log[..dirty.state.lock().log_end as usize]).unwrap();
+        assert_eq!(
+            (former.extents, former.writer),
+            (next.state.lock().extents.clone(), None),
+            "all but the last record"
+        );
+    };
+    dirty.write(4, b"four").unwrap();
+    assert_eq!(again(dir.path()).unwrap().unwrap().writer(), None);
+    dirty.note_writer(Caller { pid: 9, ..writer(1) }).unwrap();
+    is_known(&dirty, 1, Some(4));
+    dirty.note_writer(writer(70_000)).unwrap();
+    dirty.note_writer(writer(2)).unwrap();
+    is_known(&dirty, 2, Some(4));
+    dirty.write(8, b"more").unwrap();
+    dirty.resize(1 << 40).unwrap();
+    is_known(&dirty, 2, Some(8));
+    dirty.take().unwrap();
+    dirty.sent(Version::strong("2")).unwrap();
+    is_known(&dirty, 2, None);
+    dirty.write(0, b"x").unwrap();
+    is_known(&dirty, 2, Some(1));
+    drop(dirty);
+    let third = again(dir.path()).unwrap().unwrap();
+    third.write(1, b"y").unwrap();
+    is_known(&third, 2, Some(2));
+}

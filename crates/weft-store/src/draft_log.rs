@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use weft_remote::Version;
+use weft_remote::{Caller, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::NodeId;
@@ -37,6 +37,9 @@ pub(crate) enum Logged {
     Begin { node: u64, life: u64 },
     /// Who reads what is written: those that have the file open under this generation. Before the base.
     Readers(u64),
+    /// Who closed or synced it last. After all others: the next record is written over it, and it again behind that. So a program
+    /// that does not know it misses nothing else.
+    Writer { uid: u32, gid: u32 },
 }
 
 /// What a log says.
@@ -48,6 +51,8 @@ pub(crate) struct Told {
     pub(crate) readers: Option<u64>,
     /// Bytes of the base were put beside what was written.
     pub(crate) is_filled: bool,
+    /// Who closed or synced it last, where it says so.
+    pub(crate) writer: Option<Caller>,
     /// Where it goes on.
     pub(crate) end: u64,
     pub(crate) life: u64,
@@ -110,7 +115,7 @@ pub(crate) fn replay(log: &[u8]) -> Option<Told> {
         _ => (0, log),
     };
     let mut state: Option<(Extents, Version)> = None;
-    let (mut readers, mut is_filled) = (None, false);
+    let (mut readers, mut writer, mut is_filled) = (None, None, false);
     while let Some((record, after)) = record(rest, life) {
         match (record, &mut state) {
             (Logged::Readers(told), None) => readers = Some(told),
@@ -127,12 +132,16 @@ pub(crate) fn replay(log: &[u8]) -> Option<Told> {
                 *version = told;
                 is_filled = false;
             }
+            (Logged::Writer { uid, gid }, Some(_)) => {
+                writer = Some(Caller { uid, gid, pid: 0 });
+                break;
+            }
             _ => break,
         }
         rest = after;
     }
     let (extents, version) = state?;
-    Some(Told { extents, version, readers, is_filled, end: (log.len() - rest.len()) as u64, life })
+    Some(Told { extents, version, readers, is_filled, writer, end: (log.len() - rest.len()) as u64, life })
 }
 
 fn record(log: &[u8], life: u64) -> Option<(Logged, &[u8])> {

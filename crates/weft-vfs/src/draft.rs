@@ -99,6 +99,7 @@ impl Draft {
             unseen: AtomicBool::new(true),
             ..Draft::over(dirty, readers, None)
         };
+        *draft.writer.lock() = draft.dirty.writer();
         *draft.times.lock() = Times { written, since: written };
         draft
     }
@@ -176,13 +177,20 @@ impl Draft {
         self.times.lock().written = SystemTime::now();
     }
 
-    /// Somebody who writes it closes or syncs it. The process may be another by the time that this is of use.
-    pub(crate) fn note_writer(&self, caller: Caller) {
+    /// Somebody who writes it closes or syncs it. The process may be another by the time that this is of use. `is_own`: the
+    /// daemon's own user, as whom the next one sends what does not say whose it is.
+    pub(crate) fn note_writer(&self, caller: Caller, is_own: bool) {
         *self.writer.lock() = Some(Caller { pid: 0, ..caller });
+        if is_own && self.dirty.writer().is_none() {
+            return;
+        }
+        if let Err(error) = self.dirty.note_writer(caller) {
+            tracing::warn!(%error, "who wrote is not noted beside what was written");
+        }
     }
 
-    /// As whom it is sent where nobody waits for that: as who has last had it sent, for others may not be allowed to; as the
-    /// daemon where nobody has, or a former daemon was asked to.
+    /// As whom it is sent where nobody waits for that: as who has last had it sent, by whichever daemon, for others may not be
+    /// allowed to; as the daemon where nobody has.
     pub(crate) fn writer(&self) -> Caller {
         self.writer.lock().unwrap_or(Caller::DAEMON)
     }

@@ -44,7 +44,7 @@ impl Vfs {
         if !handle.writing {
             return Ok(());
         }
-        handle.inode.note_writer(call.caller);
+        self.note_writer(&handle.inode, call.caller);
         self.send(&call, &handle.inode).await
     }
 
@@ -56,11 +56,18 @@ impl Vfs {
         let handle = self.handle(handle)?;
         let inode = handle.inode.clone();
         if handle.writing {
-            inode.note_writer(call.caller);
+            self.note_writer(&inode, call.caller);
         }
         self.send(&call, &inode).await?;
         // That took as long as there was to be sent.
         self.sync_source(&Call::within(call.caller, self.options.deadline), &inode).await
+    }
+
+    /// Somebody who may write a file closes or syncs it.
+    fn note_writer(&self, inode: &Inode, caller: Caller) {
+        if let Some(draft) = inode.draft().filter(|draft| draft.dirty.is_unsent()) {
+            draft.note_writer(caller, caller.uid == self.options.uid);
+        }
     }
 
     pub(crate) async fn sync_source(&self, call: &Call, inode: &Inode) -> Result<()> {
@@ -280,13 +287,6 @@ impl Vfs {
 }
 
 impl Inode {
-    /// Somebody who may write it closes or syncs it.
-    fn note_writer(&self, caller: Caller) {
-        if let Some(draft) = self.draft().filter(|draft| draft.dirty.is_unsent()) {
-            draft.note_writer(caller);
-        }
-    }
-
     /// The source does not have it any more: whoever has it open reads what was written, by whichever daemon.
     pub(crate) fn keep_written(&self) {
         if let Some(draft) = self.draft()

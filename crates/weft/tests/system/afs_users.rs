@@ -237,26 +237,32 @@ fn what_could_not_be_sent_is_sent_as_who_wrote_it() {
     assert_eq!(reader.at("weft.test/user/alice/long").metadata().expect("stat").len(), 3_000_000);
 }
 
-/// Goal: what was refused since a login had ended while a file was open goes out by itself after the next one. Method: the
-/// cache goes between the open and the close, and nobody asks for anything after that but for what is unsent.
+/// Goal: what was refused since a login had ended while a file was open goes out by itself after the next one, also by the
+/// daemon that follows. Method: the cache goes between the open and the close, and nobody asks for anything after that but for
+/// what is unsent.
 #[test]
 fn what_was_refused_for_want_of_a_login_is_sent_after_the_next() {
     let Some(cell) = cell() else { return };
     let alice = User::new(64_192);
-    alice.login(cell, "alice", &[]);
     let Some(mount) = mounted(cell, "") else { return };
     let (at, diary) = (mount.at("weft.test/user/alice/refused"), mount.at(DIARY));
+    let unsent = || mount.status()["unsent"]["files"].as_array().map(Vec::len);
     // Each program that is run with the descriptor closes it.
     let script = "exec 3>\"$0\"; rm \"$1\"; while stat \"$2\" >/dev/null; do :; done; echo kept >&3; exec 3>&-";
     let words = ["-c".as_ref(), script.as_ref(), at.as_os_str(), alice.cache.as_os_str(), diary.as_os_str()];
-    // By then it is known that she is nobody.
-    let closed = alice.run("sh", words);
-    let unsent = || mount.status()["unsent"]["files"].as_array().map(Vec::len);
-    assert_eq!(unsent(), Some(1), "{closed:?}");
-    alice.login(cell, "alice", &[]);
-    wait_until("it is sent", || unsent() == Some(0));
-    assert_eq!(alice.reads(&at).out, "kept\n");
-    assert_eq!(alice.run("rm", [&at]).code, Some(0));
+    let ends: [fn(&Mount); 3] = [|_| (), Mount::remount, Mount::kill_daemon];
+    for end in ends {
+        alice.login(cell, "alice", &[]);
+        // By then it is known that she is nobody.
+        let closed = alice.run("sh", words);
+        assert_eq!(unsent(), Some(1), "{closed:?}");
+        end(&mount);
+        wait_until("it was refused", || mount.status()["unsent"]["files"][0]["why"].is_string());
+        alice.login(cell, "alice", &[]);
+        wait_until("it is sent", || unsent() == Some(0));
+        assert_eq!(alice.reads(&at).out, "kept\n");
+        assert_eq!(alice.run("rm", [&at]).code, Some(0));
+    }
 }
 
 /// Goal: who may read and not write is refused when a file is opened, by the rights as they are, and nobody here sees what
