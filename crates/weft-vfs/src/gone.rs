@@ -3,7 +3,8 @@
 //! Where a file is what its name says (a URL), the name is absent with it. Where files have identities of their own, its
 //! name may lead to another by now: to one that was moved there, as editors do when they save. So the source is asked
 //! about the name as well, and whoever came by the inode is told to look the path up again. What is asked of a directory, a
-//! name in it above all, is no answer either when another has taken its place.
+//! name in it above all, is no answer either when another has taken its place. A name that leads to what is gone all the same, as
+//! a mount point of AFS whose volume is not there, leads to nothing when that is so twice in a row.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,6 +19,15 @@ use crate::notice::Notice;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
+/// What the name leads to under which something was known that is gone.
+enum Led {
+    Nowhere,
+    /// To the same as before.
+    There,
+    /// To another, or that is not told.
+    Elsewhere,
+}
+
 impl Vfs {
     /// Learns that a file is gone at the source; what whoever came by its inode is told: `NotFound` where there is nothing
     /// at its name, else `Stale`, with which the kernel looks the path up again.
@@ -27,8 +37,9 @@ impl Vfs {
         if self.has_identities(inode)? {
             return match Box::pin(self.ask_for_name(call, inode)).await? {
                 // What the path leads to is absent, and not what was to be made or found there: the kernel knows what to do.
-                VfsError::NotFound if self.begins_again(call, inode) => Ok(VfsError::Stale),
-                error => Ok(error),
+                Led::Nowhere | Led::There if self.begins_again(call, inode) => Ok(VfsError::Stale),
+                Led::Nowhere | Led::There => Ok(VfsError::NotFound),
+                Led::Elsewhere => Ok(VfsError::Stale),
             };
         }
         let _names = self.renames.lock();
@@ -49,7 +60,13 @@ impl Vfs {
         if !is_gone(&error) || !self.has_identities(dir).unwrap_or(false) {
             return error;
         }
-        Box::pin(self.ask_for_name(call, dir)).await.unwrap_or(error)
+        match Box::pin(self.ask_for_name(call, dir)).await {
+            Ok(Led::Elsewhere) => VfsError::Stale,
+            // It may have come back in between.
+            Ok(Led::There) if self.begins_again(call, dir) => VfsError::Stale,
+            Ok(Led::Nowhere | Led::There) => VfsError::NotFound,
+            Err(_) => error,
+        }
     }
 
     /// The same of a change in directories, which may have found a name absent: they are asked about first.
@@ -95,7 +112,7 @@ impl Vfs {
     }
 
     /// Asks what the name leads to now under which a file was known that is gone.
-    async fn ask_for_name(&self, call: &Call, gone: &Inode) -> Result<VfsError> {
+    async fn ask_for_name(&self, call: &Call, gone: &Inode) -> Result<Led> {
         let (id, name) = {
             let record = gone.record.read();
             (record.parent, record.name.clone())
@@ -103,27 +120,27 @@ impl Vfs {
         self.doubt_name(id, &name)?;
         if self.namespace.is_own(id) {
             // A tree whose top is gone.
-            return Ok(VfsError::NotFound);
+            return Ok(Led::Nowhere);
         }
         let dir = self.inode(id)?;
         let (parent, remote) = (dir.record(), self.remote_of(&dir)?.clone());
         let asked = self.ask_of(call, &dir, || remote.lookup(call, &parent.file, &name)).await;
         // The next look-up meets what kept the source from answering.
-        let Ok(answer) = asked else { return Ok(VfsError::Stale) };
+        let Ok(answer) = asked else { return Ok(Led::Elsewhere) };
         let told = Told::by(&answer);
         match answer.value {
             Some(found) => {
                 let mut entry = found.entry;
                 entry.name = name;
-                self.learn_entry(dir.id, parent.binding, &entry, &told)?;
-                Ok(VfsError::Stale)
+                let (found, _) = self.learn_entry(dir.id, parent.binding, &entry, &told)?;
+                Ok(if found == gone.id { Led::There } else { Led::Elsewhere })
             }
             // A name has one record, for everyone: that it is absent for this caller tells others nothing.
-            None if self.is_private(told.audience) => Ok(VfsError::NotFound),
+            None if self.is_private(told.audience) => Ok(Led::Nowhere),
             None => {
                 let learnt = self.learnt(parent.binding, &told);
                 let is_newest = self.learn_absence(dir.id, parent.binding, &name, &told, learnt)?;
-                Ok(if is_newest { VfsError::NotFound } else { VfsError::Stale })
+                Ok(if is_newest { Led::Nowhere } else { Led::Elsewhere })
             }
         }
     }

@@ -253,6 +253,14 @@ fn mount_points_come_and_go_in_the_mount() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(outcome.err.contains("warning, volume no.such.volume does not exist in cell weft.test"), "{outcome:?}");
     assert!(tools.good("fs lsm {}/scratch/mounts/none").ends_with("'#no.such.volume'\n"), "although it leads nowhere");
+    let none = folder.join("none");
+    for _ in 0..2 {
+        let made = std::fs::write(none.join("file"), "text").map(drop);
+        for refused in [std::fs::read_dir(&none).map(drop), std::fs::read(none.join("file")).map(drop), made] {
+            assert_eq!(refused.expect_err("there is nothing").kind(), std::io::ErrorKind::NotFound);
+        }
+        assert_eq!(names_in(&folder), ["none", "rw"]);
+    }
     let link = tools.mount.beside("link");
     std::os::unix::fs::symlink(folder.join("rw"), &link).expect("made");
     let listed = tools.good(&format!("fs lsmount {}", link.display()));
