@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use weft_remote::{Event, Name};
 
 use crate::facts::{facts, facts_of};
+use crate::mounts::MountsBelow;
 use crate::places::Names;
 use crate::watches::Watches;
 
@@ -49,12 +50,20 @@ impl Watches {
         let Some(inotify) = &self.inotify else { return };
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = Reader::new(inotify, &mut buffer);
+        let mut mounts = MountsBelow::look(&self.top);
         loop {
-            let mut fds = [PollFd::new(inotify, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+            let mut fds =
+                vec![PollFd::new(inotify, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+            fds.extend(mounts.as_ref().map(|mounts| PollFd::from_borrowed_fd(mounts.told_by(), PollFlags::PRI)));
             match poll(&mut fds, None) {
                 Ok(_) if !fds[1].revents().is_empty() => return,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return self.go_deaf(error),
+            }
+            let may_be_others = fds.get(2).is_some_and(|table| !table.revents().is_empty());
+            if may_be_others && mounts.as_mut().is_some_and(|mounts| mounts.are_others(&self.top)) {
+                tracing::debug!("something was mounted or unmounted in the directory: every lease ends");
+                self.break_all();
             }
             self.hearing.store(true, Ordering::SeqCst);
             loop {

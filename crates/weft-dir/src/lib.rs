@@ -41,6 +41,7 @@ mod hands;
 mod hear;
 mod identity;
 mod listing;
+mod mounts;
 mod moved;
 mod newborn;
 mod options;

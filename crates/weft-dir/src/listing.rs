@@ -43,25 +43,22 @@ impl Shared {
     /// As of [`Shared::list`].
     pub fn list_at(&self, dir: &At, deadline: Instant) -> Result<Listed> {
         let promise = self.watches.promise_directory(&dir.path, dir.id.key());
-        let (entries, has_covered) = self.rows(dir, deadline, matches!(promise, Promise::Made { .. }))?;
+        let entries = self.rows(dir, deadline, matches!(promise, Promise::Made { .. }))?;
         let version = version_of(&entries);
         let lease = self.watches.lease_listing(&promise, &entries);
-        // That a file system is unmounted is not told of what it covers.
-        let lease = if has_covered { self.watches.shortened(lease) } else { lease };
         Ok(Listed { entries, version, lease })
     }
 
     /// The rows in the order of their names. With `promised`, a row of a file with several names tells its name alone,
-    /// for a change through another name is not told; and one of a directory no times, which change with what is in it. Whether
-    /// there are names besides at which other file systems are mounted.
-    fn rows(&self, dir: &At, deadline: Instant, promised: bool) -> Result<(Vec<Entry>, bool)> {
+    /// for a change through another name is not told; and one of a directory no times, which change with what is in it.
+    fn rows(&self, dir: &At, deadline: Instant, promised: bool) -> Result<Vec<Entry>> {
         let shown = || self.top.shown(&dir.path);
         // Through the descriptor, for one may be allowed to read a directory and not to enter it.
         let fd = reopen(&dir.fd, OFlags::RDONLY | OFlags::DIRECTORY);
         let fd = fd.map_err(|errno| self.top.lost(&dir.path, errno))?;
         let same = fd.try_clone().map_err(|_| failed(&shown(), "open", Errno::MFILE))?;
         let names = Dir::new(same).map_err(|errno| failed(&shown(), "getdents", errno))?;
-        let (mut entries, mut has_covered) = (Vec::new(), false);
+        let mut entries = Vec::new();
         for (at, row) in names.enumerate() {
             let row = row.map_err(|errno| failed(&shown(), "getdents", errno))?;
             if at.is_multiple_of(LOOKS_BETWEEN) && Instant::now() >= deadline {
@@ -88,10 +85,6 @@ impl Shared {
                     (id, facts.names(), entry)
                 }
                 Ok(None) => continue,
-                Err(Errno::XDEV) => {
-                    has_covered = true;
-                    continue;
-                }
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
                     return Err(failed(&shown(), "open what is in it", Errno::MFILE));
                 }
@@ -106,11 +99,11 @@ impl Shared {
             entries.push(entry);
         }
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok((entries, has_covered))
+        Ok(entries)
     }
 
-    /// What a name stands for, and whether that has an access list; `None` for what has vanished, XDEV for what is mounted there.
-    /// What may be a mount is opened, which stops at it, and not looked at by name, which would ask whoever serves the mount.
+    /// What a name stands for, and whether that has an access list; `None` for what has vanished or is mounted there. What may be
+    /// a mount is opened, which stops at it, and not looked at by name, which would ask whoever serves the mount.
     fn row(
         &self,
         dir: BorrowedFd<'_>,
@@ -119,7 +112,7 @@ impl Shared {
     ) -> rustix::io::Result<Option<(Facts, Option<bool>)>> {
         let opened = match kind {
             FileType::Directory | FileType::Unknown => match self.top.step(dir, name.to_bytes(), OFlags::PATH) {
-                Err(Errno::NOENT) => return Ok(None),
+                Err(Errno::NOENT | Errno::XDEV) => return Ok(None),
                 opened => Some(opened?),
             },
             _ => None,
@@ -136,8 +129,7 @@ impl Shared {
                 };
                 Ok(Some((facts, has_access_list)))
             }
-            Ok(_) => Err(Errno::XDEV),
-            Err(Errno::NOENT) => Ok(None),
+            Ok(_) | Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
     }

@@ -68,14 +68,6 @@ impl Watches {
         Lease::UntilBroken(SystemTime::now() + self.options.lease)
     }
 
-    /// The same lease where not all changes are told.
-    pub fn shortened(&self, lease: Lease) -> Lease {
-        match lease {
-            Lease::UntilBroken(_) => self.short_lease(),
-            lease => lease,
-        }
-    }
-
     /// The lease where changes are not told.
     pub fn short_lease(&self) -> Lease {
         Lease::lasting(self.options.unwatched_lease)

@@ -35,14 +35,6 @@ pub(crate) struct At {
     pub facts: Facts,
 }
 
-/// Why a name in a directory stands for nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Absence {
-    NoName,
-    /// Another file system is mounted there. That it is unmounted is not told of the directory.
-    Covered,
-}
-
 impl Shared {
     /// Finds a file by its identity.
     ///
@@ -165,16 +157,9 @@ impl Shared {
     pub fn look_in(&self, dir: &At, name: &Name) -> Result<Answer<Option<Found>>> {
         let path = self.below(&dir.path, name)?;
         let promise = self.watches.promise_name(&dir.path, dir.id.key(), name.as_bytes());
-        let lease = || self.watches.lease(&[&promise]);
-        let absent = |why| {
-            let lease = if why == Absence::Covered { self.watches.shortened(lease()) } else { lease() };
-            Ok(Answer::new(None, Version::None, lease))
-        };
+        let absent = || Ok(Answer::new(None, Version::None, self.watches.lease(&[&promise])));
         let mut moves = self.places.moves();
-        let mut at = match self.step_or_absent(dir, name, path.clone())? {
-            Ok(at) => at,
-            Err(why) => return absent(why),
-        };
+        let Some(mut at) = self.step(dir, name, path.clone())? else { return absent() };
         for _ in 0..TRIES_MAX {
             let learnt = self.places.learn(at.id, at.facts.names(), (at.dir, name), moves);
             self.doubt_other_names(at.id, learnt);
@@ -183,9 +168,9 @@ impl Shared {
             }
             // One of our own renames came between: it may have been of this very file.
             moves = self.places.moves();
-            match self.step_or_absent(dir, name, path.clone())? {
-                Ok(now) => at = now,
-                Err(why) => return absent(why),
+            match self.step(dir, name, path.clone())? {
+                Some(now) => at = now,
+                None => return absent(),
             }
         }
         self.held_open.keep(&at);
@@ -196,25 +181,15 @@ impl Shared {
 
     /// Opens a name in a directory; `None` when there is none, or another file system is mounted there.
     pub fn step(&self, dir: &At, name: &Name, path: Vec<u8>) -> Result<Option<At>> {
-        Ok(self.step_or_absent(dir, name, path)?.ok())
-    }
-
-    fn step_or_absent(&self, dir: &At, name: &Name, path: Vec<u8>) -> Result<std::result::Result<At, Absence>> {
         let fd = match self.top.step(dir.fd.as_fd(), name.as_bytes(), OFlags::PATH) {
             Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(Err(Absence::NoName)),
-            Err(Errno::XDEV) => return Ok(Err(Absence::Covered)),
+            Err(Errno::NOENT | Errno::XDEV) => return Ok(None),
             Err(errno) => return Err(self.top.lost(&path, errno)),
         };
-        match facts(fd.as_fd()) {
-            Ok((facts, mount)) if mount == self.top.mount => {
-                Ok(Ok(At { id: self.top.identity(&facts), path, dir: dir.id.key(), fd, facts }))
-            }
-            Ok(_) => Ok(Err(Absence::Covered)),
-            Err(errno) => match failed(&self.top.shown(&path), "statx", errno) {
-                RemoteError::NotFound { .. } => Ok(Err(Absence::NoName)),
-                error => Err(error),
-            },
+        match self.facts(&path, &fd) {
+            Ok(facts) => Ok(Some(At { id: self.top.identity(&facts), path, dir: dir.id.key(), fd, facts })),
+            Err(RemoteError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -236,7 +211,10 @@ impl Shared {
 
     /// The lease of a file by what it is: changes through another of its names are not told.
     pub fn limited(&self, facts: &Facts, lease: Lease) -> Lease {
-        if facts.kind != FileKind::Directory && facts.links > 1 { self.watches.shortened(lease) } else { lease }
+        match lease {
+            Lease::UntilBroken(_) if facts.kind != FileKind::Directory && facts.links > 1 => self.watches.short_lease(),
+            lease => lease,
+        }
     }
 
     /// Tells of a file that has a name which nobody knew of: what was promised while it had others alone ends.

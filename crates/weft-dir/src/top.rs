@@ -96,10 +96,15 @@ impl Top {
         Err(Errno::AGAIN)
     }
 
+    /// Where the top is now, by the kernel.
+    pub fn real_path(&self) -> Option<PathBuf> {
+        std::fs::read_link(held(&self.fd)).ok()
+    }
+
     /// Where below the top what is open is now; `None` when it is not there. What has gone has a path that leads to nothing, or
     /// to another.
     pub fn path_of(&self, fd: &OwnedFd) -> Option<Vec<u8>> {
-        let (top, path) = (std::fs::read_link(held(&self.fd)).ok()?, std::fs::read_link(held(fd)).ok()?);
+        let (top, path) = (self.real_path()?, std::fs::read_link(held(fd)).ok()?);
         Some(path.strip_prefix(&top).ok()?.as_os_str().as_bytes().to_vec()).filter(|below| !below.is_empty())
     }
 

@@ -10,7 +10,7 @@ use weft_remote::{Lease, Remote, Version};
 use crate::hands::{apply, remove, rename};
 use crate::support::{Bed, PATIENCE, call};
 
-pub fn is_short(lease: Lease, options: &DirectoryOptions) -> bool {
+fn is_short(lease: Lease, options: &DirectoryOptions) -> bool {
     matches!(lease, Lease::Until(end) if end <= SystemTime::now() + options.unwatched_lease)
 }
 
