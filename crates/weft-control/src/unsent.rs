@@ -21,6 +21,9 @@ pub struct UnsentFile {
     pub why: Option<String>,
     /// Whether it is tried again by itself.
     pub tried_again: bool,
+    /// Whether it was refused to who wrote it: then that is after the next login, and else seldom.
+    #[serde(default)]
+    pub is_refused: bool,
     /// Whether it is being sent now.
     #[serde(default)]
     pub is_sending: bool,

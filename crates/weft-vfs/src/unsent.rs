@@ -36,6 +36,8 @@ pub struct Unsent {
     pub why: Option<String>,
     /// Whether it is tried again by itself.
     pub tried_again: bool,
+    /// Whether it was refused to who wrote it: then that is after the next login, and else seldom.
+    pub is_refused: bool,
     /// Whether it is being sent now.
     pub is_sending: bool,
     /// Whether somebody has it open for writing: then it is sent at the close.
@@ -120,6 +122,7 @@ impl Vfs {
             length: draft.dirty.length(),
             since: draft.since(),
             tried_again: failed.as_ref().is_some_and(|failed| failed.again != Again::Never),
+            is_refused: failed.as_ref().is_some_and(|failed| matches!(failed.again, Again::Otherwise { .. })),
             why: failed.map(|failed| failed.why),
             is_sending: draft.dirty.is_being_sent(),
             is_open: self.is_open_for_writing(inode),

@@ -82,6 +82,7 @@ fn file(unsent: Unsent) -> UnsentFile {
         since_unix_s: unsent.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         why: unsent.why,
         tried_again: unsent.tried_again,
+        is_refused: unsent.is_refused,
         is_sending: unsent.is_sending,
         is_open: unsent.is_open,
         kept: unsent.kept.as_path().into(),

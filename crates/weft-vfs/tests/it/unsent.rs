@@ -331,7 +331,7 @@ async fn what_may_pass_is_tried_again_by_itself() {
     let bench = Bench::writable();
     // The close, the last close, and three of the tries.
     bench.refused(full(), 5).await;
-    assert!(bench.one().tried_again);
+    assert!(bench.one().tried_again && !bench.one().is_refused);
     // By the paused clock: 1 + 2 + 4 + 8 s.
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert_eq!(bench.at_source("a/b/hello.txt"), b"hello", "not so soon");
@@ -348,7 +348,7 @@ async fn what_was_refused_is_tried_again_after_a_login() {
     let bench = Bench::writable();
     let denied = || RemoteError::Denied { detail: "a/b/hello.txt".to_owned() };
     bench.refused(denied(), 2).await;
-    assert!(bench.one().tried_again);
+    assert!(bench.one().tried_again && bench.one().is_refused);
     bench.fake.reset_counts();
     tokio::time::sleep(Duration::from_secs(250)).await;
     assert_eq!(bench.fake.counts().apply, 0, "nothing has changed");

@@ -99,9 +99,9 @@ fn show(mount: &PathBytes, report: &UnsentReport) {
     }
 }
 
-/// Whether nothing is done about a file unless somebody says what.
+/// Whether nothing may be done about a file unless somebody says what.
 fn waits_for_a_decision(file: &UnsentFile) -> bool {
-    file.why.is_some() && !file.tried_again && !file.is_sending
+    file.why.is_some() && (!file.tried_again || file.is_refused) && !file.is_sending
 }
 
 /// What is the matter with an unsent file, in one line.
@@ -110,6 +110,9 @@ pub(super) fn line(file: &UnsentFile) -> String {
     let ago = show_time(now.saturating_sub(file.since_unix_s));
     let why = match (&file.why, file.is_open, file.tried_again) {
         _ if file.is_sending => "it is being sent".to_owned(),
+        (Some(why), _, true) if file.is_refused => {
+            format!("{why}; it is tried again after the next login of who wrote it, and else every 5 to 10 min")
+        }
         (Some(why), _, true) => format!("{why}; it is tried again by itself"),
         (Some(why), ..) => why.clone(),
         (None, true, _) => "it is open for writing, and sent at the close".to_owned(),
@@ -224,7 +227,7 @@ fn copy(
 
 /// What can be said about those.
 const DECIDE: &str = "\
-What is not tried again by itself waits for your word, which `weft unsent` takes with the PATH:
+What is not tried again by itself, or is refused, waits for your word, which `weft unsent` takes with the PATH:
   --save-as FILE  copies what was written; the file stays unsent; with --theirs what the source has
   --discard       gives it up: the file is what the source has
   --send          tries once more; with --over it goes over whatever the source has by now";

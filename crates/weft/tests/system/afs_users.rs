@@ -258,6 +258,8 @@ fn what_was_refused_for_want_of_a_login_is_sent_after_the_next() {
         assert_eq!(unsent(), Some(1), "{closed:?}");
         end(&mount);
         wait_until("it was refused", || mount.status()["unsent"]["files"][0]["why"].is_string());
+        let told = mount.verb("unsent", [mount.dir()]).out;
+        assert!(told.contains("after the next login") && told.contains("--discard"), "{told}");
         alice.login(cell, "alice", &[]);
         wait_until("it is sent", || unsent() == Some(0));
         assert_eq!(alice.reads(&at).out, "kept\n");
