@@ -47,7 +47,7 @@ struct Worker {
     database: Option<Database>,
     /// Whether the failure that lasts has been told.
     telling: bool,
-    /// So many bytes more the disk had no room for, when that was tried last.
+    /// So many bytes more the disk had no room for, if it had none when that was tried last.
     wanted_room: u64,
 }
 
@@ -87,7 +87,10 @@ impl Worker {
             return Err(StoreError::Full { path: self.place.path() });
         }
         let fault = match self.database().write(stage) {
-            Ok(snapshot) => return Ok(Some(snapshot)),
+            Ok(snapshot) => {
+                self.wanted_room = 0;
+                return Ok(Some(snapshot));
+            }
             Err(fault) => fault,
         };
         // After any failure the library wants to be opened again, which readers need as well. Only after damage is
