@@ -85,11 +85,15 @@ impl Journal {
         let newest = self.records()?.iter().map(|record| record.number).max().unwrap_or(0);
         let changes: Vec<Change> = left.pairs.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         let record = record(newest + 1, newest, &changes)?;
-        self.write(0, &record).or_else(|error| match error.kind() {
-            // It is full of what this one has anew.
-            io::ErrorKind::QuotaExceeded => self.empty(0).and_then(|()| self.write(0, &record)),
-            _ => Err(error),
-        })?;
+        match self.write(0, &record) {
+            // It is full of what this one has anew, which goes when that is in the other.
+            Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+                self.write(1, &record)?;
+                self.empty(0)?;
+                self.write(0, &record)?;
+            }
+            outcome => outcome?,
+        }
         self.empty(1)?;
         Ok(newest)
     }
@@ -220,6 +224,25 @@ mod tests {
         journal.write(1, b"x").unwrap();
         journal.empty(0).unwrap();
         journal.write(0, b"x").unwrap();
+    }
+
+    /// Goal: what a former life left is in the first file alone, and found, also where that was full.
+    #[test]
+    fn what_is_left_is_gathered_in_the_first_file() {
+        for is_full in [false, true] {
+            let journal = journal();
+            journal.write(0, &record(3, 0, &[change(b"a", Some(b"old"))]).unwrap()).unwrap();
+            journal.write(1, &record(4, 0, &[change(b"b", None)]).unwrap()).unwrap();
+            let left = journal.replay().unwrap();
+            if is_full {
+                let rest = FILE_BYTES_MAX - journal.files[0].bytes.load(Ordering::Relaxed);
+                journal.write(0, &vec![0; rest as usize]).unwrap();
+            }
+            assert_eq!(journal.begin_with(&left).unwrap(), 4);
+            assert_eq!(journal.files[1].file.metadata().unwrap().len(), 0);
+            assert_eq!(pairs(&journal.replay().unwrap()), pairs(&left));
+            journal.write(0, b"x").unwrap();
+        }
     }
 
     /// Whatever is cut off the middle of a file, all other records are found.

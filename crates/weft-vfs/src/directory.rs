@@ -296,7 +296,7 @@ impl Vfs {
         // doubt since the look, and have no version.
         let sure =
             listing.as_ref().filter(|listing| listing.version != Version::None).map(|listing| listing.completeness);
-        let is_by_list_alone = |name: &Name| sure.is_some_and(|completeness| completeness.denies(name));
+        let is_for_the_list = |name: &Name| sure.is_some_and(|completeness| completeness.denies(name));
         let mut snapshot = Snapshot { for_one, ..Snapshot::default() };
         let listed = listing.is_some_and(|listing| self.shows_listing(dir, &listing, caller));
         let mut after: Option<Name> = None;
@@ -308,13 +308,13 @@ impl Vfs {
                 if let DentryTarget::Node(node) = dentry.target {
                     let record = self.store.node(node)?;
                     let by_list = dentry.is_by_list();
-                    let is_listed = is_by_list_alone(name);
+                    let is_for_the_list = is_for_the_list(name);
                     // A page links to what the list lacks: it is for whoever uses that name.
-                    let is_dead = is_listed && dentry.source == DentrySource::Linked;
-                    if is_dead || (!by_list && is_reading(name)) {
+                    let is_unlisted = is_for_the_list && dentry.source == DentrySource::Linked;
+                    if is_unlisted || (!by_list && is_reading(name)) {
                         continue;
                     }
-                    let by_list = by_list || is_listed;
+                    let by_list = by_list || is_for_the_list;
                     snapshot.for_one |=
                         !by_list && record.as_ref().is_some_and(|record| self.is_private(record.audience));
                     if (listed && by_list) || record.as_ref().is_none_or(|record| record.audience.includes(caller)) {

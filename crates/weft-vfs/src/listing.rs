@@ -244,12 +244,9 @@ impl Vfs {
         }
         let id = self.identify(rows.binding, &entry.id)?;
         let target = DentryTarget::Node(id);
-        if is_newer(known.as_ref(), rows.learnt) && known.is_some_and(|known| known.target != target) {
-            return Ok(None);
-        }
-        if !rows.own_listing
-            && known.is_some_and(|known| known.target != target)
-            && self.is_listed(rows.dir, entry, known)?
+        if let Some(known) = known.filter(|known| known.target != target)
+            && (is_newer(Some(&known), rows.learnt)
+                || (!rows.own_listing && self.is_listed(rows.dir, entry, &known)?))
         {
             return Ok(None);
         }
@@ -280,13 +277,13 @@ impl Vfs {
 
     /// Whether what a name leads to is told by the directory's own list, which describes it or is all there is: a link elsewhere
     /// does not know better, it may be a wrong one.
-    fn is_listed(&self, dir: NodeId, entry: &Entry, known: Option<DentryRecord>) -> Result<bool> {
-        Ok(match known.map(|known| known.source) {
-            Some(DentrySource::Described) => true,
-            Some(DentrySource::Listed) => {
+    fn is_listed(&self, dir: NodeId, entry: &Entry, known: &DentryRecord) -> Result<bool> {
+        Ok(match known.source {
+            DentrySource::Described => true,
+            DentrySource::Listed => {
                 self.store.listing(dir)?.is_some_and(|listing| listing.completeness.denies(&entry.name))
             }
-            _ => false,
+            DentrySource::Linked | DentrySource::LookedUp => false,
         })
     }
 

@@ -234,7 +234,7 @@ What is not tried again by itself, or is refused, waits for your word, which `we
 
 const EXAMPLES: &str = "\
 What is written in a mount goes to its source when the file is closed. What the source does not take then stays here, is
-what the file is in the mount, and is tried again by itself where the reason may pass (a full disk). Where the file has
+what the file is in the mount, and is tried again by itself where the reason may pass (a full disk, a login that has ended). Where the file has
 changed at its source meanwhile, somebody has to decide.
 
 Examples:
