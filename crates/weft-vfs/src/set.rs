@@ -7,16 +7,20 @@ use weft_remote::{Call, Change, Figure, NewAttributes, Version};
 use weft_store::{NodeId, NodeRecord, Record};
 
 use crate::ask::{OpenFor, SetStat, SetTime};
-use crate::handle::HandleId;
+use crate::handle::{Handle, HandleId};
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::stat::Stat;
 use crate::vfs::{Vfs, is_gone};
 use crate::{Result, VfsError};
 
+/// How long a file can be on every file system, in bytes: FAT ends here.
+const LENGTH_OF_ALL_MAX: u64 = u32::MAX as u64;
+
 impl Vfs {
     /// Sets attributes, of an open file when a handle is given, and tells what they are then. A length that is set
-    /// without a handle is sent at once; with one, it is sent as what is written is.
+    /// without a handle is sent at once; with one, it is sent as what is written is, unless it is one that not every file
+    /// system has.
     ///
     /// # Errors
     /// `ReadOnly`; what the remote says.
@@ -64,21 +68,14 @@ impl Vfs {
     ) -> Result<()> {
         let writable = handle.and_then(|handle| self.handles.get(handle)).filter(|handle| handle.writing);
         if let Some(handle) = writable {
-            let draft = self.draft_held(&handle)?;
-            draft.dirty.resize(size)?;
-            draft.touch();
-            return Ok(());
+            return self.resize_open(call, &handle, size).await;
         }
         let was_unsent = inode.away().is_some();
         let how = OpenFor { writing: true, truncating: size == 0, ..OpenFor::default() };
         let opened = self.clone().open_here(*call, self.namespace.shown(inode.id), how).await?.handle;
         let resized = async {
             let handle = self.handle(opened)?;
-            {
-                let draft = self.draft_held(&handle)?;
-                draft.dirty.resize(size)?;
-                draft.touch();
-            }
+            self.resize_here(&handle, size)?;
             self.send(call, inode).await
         };
         let outcome = resized.await;
@@ -90,6 +87,35 @@ impl Vfs {
             self.give_up_resize(call, inode).await;
         }
         outcome
+    }
+
+    /// The same by an open file. Whoever asks for a length that its source may not have hears so now: at the close there
+    /// is no way back.
+    async fn resize_open(self: &Arc<Self>, call: &Call, handle: &Handle, size: u64) -> Result<()> {
+        if size <= LENGTH_OF_ALL_MAX || size <= self.draft_held(handle)?.dirty.length() {
+            return self.resize_here(handle, size).map(drop);
+        }
+        // What was written before is not refused with it.
+        self.send(call, &handle.inode).await?;
+        let before = self.resize_here(handle, size)?;
+        let call = call.renewed(self.options.deadline);
+        let outcome = self.send(&call, &handle.inode).await;
+        if let Err(error) = &outcome
+            && !error.may_pass()
+            && self.draft_held(handle)?.dirty.length() == size
+        {
+            self.resize_here(handle, before)?;
+        }
+        outcome
+    }
+
+    /// Sets the length of what is written here, and tells what it was.
+    fn resize_here(&self, handle: &Handle, size: u64) -> Result<u64> {
+        let draft = self.draft_held(handle)?;
+        let before = draft.dirty.length();
+        draft.dirty.resize(size)?;
+        draft.touch();
+        Ok(before)
     }
 
     /// A length that its source refuses for good has changed nothing, unless somebody writes the file.

@@ -395,6 +395,24 @@ async fn what_is_open_for_writing_is_not_sent_behind_its_back() {
     assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
 }
 
+/// Goal: the same by a file that is open; what was written before is not refused with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_length_that_is_refused_to_an_open_file_is_not_kept() {
+    let bench = Bench::writable();
+    let node = bench.walk(HELLO).await.unwrap().node;
+    let handle: HandleId = bench.open_for(HELLO, WRITING).await.unwrap();
+    bench.write(handle, 0, b"J").await.unwrap();
+    let too_much = RemoteError::TooMuch { detail: HELLO.to_owned() };
+    bench.fake.order(Order::of(Fault::Error(too_much)).on(Operation::Apply).after(1).times(1));
+    let new = SetStat { size: Some(1 << 40), ..SetStat::default() };
+    bench.vfs.clone().set_stat(bench.call(), node, Some(handle), new).await.unwrap_err();
+    assert_eq!(bench.vfs.clone().stat(bench.call(), node, Some(handle)).await.unwrap().size, 5);
+    bench.flush(handle).await.unwrap();
+    bench.vfs.close(handle);
+    bench.retired().await;
+    assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello");
+}
+
 /// Goal: a length that is set by the file's name and refused for good changes nothing; one that may pass is kept, and so is what
 /// somebody had written before.
 #[tokio::test(flavor = "multi_thread")]
