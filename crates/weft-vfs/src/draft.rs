@@ -284,17 +284,30 @@ impl Vfs {
             // There was no room for the content; there is none for what is written.
             Held::Through(_) => return Err(StoreError::Full { path: self.store.dir().into() }.into()),
         };
-        let dirty = self.store.dirty(inode.id, version, length, handle.counted())?;
-        let has_ended = self.end_other_versions(inode, &dirty.version(), handle.counted());
-        let draft = Arc::new(Draft::over(dirty, handle.counted(), base));
-        inode.content.lock().was_used = true;
-        *slot = Some(draft.clone());
-        self.drafts.lock().insert(inode.id, inode.clone());
+        let (draft, has_ended) = self.begin_draft(inode, &mut slot, (version, length), (handle.counted(), base))?;
         drop(slot);
         if has_ended {
             self.tell_ended(inode);
         }
         Ok(draft)
+    }
+
+    /// Begins a draft over a version of this length, for those who have that open; and whether others' versions have ended by
+    /// that. The inode's slot is held, and free.
+    pub(crate) fn begin_draft(
+        &self,
+        inode: &Arc<Inode>,
+        slot: &mut Option<Arc<Draft>>,
+        (version, length): (Version, u64),
+        (generation, base): (u64, Option<Arc<Object>>),
+    ) -> Result<(Arc<Draft>, bool)> {
+        let dirty = self.store.dirty(inode.id, version, length, generation)?;
+        let has_ended = self.end_other_versions(inode, &dirty.version(), generation);
+        let draft = Arc::new(Draft::over(dirty, generation, base));
+        inode.content.lock().was_used = true;
+        *slot = Some(draft.clone());
+        self.drafts.lock().insert(inode.id, inode.clone());
+        Ok((draft, has_ended))
     }
 
     /// The same, held so that it does not end before it is changed.

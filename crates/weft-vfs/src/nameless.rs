@@ -15,7 +15,7 @@ use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, R
 use crate::inode::Inode;
 use crate::learn::Told;
 use crate::lookup::Looked;
-use crate::open::Opened;
+use crate::open::{EMPTY, Opened};
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
@@ -86,6 +86,7 @@ impl Vfs {
             device: 0,
         };
         let _listing = dir.gate.lock().await;
+        self.begin_draft_of_nameless(file)?;
         let answer = self.apply(call, dir, change, SystemTime::now(), &Version::None).await?;
         let unheard = self.unheard(&[(dir, name)]);
         let told = Told::of_change(&answer);
@@ -114,6 +115,17 @@ impl Vfs {
         unheard.heard();
         let left = self.attributes_remaining(file)?;
         Ok(Looked::Entry { stat: self.show(file, left, &call.caller), ttl: left })
+    }
+
+    /// Begins the draft of a file without a name of which nothing was written, if somebody has it open: with a name it is one
+    /// version, and who has it open goes on in the same as who opens it by that.
+    fn begin_draft_of_nameless(&self, inode: &Arc<Inode>) -> Result<()> {
+        let mut slot = inode.draft.write();
+        if slot.is_none() && !inode.content.lock().is_closed() {
+            let version = inode.record.read().version.clone();
+            self.begin_draft(inode, &mut slot, (version, 0), (EMPTY, None))?;
+        }
+        Ok(())
     }
 
     /// An inode is the file that its source has now, by another number than the source's identity gives. Whoever looks it up

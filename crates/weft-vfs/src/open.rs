@@ -422,7 +422,7 @@ impl Vfs {
     /// Opens a file without a name of which nothing is held: it is empty.
     pub(crate) fn open_empty(&self, inode: Arc<Inode>, writing: bool) -> Opened {
         let version = inode.record.read().version.clone();
-        self.open_counted(inode, Held::Empty(version.clone()), 0, (version, 0), writing)
+        self.open_counted(inode, Held::Empty(version.clone()), EMPTY, (version, 0), writing)
     }
 
     fn open_counted(
@@ -492,3 +492,5 @@ impl Vfs {
 const OPEN_ROUNDS_MAX: usize = 100;
 /// Longest content that is handed out unasked, in bytes: what the kernel reads ahead at first.
 pub(crate) const AT_HAND_BYTES_MAX: u64 = 128 << 10;
+/// Under which generation those are counted who have a file open of which nothing is held.
+pub(crate) const EMPTY: u64 = 0;

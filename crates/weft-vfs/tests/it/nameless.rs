@@ -55,6 +55,27 @@ async fn a_file_without_a_name_is_here_alone_until_it_gets_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_made_a_file_without_a_name_and_who_opens_it_by_its_name_are_in_one_version() {
+    let bench = Bench::writable();
+    let root = bench.dir("fake").await;
+    let (made, opened) = bench.vfs.clone().create_nameless(bench.call(), root, 0o640.into()).await.unwrap();
+    let Looked::Entry { stat, .. } = made else { panic!("{made:?}") };
+    // Nothing was written before.
+    bench.vfs.clone().link(bench.call(), stat.node, root, b"named".to_vec()).await.unwrap();
+    let by_name = bench.open_for("fake/named", WRITING).await.unwrap();
+    bench.write(by_name, 0, b"by its name").await.unwrap();
+    assert_eq!(bench.drain(opened.handle).await.unwrap(), b"by its name");
+    bench.write(opened.handle, 11, b", and without").await.unwrap();
+    assert_eq!(bench.drain(by_name).await.unwrap(), b"by its name, and without");
+    bench.flush(opened.handle).await.unwrap();
+    bench.vfs.close(opened.handle);
+    bench.vfs.close(by_name);
+    bench.retired().await;
+    assert_eq!(bench.at_source("named"), b"by its name, and without");
+    assert_eq!(bench.cat("fake/named").await.unwrap(), b"by its name, and without");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_removed_while_open_is_still_gone_after_a_restart() {
     let bench = Bench::writable();
     let handle = bench.open_for(HELLO, WRITING).await.unwrap();

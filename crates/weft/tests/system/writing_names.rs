@@ -147,6 +147,37 @@ fn names_are_exchanged_kept_and_shared() {
     pair.agree();
 }
 
+/// Goal: a file that gets its first name before anything was written to it is one file to who made it and to who opens it by
+/// that name, also when it has lost the name again, and when the daemon is killed in between.
+#[test]
+fn a_file_that_gets_its_first_name_empty_is_one_file() {
+    let Some(pair) = Pair::new() else { return };
+    for (name, is_killed) in [("a", false), ("b", true)] {
+        let made = rustix::fs::open(pair.mount.dir(), OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR | Mode::WUSR);
+        let made = File::from(made.expect("made"));
+        let path = format!("/proc/self/fd/{}", made.as_raw_fd());
+        linkat(CWD, path, CWD, pair.at(name), AtFlags::SYMLINK_FOLLOW).expect("linked");
+        let named = both(&pair.at(name));
+        if is_killed {
+            pair.mount.kill_daemon();
+        }
+        named.write_all_at(b"by its name", 0).expect("written");
+        let mut read = [0; 11];
+        made.read_exact_at(&mut read, 0).expect("read");
+        assert_eq!(&read, b"by its name");
+        made.write_all_at(b", and without", 11).expect("written");
+        made.sync_all().expect("sent");
+        assert_eq!(std::fs::read(pair.there(name)).expect("read"), b"by its name, and without");
+        std::fs::remove_file(pair.at(name)).expect("removed");
+        made.set_len(5).expect("cut");
+        named.write_all_at(b"!", 5).expect("written");
+        let mut read = String::new();
+        (&made).read_to_string(&mut read).expect("read");
+        assert_eq!(read, "by it!");
+    }
+    pair.agree();
+}
+
 /// Goal: who reads an open directory from its beginning once more finds the names of now, whoever has changed them.
 #[test]
 fn a_directory_that_is_rewound_has_the_names_of_now() {
