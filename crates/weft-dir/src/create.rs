@@ -152,13 +152,28 @@ fn set_mode(made: &OwnedFd, is_directory: bool, mode: u16) -> rustix::io::Result
     tolerated(rustix::fs::chmodat(CWD, held(made), mode, AtFlags::empty()))
 }
 
-/// File systems without owners or modes keep their own.
+/// File systems without owners or modes keep their own. Those of FUSE that cannot set any say ENOSYS.
 fn tolerated(outcome: rustix::io::Result<()>) -> rustix::io::Result<()> {
     match outcome {
-        Err(Errno::PERM | Errno::OPNOTSUPP) => Ok(()),
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         outcome => outcome,
     }
 }
 
 /// What is made in a directory with this bit gets its group; a directory gets the bit too.
 pub(crate) const SET_GROUP_ID: u16 = 0o2000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sets_no_owners_and_modes_is_tolerated() {
+        for errno in [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS] {
+            assert_eq!(tolerated(Err(errno)), Ok(()), "{errno}");
+        }
+        for errno in [Errno::IO, Errno::ROFS, Errno::NOSPC] {
+            assert_eq!(tolerated(Err(errno)), Err(errno));
+        }
+    }
+}
