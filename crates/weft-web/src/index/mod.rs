@@ -7,6 +7,7 @@ mod apache;
 mod caddy;
 mod dufs;
 mod iis;
+mod jetty;
 mod lighttpd;
 mod markup;
 mod miniserve;
@@ -15,6 +16,7 @@ mod nginx;
 mod node;
 mod python;
 mod rclone;
+mod tomcat;
 
 use std::time::SystemTime;
 
@@ -64,7 +66,7 @@ pub(crate) fn may_be_html(head: &[u8], server: Option<&[u8]>) -> bool {
 pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
     // Links are ASCII; what servers do to names in other encodings only touches the text beside them.
     let page = String::from_utf8_lossy(page);
-    let readers: [fn(&str) -> Option<Index>; 14] = [
+    let readers: [fn(&str) -> Option<Index>; 16] = [
         nginx::read,
         nginx::read_fancy,
         apache::read,
@@ -74,6 +76,8 @@ pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
         caddy::read,
         rclone::read,
         iis::read,
+        tomcat::read,
+        jetty::read,
         miniserve::read,
         dufs::read,
         node::read_http_server,
@@ -95,6 +99,8 @@ const SIGNS: &[&[u8]] = &[
     b"<title>Directory listing for ",
     b"<title>Files within ",
     b"<title>listing directory ",
+    b"<title>Directory Listing For ",
+    b"<title>Directory: ",
     b"</H1><hr>",
     b"<meta name=\"google\" content=\"notranslate\">",
     b"/__miniserve_internal/favicon",
@@ -122,7 +128,7 @@ mod tests {
 
     /// Goal: every name of the fixture directory is read from what the real server printed. Method: the pages in
     /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69,
-    /// Python 3.11, Caddy 2.6.2 and rclone 1.60.1, all on one directory. Those of IIS, miniserve and dufs were written by hand
+    /// Python 3.11, Caddy 2.6.2, rclone 1.60.1, Tomcat 10.1, and Jetty 9.4 and 12.0, all on one directory. Those of IIS, miniserve and dufs were written by hand
     /// after what these servers print.
     fn check_names(index: &Index) {
         assert_eq!(index.items.len(), 12, "{index:?}");
@@ -260,6 +266,33 @@ mod tests {
     }
 
     #[test]
+    fn tomcat_rounds_sizes_and_tells_times_exactly() {
+        let index = read_html(page!("tomcat.html")).unwrap();
+        check_names(&index);
+        assert_eq!(find(&index, "b.bin").size, Figure::Rounded(1433));
+        assert_eq!(find(&index, "b.bin").modified, Figure::Exact(at(SECOND)));
+        assert_eq!(find(&index, "sub").size, Figure::Unknown);
+        check_sub(&read_html(page!("tomcat-sub.html")).unwrap());
+        let older = String::from_utf8_lossy(page!("tomcat.html")).replace(" KiB", " kb").replace("[&#47;]", "[/]");
+        check_names(&read_html(older.as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn jetty_tells_sizes_exactly_and_times_in_nobodys_zone() {
+        for page in [&page!("jetty-9.html")[..], page!("jetty.html")] {
+            let index = read_html(page).unwrap();
+            check_names(&index);
+            assert_eq!(find(&index, "big.iso").size, Figure::Exact(3_000_000));
+            assert_eq!(find(&index, "big.iso").modified, Figure::Unknown);
+            assert_eq!(find(&index, "sub").size, Figure::Unknown, "that is the directory's own");
+        }
+        check_sub(&read_html(page!("jetty-9-sub.html")).unwrap());
+        check_sub(&read_html(page!("jetty-sub.html")).unwrap());
+        let german = String::from_utf8_lossy(page!("jetty.html")).replace("3,000,000", "3.000.000");
+        assert_eq!(find(&read_html(german.as_bytes()).unwrap(), "big.iso").size, Figure::Exact(3_000_000));
+    }
+
+    #[test]
     fn miniserve_rounds_large_sizes_and_tells_times_exactly() {
         let index = read_html(page!("miniserve.html")).unwrap();
         check_names(&index);
@@ -291,6 +324,8 @@ mod tests {
             &page!("iis.html")[..],
             page!("miniserve.html"),
             page!("dufs.html"),
+            page!("tomcat.html"),
+            page!("jetty.html"),
             page!("nginx.html"),
             page!("rclone.html"),
         ] {
@@ -310,6 +345,11 @@ mod tests {
             (page!("iis.html"), "3000000", "3 MB"),
             (page!("miniserve.html"), "\"/a.txt\"", "\"/b.txt\""),
             (page!("miniserve.html"), ">6 B</td>", ">six</td>"),
+            (page!("tomcat.html"), "\"/a.txt\"", "\"/other/a.txt\""),
+            (page!("tomcat.html"), "<tt>1.4 KiB", "<tt>some KiB"),
+            (page!("tomcat.html"), "04:05:06 GMT", "04:05:06"),
+            (page!("jetty.html"), "\"/a.txt\"", "\"/b.txt\""),
+            (page!("jetty.html"), ">6 bytes", ">-6 bytes"),
         ] {
             let text = String::from_utf8_lossy(page);
             assert!(text.contains(from));
@@ -340,6 +380,8 @@ mod tests {
             page!("iis-sub.html"),
             page!("miniserve-sub.html"),
             page!("dufs-sub.html"),
+            page!("tomcat-sub.html"),
+            page!("jetty-sub.html"),
             page!("rclone-sub.html"),
         ] {
             for end in 0..page.len() {
