@@ -29,7 +29,7 @@ use crate::identity::Identity;
 use crate::landing::{Landing, Landings};
 use crate::pass::{HopLogin, Pass};
 use crate::patience::Patience;
-use crate::pool::Lent;
+use crate::pool::{Lent, Which};
 use crate::probe::{Probes, Waiting};
 use crate::proxy::Proxy;
 use crate::redirect::{check_hop, is_slashed, redirect_target, target_of};
@@ -302,7 +302,7 @@ impl Client {
         let HopLogin { headers: login, identity } = login.unwrap_or_default();
         let headers: Vec<_> = question.headers.iter().cloned().chain(login).collect();
         let pool = host.pool(scheme, identity.as_deref());
-        let (mut expects, mut fresh) = (question.expects(), false);
+        let (mut expects, mut failures) = (question.expects(), 0);
         loop {
             // A place among the connections may be waited for long while others read: that is no silence.
             waiting.for_nobody();
@@ -310,7 +310,8 @@ impl Client {
                 waiting.for_host(Took::Nothing);
                 self.connect(&host, scheme, false, identity.clone()).await
             };
-            let mut lent = match pool.lend(expects, fresh, connect).await {
+            let which = if failures == SHARED_MAX { Which::Own } else { Which::Any };
+            let mut lent = match pool.lend(expects, which, connect).await {
                 Ok(lent) => lent,
                 Err(error) => return Err(self.connect_failed(&host, target, error, waiting)),
             };
@@ -343,7 +344,7 @@ impl Client {
                     let unplaced = long && !lent.keep_for_long_body();
                     if unplaced && question.needs == Needs::Body {
                         // What it has now is kept free for questions: it is asked for again from a place to stay.
-                        (expects, fresh) = (Expects::LongBody, false);
+                        (expects, failures) = (Expects::LongBody, 0);
                         continue;
                     }
                     let digest = Announced::read(parts.status, &parts.headers);
@@ -352,8 +353,11 @@ impl Client {
                     let (status, headers) = (parts.status, parts.headers);
                     return Ok(Hop { scheme, status, headers, body: flow, unplaced, host: host.clone() });
                 }
-                // An idle connection may have been closed just then: a GET may be sent again.
-                Err(_) if lent.reused() && !fresh => fresh = true,
+                // An idle connection may have been closed just then, and a shared one may take no more: a GET may be sent again.
+                Err(_) if lent.reused() => {
+                    lent.forget();
+                    failures += 1;
+                }
                 Err(error) => {
                     let error = request_error(&url, &error);
                     host.counts.failed();
@@ -486,5 +490,7 @@ impl Client {
     }
 }
 
+/// On how many connections that others used as well a request is sent before it gets one of its own.
+const SHARED_MAX: u32 = 2;
 /// Hosts remembered in memory.
 const HOSTS_MAX: usize = 1024;

@@ -3,6 +3,10 @@
 //! With HTTP/1.1 each request in flight has a connection of its own, taken from the idle ones or made; with HTTP/2
 //! all share one. Slots bound the requests in flight, and so the connections: a new one is made only when none
 //! is idle.
+//!
+//! A server may end a shared connection after so many requests (nginx: `keepalive_requests`), and then takes none of those
+//! that came after the last. Where many ask at a time the next one is used up as fast, so a request can be given one that
+//! nobody shares before its answer is there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +39,9 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct State {
     idle: Vec<(Instant, Line)>,
-    shared: Option<http2::SendRequest<Full<Bytes>>>,
+    shared: Option<Stream>,
+    /// Number of the last connection of HTTP/2.
+    numbers: u64,
     /// What the last connection spoke.
     http1_only: bool,
 }
@@ -55,9 +61,26 @@ struct Line {
     proxy: Option<Arc<Proxy>>,
 }
 
+/// A way to ask on a connection of HTTP/2.
+#[derive(Clone)]
+struct Stream {
+    sender: http2::SendRequest<Full<Bytes>>,
+    /// That of its connection.
+    number: u64,
+}
+
+/// Which connection a request is lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Whichever there is, or a new one.
+    Any,
+    /// A new one that is not shared, also with HTTP/2.
+    Own,
+}
+
 enum Sender {
     Http1(Line),
-    Http2(http2::SendRequest<Full<Bytes>>),
+    Http2(Stream),
 }
 
 impl Pool {
@@ -78,14 +101,15 @@ impl Pool {
     /// # Errors
     /// `Unreachable` when the HTTP/2 opening fails.
     pub async fn add(&self, connected: Connected) -> Connecting<()> {
-        if let Some(sender) = self.open(connected).await? {
-            self.state.lock().idle.push((Instant::now(), sender));
+        match self.open(connected).await? {
+            Sender::Http1(line) => self.state.lock().idle.push((Instant::now(), line)),
+            Sender::Http2(stream) => self.state.lock().shared = Some(stream),
         }
         Ok(())
     }
 
-    /// Begins to speak on a connection: one for HTTP/2 is shared from then on, one for HTTP/1 is the caller's.
-    async fn open(&self, connected: Connected) -> Connecting<Option<Line>> {
+    /// Begins to speak on a connection.
+    async fn open(&self, connected: Connected) -> Connecting<Sender> {
         let failed = |e: hyper::Error| ConnectError::Unreachable(e.to_string());
         let io = TokioIo::new(connected.wire);
         if connected.http2 {
@@ -103,9 +127,9 @@ impl Pool {
                 .map_err(failed)?;
             spawn(connection, share);
             let mut state = self.state.lock();
-            state.shared = Some(sender);
             state.http1_only = false;
-            Ok(None)
+            state.numbers += 1;
+            Ok(Sender::Http2(Stream { sender, number: state.numbers }))
         } else {
             let share = self.budget.share(READ_BYTES_MAX);
             let (sender, connection) = http1::Builder::new()
@@ -120,23 +144,26 @@ impl Pool {
                 .map_err(failed)?;
             spawn(connection, share);
             self.state.lock().http1_only = true;
-            Ok(Some(Line { sender, proxy: connected.proxy }))
+            Ok(Sender::Http1(Line { sender, proxy: connected.proxy }))
         }
     }
 
-    /// Lends a connection: a shared one, an idle one (unless `fresh`), or one made by `connect`.
+    /// Lends a connection: a shared one, an idle one, or one made by `connect`.
     ///
     /// # Errors
     /// Those of `connect`.
     pub async fn lend(
         self: &Arc<Self>,
         expects: Expects,
-        fresh: bool,
+        which: Which,
         connect: impl Future<Output = Connecting<Connected>> + Send,
     ) -> Connecting<Lent> {
-        if fresh {
-            self.forget();
-        } else if let Some(lent) = self.lend_shared(expects).await {
+        if which == Which::Own {
+            let slot = self.connections.take(expects).await;
+            let sender = self.open(connect.await?).await?;
+            return Ok(self.lent(sender.ready().await?, false, slot));
+        }
+        if let Some(lent) = self.lend_shared(expects).await {
             return Ok(lent);
         }
         // Only while a connection may turn out to be shareable is it worth waiting for another's.
@@ -146,18 +173,20 @@ impl Pool {
             return Ok(lent);
         }
         let slot = self.connections.take(expects).await;
-        if let Some(sender) = self.take_idle().await {
-            return Ok(self.lent(Sender::Http1(sender), true, slot));
+        if let Some(line) = self.take_idle().await {
+            return Ok(self.lent(Sender::Http1(line), true, slot));
         }
-        let closed = || ConnectError::Unreachable("the connection was closed at once".to_owned());
-        // Not by way of the idle ones, where another request might take it and leave this one with nothing.
-        if let Some(mut line) = self.open(connect.await?).await? {
-            line.sender.ready().await.map_err(|_| closed())?;
-            return Ok(self.lent(Sender::Http1(line), false, slot));
+        match self.open(connect.await?).await? {
+            // Not by way of the idle ones, where another request might take it and leave this one with nothing.
+            line @ Sender::Http1(_) => Ok(self.lent(line.ready().await?, false, slot)),
+            Sender::Http2(stream) => {
+                self.state.lock().shared = Some(stream.clone());
+                drop(opening);
+                // It may be used up meanwhile, as any that is shared.
+                let slot = self.streams.take(expects).await;
+                Ok(self.lent(Sender::Http2(stream), true, slot))
+            }
         }
-        drop(opening);
-        let lent = self.lend_shared(expects).await.ok_or_else(closed)?;
-        Ok(Lent { reused: false, ..lent })
     }
 
     fn lent(self: &Arc<Self>, sender: Sender, reused: bool, slot: Slot) -> Lent {
@@ -166,13 +195,13 @@ impl Pool {
 
     async fn lend_shared(self: &Arc<Self>, expects: Expects) -> Option<Lent> {
         let shared = |state: &mut State| {
-            state.shared.take_if(|sender| sender.is_closed());
+            state.shared.take_if(|stream| stream.sender.is_closed());
             state.shared.clone()
         };
         shared(&mut self.state.lock())?;
         let slot = self.streams.take(expects).await;
-        let sender = shared(&mut self.state.lock())?;
-        Some(self.lent(Sender::Http2(sender), true, slot))
+        let stream = shared(&mut self.state.lock())?;
+        Some(self.lent(Sender::Http2(stream), true, slot))
     }
 
     async fn take_idle(&self) -> Option<Line> {
@@ -184,23 +213,36 @@ impl Pool {
         }
     }
 
-    /// Drops what may be stale.
-    fn forget(&self) {
+    fn give_back(&self, sender: Sender) {
         let mut state = self.state.lock();
-        state.idle.clear();
-        state.shared = None;
-    }
-
-    fn give_back(&self, line: Line) {
-        if line.sender.is_closed() {
-            return;
-        }
-        let mut state = self.state.lock();
+        let line = match sender {
+            Sender::Http1(line) if !line.sender.is_closed() => line,
+            Sender::Http2(stream) if !stream.sender.is_closed() => {
+                state.shared.get_or_insert(stream);
+                return;
+            }
+            Sender::Http1(_) | Sender::Http2(_) => return,
+        };
         state.idle.retain(|(since, line)| since.elapsed() < IDLE_MAX && !line.sender.is_closed());
         if state.idle.len() < self.connections_max.max(1) {
             state.idle.push((Instant::now(), line));
         }
     }
+}
+
+impl Sender {
+    /// The same when a request can be sent.
+    async fn ready(mut self) -> Connecting<Sender> {
+        let ready = match &mut self {
+            Sender::Http1(line) => line.sender.ready().await,
+            Sender::Http2(stream) => stream.sender.ready().await,
+        };
+        ready.map(|()| self).map_err(|_| closed_at_once())
+    }
+}
+
+fn closed_at_once() -> ConnectError {
+    ConnectError::Unreachable("the connection was closed at once".to_owned())
 }
 
 /// Drives a connection, which has its share of the memory for as long as it lives.
@@ -213,9 +255,18 @@ fn spawn<E>(connection: impl Future<Output = std::result::Result<(), E>> + Send 
 }
 
 impl Lent {
-    /// Whether the connection had been used before: a request that fails on such a one deserves a fresh one.
+    /// Whether the connection had been used before, or is shared: a request that fails on such a one deserves another.
     pub fn reused(&self) -> bool {
         self.reused
+    }
+
+    /// Has nobody lent what may have gone the way of this one: it, and all that are idle.
+    pub fn forget(self) {
+        let mut state = self.pool.state.lock();
+        state.idle.clear();
+        if let Sender::Http2(failed) = &self.sender {
+            state.shared.take_if(|stream| stream.number == failed.number);
+        }
     }
 
     /// Keeps a slot for the long body that the answer has; says whether there is one.
@@ -248,14 +299,15 @@ impl Lent {
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
         match &mut self.sender {
             Sender::Http1(line) => line.sender.send_request(request).await,
-            Sender::Http2(sender) => sender.send_request(request).await,
+            Sender::Http2(stream) => stream.sender.send_request(request).await,
         }
     }
 
     /// Gives the connection back after the body was read to its end.
     pub fn give_back(self) {
-        if let Sender::Http1(line) = self.sender {
-            self.pool.give_back(line);
+        // One that is shared was never away.
+        if !(self.is_http2() && self.reused) {
+            self.pool.give_back(self.sender);
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::exchange::Question;
 use crate::hearsay::unreachable_by;
 use crate::host::Host;
 use crate::id::Place;
+use crate::pool::Which;
 use crate::slots::Expects;
 use crate::target::Target;
 
@@ -205,7 +206,7 @@ impl Client {
             let connect = self.connect(host, scheme, false, None);
             let mut lent = host
                 .pool(scheme, None)
-                .lend(Expects::Anything, false, connect)
+                .lend(Expects::Anything, Which::Any, connect)
                 .await
                 .map_err(|e| (e.into_remote(&shown), Took::Nothing))?;
             // Not every server answers HEAD; of the body nothing is read.

@@ -21,14 +21,18 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// The eighth of the names and values that are known beforehand: `:status: 200` (RFC 7541 appendix A).
 const OK: &[u8] = &[0x88];
 const NO_ERROR: &[u8] = &[0; 4];
 
-/// Answers every request of one connection with these bytes in pieces, and then with what `end` makes for its stream.
-async fn answer(acceptor: TlsAcceptor, stream: TcpStream, end: fn(u32) -> Vec<u8>) -> std::io::Result<()> {
+/// What a server says to a request, by the number of its stream.
+type Script = Arc<dyn Fn(u32) -> Vec<u8> + Send + Sync>;
+
+/// Answers every request of one connection with what `script` makes for its stream.
+async fn answer(acceptor: TlsAcceptor, stream: TcpStream, script: Script) -> std::io::Result<()> {
     let mut stream = acceptor.accept(stream).await?;
     let mut preface = [0; b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()];
     stream.read_exact(&mut preface).await?;
@@ -41,17 +45,24 @@ async fn answer(acceptor: TlsAcceptor, stream: TcpStream, end: fn(u32) -> Vec<u8
         let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         match head[3] {
             SETTINGS if head[4] == 0 => stream.write_all(&frame(SETTINGS, 1, 0, &[])).await?,
-            HEADERS => {
-                let pieces = [frame(HEADERS, END_HEADERS, number, OK), frame(DATA, 0, number, b"01234"), end(number)];
-                stream.write_all(&pieces.concat()).await?;
-            }
+            HEADERS => stream.write_all(&script(number)).await?,
             _ => {}
         }
     }
 }
 
+/// Some bytes as an answer, and then what `end` makes for its stream.
+fn bytes_and(stream: u32, end: fn(u32) -> Vec<u8>) -> Vec<u8> {
+    [frame(HEADERS, END_HEADERS, stream, OK), frame(DATA, 0, stream, b"01234"), end(stream)].concat()
+}
+
 /// A server that ends its bodies so, a web that trusts it, and its directory.
 async fn start(end: fn(u32) -> Vec<u8>) -> (Arc<Web>, FileId, tempfile::NamedTempFile) {
+    start_with(Arc::new(move |stream| bytes_and(stream, end))).await
+}
+
+/// The same of a server that answers so.
+async fn start_with(script: Script) -> (Arc<Web>, FileId, tempfile::NamedTempFile) {
     let signed = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -63,7 +74,7 @@ async fn start(end: fn(u32) -> Vec<u8>) -> (Arc<Web>, FileId, tempfile::NamedTem
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(acceptor.clone(), stream, end));
+            tokio::spawn(answer(acceptor.clone(), stream, script.clone()));
         }
     });
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -94,4 +105,21 @@ async fn a_stream_that_is_reset_after_its_end_is_whole() {
         let found = find(&web, &dir, "x").await.value;
         assert_eq!(read(found.along.unwrap().body).await.unwrap().0, body.as_bytes());
     }
+}
+
+/// Goal: a server that ends its connections after so many requests (nginx: `keepalive_requests`) serves all who ask at the same
+/// time. Method: one that takes the first request of each connection and says so before it answers, and many lookups at once.
+#[tokio::test]
+async fn requests_that_a_connection_took_no_more_are_sent_on_others() {
+    let script = |stream: u32| {
+        let first = 1u32;
+        if stream > first {
+            return Vec::new();
+        }
+        let end = |stream| frame(DATA, END_STREAM, stream, b"");
+        [frame(GOAWAY, 0, 0, &[&first.to_be_bytes()[..], NO_ERROR].concat()), bytes_and(stream, end)].concat()
+    };
+    let (web, dir, _file) = start_with(Arc::new(script)).await;
+    let names: Vec<_> = (0..60).map(|number| format!("{number}.txt")).collect();
+    futures_util::future::join_all(names.iter().map(|name| find(&web, &dir, name))).await;
 }

@@ -23,6 +23,32 @@ fn https_comes_first_and_speaks_http2() {
     assert!(answered.iter().all(|hit| hit.protocol == "HTTP/2.0"), "{hits:?}");
 }
 
+/// Goal: a server that takes few requests on each connection serves as many readers as there are. Method: nginx with
+/// `keepalive_requests`, which by default is 1,000, and 40 readers at once.
+#[test]
+fn a_server_that_ends_its_connections_after_a_few_requests_serves_all_readers() {
+    let certificate = Certificate::of("127.0.0.1");
+    for each in [1, 3] {
+        let Some(server) = Server::nginx_tls(&certificate, &format!("keepalive_requests {each};")) else { return };
+        for nth in 0..200 {
+            write_aged(&server.root().join(format!("{nth}.txt")), format!("file {nth}\n").as_bytes(), nth);
+        }
+        let Some(mount) = Mount::with(Setup::default().config(&certificate.trusted())) else { return };
+        let site = mount.at(server.site());
+        std::thread::scope(|scope| {
+            for reader in 0..40 {
+                let site = &site;
+                scope.spawn(move || {
+                    for nth in (reader * 5..reader * 5 + 5).rev() {
+                        let read = std::fs::read_to_string(site.join(format!("{nth}.txt")));
+                        assert_eq!(read.expect("read"), format!("file {nth}\n"), "{each} requests on each connection");
+                    }
+                });
+            }
+        });
+    }
+}
+
 #[test]
 fn a_host_that_spoke_https_is_never_asked_in_plain_text_again() {
     let certificate = Certificate::of("127.0.0.1");
