@@ -175,11 +175,19 @@ impl Dialer {
         }
     }
 
-    /// A stream to a host's port, over the first way there that takes a connection.
+    /// A stream to a host's port, over the first way there that takes a connection. A proxy that is left alone may be back: it
+    /// is tried where all others fail.
     async fn reach(&self, host: &Authority, scheme: Scheme, port: u16) -> Connecting<Way> {
+        let ways = self.proxies.ways(host, scheme).into_iter().take(WAYS_MAX);
+        let (left_alone, ways): (Vec<Via>, Vec<Via>) = ways.partition(|via| via.left_alone().is_some());
         let mut last = None;
+        if ways.is_empty() {
+            self.admit_by_proxy(host, port).await?;
+            let why = left_alone.last().and_then(Via::left_alone);
+            return Err(ConnectError::Unreachable(why.unwrap_or_else(|| NO_WAY.to_owned())));
+        }
         let mut late = Vec::new();
-        for via in self.proxies.ways(host, scheme).into_iter().take(WAYS_MAX) {
+        for via in ways.into_iter().chain(left_alone) {
             let tried = match via {
                 Via::Direct => {
                     let stream = race::first_of(self.admitted(host, port).await?, self.connect_timeout).await;
@@ -196,7 +204,7 @@ impl Dialer {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| ConnectError::Unreachable("there is no way to this host".to_owned())))
+        Err(last.unwrap_or_else(|| ConnectError::Unreachable(NO_WAY.to_owned())))
     }
 
     /// A stream by way of a proxy; in `late` stand those that have not answered, of which the next way tells whose fault that
@@ -213,9 +221,6 @@ impl Dialer {
         late: &mut Vec<(Arc<Proxy>, String)>,
     ) -> Connecting<Connecting<Way>> {
         self.admit_by_proxy(host, port).await?;
-        if let Some(why) = proxy.is_down() {
-            return Ok(Err(ConnectError::Unreachable(why)));
-        }
         match self.through(&proxy, host, scheme, port).await {
             Ok(wire) => Ok(Ok(Way { wire, through: Some(proxy) })),
             Err(TunnelError::Host(error)) => Err(error),
@@ -372,6 +377,7 @@ pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
 const LOOKUPS_MAX: usize = 32;
 /// Proxies that are tried for one connection.
 const WAYS_MAX: usize = 8;
+const NO_WAY: &str = "there is no way to this host";
 /// An application protocol that nobody speaks. A plain HTTP server reads lines: without a line break in the TLS
 /// greeting, and there may be none, it would wait for one for ever instead of telling us that it speaks no TLS.
 const LINE_BREAK_PROTOCOL: &[u8] = b"\r\n\r\n";

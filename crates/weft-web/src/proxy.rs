@@ -113,6 +113,16 @@ impl Via {
     }
 }
 
+impl Via {
+    /// Why it is left alone now, if it is.
+    pub(crate) fn left_alone(&self) -> Option<String> {
+        match self {
+            Via::Direct => None,
+            Via::Proxy(proxy) => proxy.is_down(),
+        }
+    }
+}
+
 /// Without its login.
 impl fmt::Display for Via {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -194,7 +204,7 @@ impl Proxies {
             return None;
         }
         let words = |via: &Via| match via {
-            Via::Proxy(proxy) if proxy.is_down().is_some() => format!("{proxy} (left alone for now)"),
+            via if via.left_alone().is_some() => format!("{via} (left alone for now)"),
             via => via.to_string(),
         };
         Some(ways.iter().map(words).collect::<Vec<_>>().join(", then "))

@@ -344,3 +344,37 @@ async fn the_environments_proxies_serve_what_no_rule_names() {
     assert_eq!(get(&web, "far.invalid:81").await, b"by proxy");
     support::absent(&web, &web.root(), "direct.invalid:81").await;
 }
+
+/// A proxy for plain http alone that says one thing in place of every host, on connections that end with the answer.
+async fn says(listener: TcpListener, word: &'static str) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            let Ok(byte) = stream.read_u8().await else { break };
+            asked.push(byte);
+        }
+        let status = if asked.starts_with(b"CONNECT") { "502 Bad Gateway" } else { "200 OK" };
+        let length = word.len();
+        let said = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{word}");
+        let _ = stream.write_all(said.as_bytes()).await;
+    }
+}
+
+/// Goal: a proxy that is left alone is tried where all others fail, for it may be back. Method: a list of two, of which the
+/// first is not there at first, and the second not at last; what fails is left alone for an hour.
+#[tokio::test]
+async fn a_proxy_that_is_left_alone_is_tried_where_all_others_fail() {
+    let bind = || TcpListener::bind("127.0.0.1:0");
+    let (first, second) = (bind().await.unwrap(), bind().await.unwrap());
+    let (back, there) = (first.local_addr().unwrap(), second.local_addr().unwrap());
+    drop(first);
+    let second = tokio::spawn(says(second, "second"));
+    let list = [back, there].map(|address| format!("http://{address}"));
+    let web = web_with(WebOptions { down_time: Duration::from_secs(3600), ..options(&list) });
+    assert_eq!(get(&web, "far.invalid").await, b"second");
+    let first = tokio::spawn(says(TcpListener::bind(back).await.unwrap(), "first"));
+    second.abort();
+    assert!(second.await.is_err_and(|ended| ended.is_cancelled()), "it takes nothing any more");
+    assert_eq!(get(&web, "far.invalid").await, b"first");
+    first.abort();
+}
