@@ -208,11 +208,12 @@ impl Shared {
         let (dir, name, what) = (place.dir.fid, place.file_name(), place.shown());
         let status = StatusChange { modified_s: Some(seconds(made)), mode: Some(mode.into()), ..Default::default() };
         let ticket = self.promises.ticket();
-        let (reply, teller) = match kind {
-            FileKind::File => self.tell(call, &[&place.dir], &what, &CreateFile { dir, name, status }).await?,
-            FileKind::Directory => self.tell(call, &[&place.dir], &what, &MakeDir { dir, name, status }).await?,
+        let told = match kind {
+            FileKind::File => self.tell(call, &[&place.dir], &what, &CreateFile { dir, name, status }).await,
+            FileKind::Directory => self.tell(call, &[&place.dir], &what, &MakeDir { dir, name, status }).await,
             kind => return Err(RemoteError::Unsupported { detail: format!("{what}: {kind:?} in AFS") }),
         };
+        let (reply, teller) = told.map_err(no_room_for_name)?;
         let names = self.changed(&place.dir, (&reply.dir, &teller), &[(&place.name, Some(reply.fid))]).await;
         let spot = place.dir.beside(reply.fid);
         let written = Written::of(&reply.status);
@@ -235,7 +236,8 @@ impl Shared {
         let status = StatusChange { modified_s: Some(seconds(made)), mode: Some(LINK_MODE), ..Default::default() };
         let (dir, name) = (place.dir.fid, place.file_name());
         let question = Symlink { dir, name, content: Text(target.to_vec()), status };
-        let (reply, teller) = self.tell(call, &[&place.dir], &place.shown(), &question).await?;
+        let told = self.tell(call, &[&place.dir], &place.shown(), &question).await;
+        let (reply, teller) = told.map_err(no_room_for_name)?;
         let names = self.changed(&place.dir, (&reply.dir, &teller), &[(&place.name, Some(reply.fid))]).await;
         let now = self.directory_now(place, (&reply.dir, names), &teller);
         let made = (place.dir.beside(reply.fid), &reply.status, &teller);
@@ -248,7 +250,7 @@ impl Shared {
         }
         let question = Link { dir: place.dir.fid, name: place.file_name(), fid: file.fid };
         let linked = self.tell(call, &[&place.dir, file], &place.shown(), &question).await;
-        let (reply, teller) = linked.map_err(files_alone)?;
+        let (reply, teller) = linked.map_err(files_alone).map_err(no_room_for_name)?;
         let names = self.changed(&place.dir, (&reply.dir, &teller), &[(&place.name, Some(file.fid))]).await;
         self.tell_of(file, &[]).await;
         let lease = self.lease_of(file);
@@ -312,7 +314,8 @@ impl Shared {
         let question =
             Rename { from_dir: from.dir.fid, from_name: from.file_name(), to_dir: to.dir.fid, to_name: to.file_name() };
         let dirs = [&from.dir, &to.dir];
-        let (reply, teller) = self.tell(call, &dirs, &what, &question).await.map_err(full)?;
+        let told = self.tell(call, &dirs, &what, &question).await;
+        let (reply, teller) = told.map_err(full).map_err(no_room_for_name)?;
         let mut unheard = Unheard { promises: &self.promises, spots: &dirs };
         let (of_from, of_to) = match moved {
             Some(fid) if from.dir == to.dir => {
@@ -438,6 +441,17 @@ fn files_alone(error: RemoteError) -> RemoteError {
 fn full(error: RemoteError) -> RemoteError {
     match error {
         RemoteError::Exists { detail } => RemoteError::NotEmpty { detail },
+        error => error,
+    }
+}
+
+/// What servers say of a directory that takes no further name, EFBIG (OpenAFS `src/dir/dir.c`, `afs_dir_Create`: it has 1,023
+/// pages), in the words of open(2), mkdir(2), rename(2): it cannot be extended.
+fn no_room_for_name(error: RemoteError) -> RemoteError {
+    match error {
+        RemoteError::TooMuch { detail } => {
+            RemoteError::NoSpace { detail: format!("{detail}: the directory has as many names as it can have") }
+        }
         error => error,
     }
 }

@@ -5,6 +5,7 @@ mod afs;
 mod afs_cell;
 mod afs_dns;
 mod afs_ends;
+mod afs_full;
 mod afs_locks;
 mod afs_login;
 mod afs_moves;
