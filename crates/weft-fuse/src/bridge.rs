@@ -64,6 +64,10 @@ impl Handler for Bridge {
         async move { Ok(told_entry(&vfs, found.await?)) }
     }
 
+    fn modes_allow(&self, caller: Caller, node: NodeId, wanted: u32) -> bool {
+        self.vfs.modes_allow(caller, node, wanted)
+    }
+
     fn attributes(
         &self,
         caller: Caller,

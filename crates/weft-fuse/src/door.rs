@@ -58,6 +58,8 @@ pub(crate) struct Manner {
     pub(crate) unopened: bool,
     /// It lets nobody change anything.
     pub(crate) read_only: bool,
+    /// It leaves modes to us.
+    pub(crate) modes_here: bool,
     /// It asks for locks of programs.
     pub(crate) locks: bool,
     /// It asks for access lists, and leaves the umask to the file system.
@@ -137,6 +139,7 @@ impl<H: Handler> Serve for Door<H> {
             Asks::Lookup(name) => self.lookup(header, name, reply),
             Asks::Getattr { handle } => self.getattr(header, handle.filter(|_| !self.manner.unopened), reply),
             Asks::Readlink => self.read_link(header, reply),
+            Asks::Access { mask } if self.manner.modes_here => self.access(header, mask, reply),
             // The kernel asks no more, neither to open files nor to close them, and keeps their pages.
             Asks::Open { .. } if self.manner.unopened => unknown(reply),
             Asks::Open { flags, kill_suidgid } => self.open(header, flags, kill_suidgid, reply),
@@ -286,6 +289,18 @@ impl<H: Handler> Door<H> {
                 Err(errno) => reply.error(errno.raw()),
             };
         });
+    }
+
+    fn access(&self, header: &Header, mask: u32, reply: Reply) {
+        match self.modes_allow(header, mask) {
+            true => self.finish(Operation::Access, header, std::future::ready(Ok(())), reply),
+            false => self.refuse(Operation::Access, header, E::ACCESS, reply),
+        }
+    }
+
+    /// Whether the mode of a file allows whoever asks all of that, where the kernel does not see to it.
+    fn modes_allow(&self, header: &Header, wanted: u32) -> bool {
+        !self.manner.modes_here || self.handler.modes_allow(caller(header), NodeId(header.node), wanted)
     }
 
     fn read_link(&self, header: &Header, reply: Reply) {

@@ -83,6 +83,9 @@ pub trait Handler: SourceLocks {
         name: Vec<u8>,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static;
 
+    /// Whether the mode of a file allows all of `wanted`, in the bits of access(2): asked where the kernel does not see to it.
+    fn modes_allow(&self, caller: Caller, node: NodeId, wanted: u32) -> bool;
+
     /// Attributes of an inode, or of an open file.
     fn attributes(
         &self,

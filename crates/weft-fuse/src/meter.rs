@@ -19,6 +19,8 @@ pub enum Operation {
     Lookup,
     /// Attributes.
     Getattr,
+    /// What a mode allows.
+    Access,
     /// What a symbolic link says.
     Readlink,
     /// Opening a file.
@@ -85,9 +87,10 @@ pub enum Operation {
 
 impl Operation {
     /// All of them, each at its own index.
-    pub const ALL: [Operation; 33] = [
+    pub const ALL: [Operation; 34] = [
         Operation::Lookup,
         Operation::Getattr,
+        Operation::Access,
         Operation::Readlink,
         Operation::Open,
         Operation::Read,
@@ -126,6 +129,7 @@ impl Operation {
         match self {
             Operation::Lookup => "lookup",
             Operation::Getattr => "getattr",
+            Operation::Access => "access",
             Operation::Readlink => "readlink",
             Operation::Open => "open",
             Operation::Read => "read",

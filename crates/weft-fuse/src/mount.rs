@@ -27,8 +27,11 @@ pub struct MountOptions {
     pub mountpoint: PathBuf,
     /// First column of `/proc/self/mounts`.
     pub source: String,
-    /// Whether other users may use it. `default_permissions` always goes with it.
+    /// Whether other users may use it.
     pub allow_other: bool,
+    /// Whether the kernel checks modes and owners (`default_permissions`). Otherwise the source decides who may change what, and
+    /// modes are looked at here ([`Handler::modes_allow`]).
+    pub checks_modes: bool,
     /// Whether programs on it may be run.
     pub exec: bool,
     /// Threads that read requests.
@@ -190,6 +193,7 @@ pub fn mount<H: Handler>(
         passthrough,
         unopened: options.unopened && read_only,
         read_only,
+        modes_here: !options.checks_modes,
         locks: agreed.has(InitFlags::POSIX_LOCKS),
         access_lists: agreed.has(ACCESS_LISTS),
     };
@@ -263,7 +267,7 @@ fn options_of(options: &MountOptions) -> weft_fusedev::MountOptions {
         // By the type `fuse.weft` mounts whose daemon is gone are known.
         subtype: "weft".to_owned(),
         allow_other: options.allow_other,
-        check_permissions: true,
+        check_permissions: options.checks_modes,
         read_only: options.read_only,
         exec: options.exec,
         atime: false,
@@ -351,6 +355,7 @@ mod tests {
             mountpoint: PathBuf::new(),
             source: String::new(),
             allow_other: false,
+            checks_modes: true,
             exec: true,
             threads: 1,
             transport: Transport::Auto,

@@ -53,6 +53,7 @@ mod lists_ahead;
 mod lock;
 mod lookup;
 mod make;
+mod modes;
 mod moved_directories;
 mod nameless;
 mod namespace;

@@ -289,6 +289,7 @@ fn mount_options(resolved: &Resolved, takes_changes: bool) -> weft_fuse::MountOp
         mountpoint: resolved.mountpoint.clone(),
         source: if source.is_empty() { "weft".to_owned() } else { source },
         allow_other: resolved.allow_other,
+        checks_modes: !(resolved.allow_other && resolved.source.is_afs()),
         exec: !resolved.noexec,
         threads: resolved.threads.unwrap_or(READERS),
         transport: resolved.transport,

@@ -43,6 +43,9 @@ impl<H: Handler> Door<H> {
         let how = OpenFor { kill_suidgid, ..how_of(flags) };
         let by = By { node: NodeId(header.node), unique: header.unique, changing: how.writing || how.truncating };
         self.close_unanswered(header);
+        if !self.modes_allow(header, wanted_of(flags)) {
+            return self.refuse(Operation::Open, header, E::ACCESS, reply);
+        }
         // Of a file that is opened to be read the kernel looks whether a program is run from it after it has had it cut.
         if how.truncating && !how.writing && self.handler.is_running(by.node) {
             return self.refuse(Operation::Open, header, E::TXTBSY, reply);
@@ -268,12 +271,28 @@ fn how_of(flags: u32) -> OpenFor {
     }
 }
 
+/// What the mode of a file has to allow for that, in the bits of access(2).
+fn wanted_of(flags: u32) -> u32 {
+    let (flags, how) = (OFlags::from_bits_retain(flags), how_of(flags));
+    let reads = !flags.contains(OFlags::WRONLY) && !how.running;
+    let writes = how.writing || how.truncating;
+    [(reads, 4), (writes, 2), (how.running, 1)].iter().map(|(is_wanted, bit)| u32::from(*is_wanted) * bit).sum()
+}
+
 /// Of an open by execve(2): the kernel's own `__FMODE_EXEC` (include/linux/fs.h), which it passes on.
 const FOR_RUNNING: u32 = 0x20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_say_what_a_mode_has_to_allow() {
+        let wanted = |flags: OFlags| wanted_of(flags.bits());
+        assert_eq!((wanted(OFlags::RDONLY), wanted(OFlags::WRONLY), wanted(OFlags::RDWR)), (4, 2, 6));
+        assert_eq!(wanted(OFlags::RDONLY | OFlags::TRUNC), 6);
+        assert_eq!(wanted_of(FOR_RUNNING), 1);
+    }
 
     #[test]
     fn flags_say_what_a_file_is_opened_for() {

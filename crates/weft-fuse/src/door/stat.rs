@@ -17,6 +17,10 @@ impl<H: Handler> Door<H> {
             return self.refuse(Operation::Setattr, header, E::INVAL, reply);
         };
         let node = NodeId(header.node);
+        // A length is set as by an open that writes; by a descriptor it was opened for that.
+        if new.size.is_some() && changes.handle.is_none() && !self.modes_allow(header, 2) {
+            return self.refuse(Operation::Setattr, header, E::ACCESS, reply);
+        }
         // What the kernel reads by itself would not end where the file does.
         let reserved = new.size.map(|_| self.files.modes.reserve(self.inode(node)));
         if matches!(reserved, Some(None)) {

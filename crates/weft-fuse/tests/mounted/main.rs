@@ -39,6 +39,7 @@ impl Place {
             mountpoint: directory.path().to_owned(),
             source: "memory".to_owned(),
             allow_other: false,
+            checks_modes: true,
             exec: false,
             threads: 2,
             transport,

@@ -189,6 +189,10 @@ impl Handler for Memory {
         })
     }
 
+    fn modes_allow(&self, _: Caller, _: NodeId, _: u32) -> bool {
+        true
+    }
+
     fn attributes(
         &self,
         _: Caller,

@@ -39,6 +39,11 @@ pub enum Source {
 }
 
 impl Source {
+    /// Whether all of it is in AFS, where servers decide who may do what.
+    pub fn is_afs(&self) -> bool {
+        matches!(self, Source::Afs | Source::AfsCell { .. })
+    }
+
     /// Reads `` (or `weft`, `none`, as fstab lines have it), `web`, `web:host[:port][/path]`, `dir`, `dir:/path`, `afs`, or
     /// `afs:cell`.
     ///

@@ -99,7 +99,7 @@ impl Lists<'_> {
 }
 
 /// The cell, mounted for everybody, with these settings; root itself has not logged in.
-fn mounted(cell: &AfsCell, settings: &str) -> Option<Mount> {
+pub fn mounted(cell: &AfsCell, settings: &str) -> Option<Mount> {
     let dir = cell.client_config();
     let config =
         format!("[afs]\nconfig_dir = \"{}\"\ndns = false\nccache = \"/nonexistent/cc\"\n{settings}\n", dir.display());

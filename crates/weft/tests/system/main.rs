@@ -8,6 +8,7 @@ mod afs_ends;
 mod afs_full;
 mod afs_locks;
 mod afs_login;
+mod afs_modes;
 mod afs_moves;
 mod afs_posix;
 mod afs_releases;
