@@ -37,6 +37,8 @@ pub struct Dirty {
 #[derive(Debug)]
 struct State {
     extents: Extents,
+    /// How often bytes or the length were changed.
+    changes: u64,
     /// The version that the source is taken to have.
     version: Version,
     /// Under which generation those have the file open that read what is written.
@@ -108,6 +110,7 @@ impl Dirty {
         let Told { extents, version, readers, is_filled, writer, end, life } = told;
         let state = State {
             extents,
+            changes: 0,
             version,
             readers,
             writer,
@@ -140,6 +143,11 @@ impl Dirty {
     /// The file's length at its source, in bytes.
     pub fn source_length(&self) -> u64 {
         self.state.lock().extents.sent_length()
+    }
+
+    /// How often its bytes or its length were changed since it was begun or taken up: the same number, the same content.
+    pub fn changes(&self) -> u64 {
+        self.state.lock().changes
     }
 
     /// The version that the source is taken to have.
@@ -478,6 +486,7 @@ impl Dirty {
     }
 
     fn log(&self, state: &mut State, record: &Logged) -> Result<()> {
+        state.changes += u64::from(matches!(record, Logged::Wrote(_) | Logged::Resized(_)));
         let record = record.encoded(state.life).map_err(unwritable)?;
         self.append(state, record)
     }

@@ -113,11 +113,13 @@ fn what_was_written_is_taken_over() {
     refused(&dirty, 7);
     dirty.write(0, &content).unwrap();
     dirty.resize(length).unwrap();
+    let changes = dirty.changes();
     refused(&dirty, length);
     let batch = dirty.take().expect("unsent");
     refused(&dirty, length);
     drop(batch);
     dirty.sent(Version::strong("v")).unwrap();
+    assert_eq!(dirty.changes(), changes, "to send it changes nothing");
     refused(&dirty, length - 1);
     assert_eq!(dirty.sums(|| false).unwrap(), None, "nobody asks any more");
     let sums = dirty.sums(|| true).unwrap().expect("all of it is here");

@@ -28,10 +28,12 @@ impl Vfs {
         let under_way = self.ending.body();
         let retired = async move {
             let _under_way = under_way;
+            // Of a long file that takes long, and who sets its times or mode waits for the gate.
+            let summed = if is_short { None } else { vfs.summed_ahead(&inode).await };
             let _gate = inode.gate.lock().await;
             let failed = || inode.draft().and_then(|draft| draft.failed()).map(|failed| failed.why);
             let before = failed();
-            if let Err(error) = vfs.retire(&inode).await {
+            if let Err(error) = vfs.retire_summed(&inode, summed).await {
                 vfs.tell_left_over(&error);
                 if before.is_none() || before != failed() {
                     tracing::warn!(%error, node = inode.id.0, "what was written is not all put away");
@@ -47,6 +49,11 @@ impl Vfs {
 
     /// The caller holds the inode's gate.
     pub(crate) async fn retire(self: &Arc<Self>, inode: &Arc<Inode>) -> Result<()> {
+        self.retire_summed(inode, None).await
+    }
+
+    /// The same, with checksums that may be of what was written.
+    async fn retire_summed(self: &Arc<Self>, inode: &Arc<Inode>, summed: Option<Summed>) -> Result<()> {
         let is_closed = || inode.content.lock().is_closed();
         if !is_closed() {
             return Ok(());
@@ -61,7 +68,7 @@ impl Vfs {
         self.send_for_writer(inode).await?;
         let Some(draft) = inode.draft() else { return Ok(()) };
         let adopted = self.adopted(inode, &draft).inspect_err(fetched_again).ok().flatten();
-        let to_come = self.to_come(inode, &draft).await.inspect_err(fetched_again).ok().flatten();
+        let to_come = self.to_come(inode, &draft, summed).await.inspect_err(fetched_again).ok().flatten();
         // While there is a draft, whoever opens the file opens that: what the store has is exchanged before it ends.
         match &adopted {
             Some(object) => object.commit()?,
@@ -96,26 +103,33 @@ impl Vfs {
         Ok(())
     }
 
+    /// The checksums of what was written to a long file, before anybody has to wait for them; `None` where they are not of
+    /// use, or could not be made.
+    async fn summed_ahead(self: &Arc<Self>, inode: &Arc<Inode>) -> Option<Summed> {
+        let draft = inode.draft().filter(|draft| may_be_taken_over(draft) && !draft.dirty.is_unsent())?;
+        summed(inode, &draft).await.inspect_err(fetched_again).ok().flatten()
+    }
+
     /// The object that is to take over what was written to a long file, with the checksums of its pieces; `None` when it may
     /// not stay, or somebody opens the file meanwhile.
     async fn to_come(
         self: &Arc<Self>,
         inode: &Arc<Inode>,
         draft: &Arc<Draft>,
+        ahead: Option<Summed>,
     ) -> Result<Option<(Arc<Object>, Vec<u64>)>> {
-        let length = draft.dirty.length();
-        let is_whole = !draft.dirty.needs_base() && !draft.dirty.was_filled();
-        if !(ADOPTED_BYTES_MAX + 1..=TAKEN_OVER_BYTES_MAX).contains(&length) || !is_whole {
+        if !may_be_taken_over(draft) {
             return Ok(None);
         }
+        let summed = match ahead.filter(|ahead| ahead.is_of(draft)) {
+            Some(ahead) => Some(ahead),
+            None => summed(inode, draft).await?,
+        };
+        let Some(Summed { sums, .. }) = summed else { return Ok(None) };
+        let length = draft.dirty.length();
         let object = self.content_to_come(inode, draft.dirty.version(), length)?;
-        let (vfs, inode, draft) = (self.clone(), inode.clone(), draft.clone());
-        let summed = tokio::task::spawn_blocking(move || {
-            vfs.make_room(&object, on_disk(length))?;
-            let sums = draft.dirty.sums(|| inode.content.lock().is_closed())?;
-            Ok(sums.map(|sums| (object, sums)))
-        });
-        summed.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+        let vfs = self.clone();
+        aside(move || vfs.make_room(&object, on_disk(length)).map(|()| Some((object, sums)))).await
     }
 
     /// What was written, as the file's content from now on, without a copy; `None` when it has to be fetched again. The
@@ -195,6 +209,44 @@ impl Vfs {
         }
         self.drafts.lock().remove(&node);
     }
+}
+
+/// Checksums of what was written to a file.
+struct Summed {
+    draft: Arc<Draft>,
+    /// After how many changes of it.
+    changes: u64,
+    /// Of the pieces, in order.
+    sums: Vec<u64>,
+}
+
+impl Summed {
+    fn is_of(&self, draft: &Arc<Draft>) -> bool {
+        Arc::ptr_eq(&self.draft, draft) && self.changes == draft.dirty.changes()
+    }
+}
+
+/// Whether what was written is long and whole, so that it may become what is held of the file without a copy.
+fn may_be_taken_over(draft: &Draft) -> bool {
+    let is_whole = !draft.dirty.needs_base() && !draft.dirty.was_filled();
+    is_whole && (ADOPTED_BYTES_MAX + 1..=TAKEN_OVER_BYTES_MAX).contains(&draft.dirty.length())
+}
+
+/// The checksums of a draft as it is now; `None` when somebody opens the file meanwhile, or removes it.
+async fn summed(inode: &Arc<Inode>, draft: &Arc<Draft>) -> Result<Option<Summed>> {
+    let (inode, draft) = (inode.clone(), draft.clone());
+    aside(move || {
+        let changes = draft.dirty.changes();
+        let sums = draft.dirty.sums(|| inode.content.lock().is_closed() && !inode.is_gone())?;
+        Ok(sums.map(|sums| Summed { draft, changes, sums }))
+    })
+    .await
+}
+
+/// What waits for a disk, on a thread of its own.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
 fn fetched_again(error: &VfsError) {

@@ -1,5 +1,8 @@
 //! Real programs that write in a mount, and what its source has then.
 
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+
 use crate::support::{Pair, find_program, same_trees, small_tree, without};
 
 /// Programs that must be there; otherwise a line that says so.
@@ -222,4 +225,25 @@ fn attributes_and_special_files_are_made() {
     }
     pair.script("(echo through >pipe) & test \"$(cat pipe)\" = through; wait");
     pair.agree();
+}
+
+/// Goal: who sets attributes of a long file right after its last close does not wait until all of it has been summed up.
+/// Method: 4 GiB of a hole, of which that takes seconds; what was written is still a draft when the attributes are set.
+#[test]
+fn attributes_are_set_while_a_long_file_is_put_away() {
+    let Some(pair) = Pair::new() else { return };
+    let (file, drafts) = (pair.at("long"), pair.mount.cache().join("dirty"));
+    let written = File::create(&file).expect("made");
+    written.write_all_at(b"begins", 0).expect("written");
+    written.set_len(u64::from(u32::MAX)).expect("made longer");
+    drop(written);
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("set");
+    let kept = std::fs::read_dir(&drafts)
+        .expect("a folder")
+        .map(|kept| std::fs::read(kept.expect("read").path()).expect("read"));
+    let mut kept = kept;
+    assert!(kept.any(|kept| kept == b"begins"), "it is put away already");
+    assert_eq!(std::fs::metadata(pair.there("long")).expect("there").mode() & 0o777, 0o600);
+    // Nobody sums up what is gone.
+    std::fs::remove_file(&file).expect("removed");
 }
