@@ -214,6 +214,9 @@ impl Begun {
         if (1..=PIECE_BYTES).contains(&(self.copy.end - self.copy.start)) {
             self.copy.ahead = Some(self.copy.piece().await?);
         }
+        if self.facts.length == 0 && self.copy.shared.top.blind.is_some() {
+            self.copy.refuse_hidden_bytes().await?;
+        }
         Ok(self)
     }
 
@@ -315,6 +318,22 @@ impl Copy {
                 return whole(bytes, at, length, &shown).map(Read::Piece);
             }
             if now.is_touched(&was) { Ok(Read::Touched(now)) } else { Err(changed(&shown)) }
+        };
+        self.shared.aside.run_short(Instant::now() + PIECE_TIME_MAX, || self.shown.clone(), work).await
+    }
+
+    /// A file that says that it is empty and is not, as those of /proc: to show it so would be wrong.
+    async fn refuse_hidden_bytes(&self) -> Result<()> {
+        let (fd, shown) = (self.fd.clone(), self.shown.clone());
+        let work = move || {
+            // Some of those wait for what is not there yet.
+            let fd = reopen(&fd, OFlags::RDONLY | OFlags::NONBLOCK);
+            let fd = fd.map_err(|errno| failed(&shown, "open for reading", errno))?;
+            if piece(&fd, 0, 1, &shown)?.is_empty() {
+                return Ok(());
+            }
+            let detail = format!("{shown}: it has bytes, and its length is told as 0: it can only be read where it is");
+            Err(RemoteError::Damaged { detail })
         };
         self.shared.aside.run_short(Instant::now() + PIECE_TIME_MAX, || self.shown.clone(), work).await
     }

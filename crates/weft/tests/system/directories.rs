@@ -459,6 +459,16 @@ fn what_cannot_be_mounted_is_refused() {
     refused(Setup { cache: Some(tree.at("cache")), ..of(tree.source().to_owned()) }, "the cache (");
 }
 
+/// Goal: a file that tells no length is not shown as an empty one.
+#[test]
+fn what_tells_no_length_is_not_empty() {
+    let Some(mount) = Mount::with(Setup { source: "dir:/proc/sys/kernel", ..Setup::default() }) else { return };
+    let error = std::fs::read(mount.at("ostype")).expect_err("its length is told as 0");
+    assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+    let why = mount.weft().args(["why".as_ref(), mount.at("ostype").as_os_str()]).run();
+    assert!(why.out.contains("it can only be read where it is"), "{why:?}");
+}
+
 /// Goal: what is mounted in the directory is not shown, so that a mount of weft in it never asks itself.
 #[test]
 fn what_is_mounted_below_is_not_shown() {
