@@ -1,6 +1,7 @@
 //! What was being sent when that was cut short, by the end of a daemon or by a failure: the source may have some of it, all
 //! of it, or nothing, and has another version than the one that it was written on. Where every byte there is ours, of now or
-//! of an attempt before, or was there before, nobody else's is lost when it is sent again.
+//! of an attempt before, or was there before, nobody else's is lost when it is sent again. So it is where others have written the
+//! very same, as two machines do that compile the same.
 
 use std::sync::Arc;
 
@@ -19,10 +20,13 @@ struct Sides<'a> {
     draft: &'a Draft,
     before: Before,
     attempts: Vec<Arc<Attempt>>,
+    /// What is there may be what was there before.
+    may_be_before: bool,
 }
 
 impl Vfs {
-    /// The version that the source has, if its file is nothing but what was written here and what that was written over.
+    /// The version that the source has, if its file is nothing but what was written here and, where that may have been sent in
+    /// part, what it was written over.
     pub(crate) async fn half_sent(
         self: &Arc<Self>,
         call: &Call,
@@ -41,11 +45,15 @@ impl Vfs {
         let before = draft
             .before()
             .unwrap_or_else(|| Before { content: held.filter(is_base), length: draft.dirty.source_length() });
-        let longest = draft.dirty.length().max(before.length).max(attempted);
-        if start != 0 || file_length.is_none_or(|length| length > longest) || version == Version::None {
+        let may_be_before = draft.was_cut_short();
+        let fits = |length: u64| match may_be_before {
+            true => length <= draft.dirty.length().max(before.length).max(attempted),
+            false => length == draft.dirty.length(),
+        };
+        if start != 0 || !file_length.is_some_and(fits) || version == Version::None {
             return Ok(None);
         }
-        let sides = Sides { draft, before, attempts };
+        let sides = Sides { draft, before, attempts, may_be_before };
         let mut at = 0;
         while let Some(piece) = stream.next().await {
             let Piece::Bytes(theirs) = piece? else { continue };
@@ -54,19 +62,21 @@ impl Vfs {
             }
             at += theirs.len() as u64;
         }
-        draft.note_half_sent(sides.before, version.clone());
+        if may_be_before {
+            draft.note_half_sent(sides.before, version.clone());
+        }
         Ok(Some(version))
     }
 }
 
 impl Sides<'_> {
-    /// Whether each of the source's bytes from `at` on is ours, or was there before.
+    /// Whether each of the source's bytes from `at` on is ours, or was there before where it may be that.
     fn account_for(&self, at: u64, theirs: &[u8]) -> Result<bool> {
         let before = self.before(at, theirs.len())?;
         let ours = self.ours(at, theirs.len(), before.as_deref())?;
-        let is_known = |(index, byte): (usize, &u8)| {
-            ours.get(index) == Some(&Some(*byte)) || before.as_ref().is_some_and(|before| before[index] == *byte)
-        };
+        let was_before = |index: usize| before.as_ref().filter(|_| self.may_be_before).map(|before| before[index]);
+        let is_known =
+            |(index, byte): (usize, &u8)| ours.get(index) == Some(&Some(*byte)) || was_before(index) == Some(*byte);
         let mut known: Vec<bool> = theirs.iter().enumerate().map(is_known).collect();
         self.attempts.iter().for_each(|attempt| attempt.account_for(at, theirs, &mut known));
         Ok(known.into_iter().all(|known| known))

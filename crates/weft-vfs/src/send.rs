@@ -140,7 +140,8 @@ impl Vfs {
         inode.is_gone()
     }
 
-    /// The version that the source has by what was being sent when that was cut short, if that is why it refuses.
+    /// The version that the source has by what was being sent when that was cut short, if that is why it refuses, or by others
+    /// who have written the very same.
     ///
     /// # Errors
     /// What keeps the source from telling, where that may pass: until then nobody knows whether it is so.
@@ -151,7 +152,8 @@ impl Vfs {
         draft: &Draft,
         error: &VfsError,
     ) -> Result<Option<Version>> {
-        if !draft.was_cut_short() || !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
+        let is_compared = draft.was_cut_short() || draft.dirty.length() <= COMPARED_BYTES_MAX;
+        if !is_compared || !matches!(error, VfsError::Remote(RemoteError::VersionChanged { .. })) {
             return Ok(None);
         }
         let allowed = self.options.deadline + Duration::from_millis(draft.dirty.length() / BYTES_PER_MS_MIN);
@@ -304,5 +306,7 @@ pub(crate) fn is_away(error: &VfsError) -> bool {
 
 /// How often what was written while it was sent is sent again, in one close.
 const SEND_ROUNDS_MAX: usize = 4;
+/// Longest file that is held against another version of it, in bytes: both may turn out to be the same.
+const COMPARED_BYTES_MAX: u64 = 16 << 20;
 /// The pace that a source is allowed at the least, in bytes per millisecond.
 const BYTES_PER_MS_MIN: u64 = 1024;

@@ -7,7 +7,7 @@ use weft_remote::{Call, RemoteError};
 use weft_vfs::{HandleId, Mode, Over, Removal, SetStat, Unsent, UnsentError, VfsError};
 
 use crate::bench::{Bench, USER, names};
-use crate::writing::{HELLO, WRITING};
+use crate::writing::{EMPTYING, HELLO, WRITING};
 
 impl Bench {
     /// A file whose written bytes ("J" over "hello") are in conflict with what the source has ("theirs, longer").
@@ -204,6 +204,30 @@ async fn another_version_is_written_over_only_by_the_users_word() {
     assert_eq!(bench.at_source("a/b/hello.txt"), b"Jello", "the whole file as it was here, not a mixture");
     bench.retired().await;
     assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
+}
+
+/// Goal: who has written the very same as others have meanwhile is in no conflict with them, be it all of the file or a part of
+/// what was read before; who has written something else is, also where it is a part of theirs.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_very_same_is_no_conflict() {
+    let cases = [(EMPTYING, &b"made"[..], "made", true), (WRITING, b"J", "Jello", true)];
+    let others = [(EMPTYING, &b"made"[..], "made by others", false), (WRITING, b"J", "hello", false)];
+    for (how, text, theirs, is_same) in cases.into_iter().chain(others) {
+        let bench = Bench::writable();
+        bench.cat(HELLO).await.unwrap();
+        let handle = bench.open_for(HELLO, how).await.unwrap();
+        bench.write(handle, 0, text).await.unwrap();
+        bench.fake.set("a/b/hello.txt", theirs);
+        let sent = bench.flush(handle).await;
+        assert_eq!(sent.is_ok(), is_same, "{theirs}: {sent:?}");
+        bench.vfs.close(handle);
+        assert_eq!(bench.at_source("a/b/hello.txt"), theirs.as_bytes());
+        assert_eq!(bench.vfs.unsent(&[]).is_empty(), is_same, "{theirs}");
+        if is_same {
+            bench.retired().await;
+            assert_eq!(bench.cat(HELLO).await.unwrap(), theirs.as_bytes());
+        }
+    }
 }
 
 /// Goal: who writes on after attempts to send of which nobody heard what came is in conflict with nobody but others. Method:

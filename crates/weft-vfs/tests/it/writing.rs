@@ -64,7 +64,7 @@ impl Bench {
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 pub const WRITING: OpenFor =
     OpenFor { writing: true, truncating: false, appends: false, running: false, kill_suidgid: false };
-const EMPTYING: OpenFor =
+pub const EMPTYING: OpenFor =
     OpenFor { writing: true, truncating: true, appends: false, running: false, kill_suidgid: false };
 pub const HELLO: &str = "fake/a/b/hello.txt";
 
