@@ -11,6 +11,7 @@ use weft_remote::{Audience, RemoteError};
 use crate::content::SHORT_BODY_BYTES;
 use crate::flow::Flow;
 use crate::host::Host;
+use crate::pool::SendError;
 use crate::refusal;
 use crate::slots::Expects;
 
@@ -103,7 +104,7 @@ impl From<GetError> for RemoteError {
 }
 
 /// What went wrong with a request that was sent.
-pub(crate) fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
+pub(crate) fn request_error(url: &str, error: &SendError) -> RemoteError {
     let mut why = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
@@ -116,7 +117,7 @@ pub(crate) fn request_error(url: &str, error: &hyper::Error) -> RemoteError {
         return RemoteError::Denied { detail: format!("{url}: {}", refusal::of_tls(why)) };
     }
     let detail = format!("{url}: {why}");
-    if error.is_parse() || error.is_parse_too_large() {
+    if matches!(error, SendError::Connection(error) if error.is_parse() || error.is_parse_too_large()) {
         RemoteError::Damaged { detail }
     } else {
         RemoteError::Unreachable { detail }

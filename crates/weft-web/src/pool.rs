@@ -8,6 +8,7 @@
 //! that came after the last. Where many ask at a time the next one is used up as fast, so a request can be given one that
 //! nobody shares before its answer is there.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,9 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
-use crate::budget::{Budget, Share};
+use crate::budget::Budget;
 use crate::connect::{ConnectError, Connected, Connecting};
 use crate::proxy::Proxy;
 use crate::slots::{Expects, Slot, Slots};
@@ -67,6 +69,18 @@ struct Stream {
     sender: http2::SendRequest<Full<Bytes>>,
     /// That of its connection.
     number: u64,
+    /// Nothing is ever said on it: it is closed when the connection has ended.
+    ended: watch::Receiver<()>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendError {
+    #[error(transparent)]
+    Connection(#[from] hyper::Error),
+    /// It was given to a connection that had just ended, and nobody will say so.
+    #[error("the connection ended before it took the request")]
+    Ended,
 }
 
 /// Which connection a request is lent.
@@ -125,11 +139,12 @@ impl Pool {
                 .handshake(io)
                 .await
                 .map_err(failed)?;
-            spawn(connection, share);
+            let (lives, ended) = watch::channel(());
+            spawn(connection, (share, lives));
             let mut state = self.state.lock();
             state.http1_only = false;
             state.numbers += 1;
-            Ok(Sender::Http2(Stream { sender, number: state.numbers }))
+            Ok(Sender::Http2(Stream { sender, number: state.numbers, ended }))
         } else {
             let share = self.budget.share(READ_BYTES_MAX);
             let (sender, connection) = http1::Builder::new()
@@ -245,12 +260,28 @@ fn closed_at_once() -> ConnectError {
     ConnectError::Unreachable("the connection was closed at once".to_owned())
 }
 
-/// Drives a connection, which has its share of the memory for as long as it lives.
-fn spawn<E>(connection: impl Future<Output = std::result::Result<(), E>> + Send + 'static, share: Share) {
+impl Stream {
+    /// Sends one request. What is given to a connection in the moment in which it ends is never answered, not even with an error
+    /// (seen of hyper 1.12 with h2 0.4): who waits for it asks whether the connection is still there.
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> std::result::Result<Response<Incoming>, SendError> {
+        let mut sending = pin!(self.sender.send_request(request));
+        tokio::select! {
+            biased;
+            answer = &mut sending => return Ok(answer?),
+            _ = self.ended.changed() => {}
+        }
+        // What has come, or failed, is on its way through another task.
+        let told = tokio::time::timeout(AFTER_END, sending).await;
+        Ok(told.map_err(|_| SendError::Ended)??)
+    }
+}
+
+/// Drives a connection; what it `has` for as long as it lives goes when it ends.
+fn spawn<E>(connection: impl Future<Output = std::result::Result<(), E>> + Send + 'static, has: impl Send + 'static) {
     tokio::spawn(async move {
         // Whoever waits for an answer of this connection is told.
         let _ = connection.await;
-        drop(share);
+        drop(has);
     });
 }
 
@@ -296,10 +327,10 @@ impl Lent {
     ///
     /// # Errors
     /// Whatever the connection gives.
-    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> std::result::Result<Response<Incoming>, SendError> {
         match &mut self.sender {
-            Sender::Http1(line) => line.sender.send_request(request).await,
-            Sender::Http2(stream) => stream.sender.send_request(request).await,
+            Sender::Http1(line) => Ok(line.sender.send_request(request).await?),
+            Sender::Http2(stream) => stream.send(request).await,
         }
     }
 
@@ -332,5 +363,7 @@ const STREAM_WINDOW_MIN: u32 = 16 << 10;
 const PING_PAUSE: Duration = Duration::from_secs(10);
 /// Longest wait for the answer to that.
 const PING_PATIENCE: Duration = Duration::from_secs(10);
+/// How long what a connection has brought or refused may be on its way to who waits for it, after its end.
+const AFTER_END: Duration = Duration::from_secs(1);
 /// Idle connections older than this are not used again.
 const IDLE_MAX: Duration = Duration::from_secs(55);
