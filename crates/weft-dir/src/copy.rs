@@ -332,6 +332,11 @@ impl Copy {
             if piece(&fd, 0, 1, &shown)?.is_empty() {
                 return Ok(());
             }
+            // Others may have written it just now.
+            let (now, _) = facts(fd.as_fd()).map_err(|errno| failed(&shown, "statx", errno))?;
+            if now.length > 0 {
+                return Err(changed(&shown));
+            }
             let detail = format!("{shown}: it has bytes, and its length is told as 0: it can only be read where it is");
             Err(RemoteError::Damaged { detail })
         };

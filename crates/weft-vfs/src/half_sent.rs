@@ -1,7 +1,7 @@
 //! What was being sent when that was cut short, by the end of a daemon or by a failure: the source may have some of it, all
 //! of it, or nothing, and has another version than the one that it was written on. Where every byte there is ours, of now or
-//! of an attempt before, or was there before, nobody else's is lost when it is sent again. So it is where others have written the
-//! very same, as two machines do that compile the same.
+//! of an attempt before, or was there before, nobody else's is lost when it is sent again. So it is where others have written
+//! the very same, as two machines do that compile the same.
 
 use std::sync::Arc;
 

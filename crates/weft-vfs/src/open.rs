@@ -383,12 +383,7 @@ impl Vfs {
         let shared = held.filter(|held| is_confirmed(held) || self.is_shared(inode, held));
         // Else by nobody: who has what was written over another version open must not see what is written over this one.
         let counted = shared.map_or_else(|| self.store.new_generation(), |held| held.object.generation());
-        let dirty = self.store.dirty(inode.id, version, length, counted)?;
-        self.end_other_versions(inode, &dirty.version(), counted);
-        let draft = Arc::new(Draft::over(dirty, counted, None));
-        inode.content.lock().was_used = true;
-        self.drafts.lock().insert(inode.id, inode.clone());
-        Ok(slot.insert(draft).clone())
+        self.begin_draft(inode, slot, (version, length), (counted, None)).map(|(draft, _)| draft)
     }
 
     fn open_fresh(&self, inode: &Arc<Inode>, draft: &Draft) -> Opened {

@@ -111,9 +111,7 @@ impl Via {
         let authority = Authority { port: Some(url.port().unwrap_or(port)), ..authority };
         Ok(Via::Proxy(Arc::new(Proxy { protocol, authority, login, down: Mutex::new(None) })))
     }
-}
 
-impl Via {
     /// Why it is left alone now, if it is.
     pub(crate) fn left_alone(&self) -> Option<String> {
         match self {

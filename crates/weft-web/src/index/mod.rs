@@ -128,8 +128,8 @@ mod tests {
 
     /// Goal: every name of the fixture directory is read from what the real server printed. Method: the pages in
     /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69,
-    /// Python 3.11, Caddy 2.6.2, rclone 1.60.1, Tomcat 10.1, and Jetty 9.4 and 12.0, all on one directory. Those of IIS, miniserve and dufs were written by hand
-    /// after what these servers print.
+    /// Python 3.11, Caddy 2.6.2, rclone 1.60.1, Tomcat 10.1, and Jetty 9.4 and 12.0, all on one directory.
+    /// Those of IIS, miniserve and dufs were written by hand after what these servers print.
     fn check_names(index: &Index) {
         assert_eq!(index.items.len(), 12, "{index:?}");
         for (segment, is_dir) in [

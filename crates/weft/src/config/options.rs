@@ -120,7 +120,7 @@ const ALONE: &[&str] = &[
 ];
 const WITH_VALUE: &[&str] = &["cache", "config", "freshness", "open_files", "deadline", "transport"];
 /// True of every mount of weft, or without meaning for one (mount(8), "filesystem-independent mount options";
-/// `default_permissions` of fuse(8)).
+/// `default_permissions` of fuse(8), which weft decides: modes count either way, see [`weft_fuse::MountOptions::checks_modes`]).
 const AS_IS: &[&str] = &[
     "nosuid",
     "nodev",
