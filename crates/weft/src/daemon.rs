@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 use weft_afs::{Level, level_worth};
 use weft_control::{
     BindingStatus, CacheReport, Checked, Code, Copied, Covered, Daemon, Decision, Depth, Eviction, Fact, Figures,
@@ -28,7 +28,7 @@ pub struct MountDaemon {
     /// The kernel's number of the mount's connection, where it is known.
     connection: Option<u32>,
     /// Whether the mount has gone: by then the number may be another's.
-    is_gone: AtomicBool,
+    is_gone: watch::Sender<bool>,
     cache_dir: PathBuf,
     source: String,
     allow_other: bool,
@@ -50,7 +50,7 @@ impl MountDaemon {
             vfs,
             mountpoint: resolved.mountpoint.clone(),
             connection: None,
-            is_gone: AtomicBool::new(false),
+            is_gone: watch::Sender::new(false),
             cache_dir: resolved.cache_dir.clone(),
             source: resolved.source.to_string(),
             allow_other: resolved.allow_other,
@@ -75,12 +75,12 @@ impl MountDaemon {
 
     /// The mount has gone: what is asked for from now on is not about what has its number, or its place, by then.
     pub fn mount_is_gone(&self) {
-        self.is_gone.store(true, Ordering::Release);
+        self.is_gone.send_replace(true);
     }
 
     /// Where the mount is to be taken away; `None` where it is no more, as this process sees it: what is there now is another.
     fn place(&self) -> Result<Option<PathBuf>, Refusal> {
-        if self.is_gone.load(Ordering::Acquire) {
+        if *self.is_gone.borrow() {
             return Ok(None);
         }
         let Some(own) = self.connection else { return Ok(Some(self.mountpoint.clone())) };
@@ -185,7 +185,7 @@ impl Daemon for MountDaemon {
             mountpoint: self.mountpoint.as_path().into(),
             uid: rustix::process::geteuid().as_raw(),
             connection: self.connection,
-            is_ending: self.is_gone.load(Ordering::Acquire),
+            is_ending: *self.is_gone.borrow(),
         }
     }
 
@@ -374,8 +374,10 @@ impl Daemon for MountDaemon {
                 _ => Refusal::new(Code::Failed, format!("{}: {error}", place.display())),
             })
         };
-        let done = tokio::task::spawn_blocking(attempt).await;
-        done.map_err(|error| Refusal::new(Code::Failed, error.to_string()))?
+        let attempt = tokio::task::spawn_blocking(attempt);
+        until_gone(self.is_gone.subscribe(), attempt)
+            .await
+            .unwrap_or_else(|error| Err(Refusal::new(Code::Failed, error.to_string())))
     }
 
     async fn replace(&self) -> Result<(), Refusal> {
@@ -436,8 +438,48 @@ impl Daemon for MountDaemon {
     }
 }
 
+/// Has a mount taken away. That it is gone is told before the kernel has let go of all that was known of it (fuse_kill_sb_anon
+/// in fs/fuse/inode.c), which takes it seconds for a million inodes: nobody waits for the rest.
+async fn until_gone<E>(
+    mut is_gone: watch::Receiver<bool>,
+    attempt: impl Future<Output = Result<Result<(), Refusal>, E>>,
+) -> Result<Result<(), Refusal>, E> {
+    tokio::select! {
+        biased;
+        done = attempt => done,
+        Ok(_) = is_gone.wait_for(|is_gone| *is_gone) => Ok(Ok(())),
+    }
+}
+
 /// How long an answer waits for the disk.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long an answer waits for the kernel, which may wait for a request.
 pub(crate) const TOLD_PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn who_unmounts_waits_for_the_end_of_the_mount_and_not_for_what_the_kernel_does_after_it() {
+        let gone = watch::Sender::new(false);
+        let attempt = std::future::pending::<Result<Result<(), Refusal>, Infallible>>();
+        let mut answer = Box::pin(until_gone(gone.subscribe(), attempt));
+        assert!(answer.as_mut().now_or_never().is_none(), "it is still there");
+        gone.send_replace(true);
+        assert!(matches!(answer.now_or_never(), Some(Ok(Ok(())))));
+    }
+
+    #[test]
+    fn who_cannot_unmount_is_told_why() {
+        let gone = watch::Sender::new(false);
+        let attempt = std::future::ready(Ok::<_, Infallible>(Err(Refusal::new(Code::Busy, "in use"))));
+        let answer = until_gone(gone.subscribe(), attempt).now_or_never();
+        assert!(matches!(answer, Some(Ok(Err(Refusal { code: Code::Busy, .. })))), "{answer:?}");
+    }
+}
