@@ -113,6 +113,14 @@ impl Directories {
         })
     }
 
+    /// Names of one that is open, from this offset on, are about to be told alone, without what they lead to.
+    pub(crate) fn tell_bare(&self, read: &Read, snapshot: &Snapshot) {
+        let keeps = self.open.lock().get(&read.handle).and_then(|open| open.keeps);
+        if let Some(node) = keeps.filter(|node| rows(snapshot, *node, read.offset).next().is_some()) {
+            self.kept.lock().bare(node);
+        }
+    }
+
     /// One that is open has these names from now on.
     pub(crate) fn renew(&self, handle: u64, names: Snapshot) -> Arc<Snapshot> {
         let snapshot = Arc::new(names);

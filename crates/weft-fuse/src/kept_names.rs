@@ -25,13 +25,17 @@ struct Kept {
     open: u32,
     /// Whether the list of before is dropped for sure: whoever opened it anew has the answer.
     dropped: bool,
+    /// Whether some were told alone, without what they lead to.
+    bare: bool,
+    /// Whether the same names were so the time before as well: who reads them does not ask for more.
+    bare_before: bool,
 }
 
 impl KeptNames {
     /// Counts one more who has a directory open and may read the kernel's list; false if that does not have these names.
     pub(crate) fn open_kept(&mut self, node: NodeId, mark: u64, now: Instant) -> bool {
         let kept = self.0.get_mut(&node).filter(|kept| kept.dropped && kept.mark == Some(mark) && now < kept.until);
-        kept.map(|kept| kept.open += 1).is_some()
+        kept.filter(|kept| !kept.bare || kept.bare_before).map(|kept| kept.open += 1).is_some()
     }
 
     /// Counts one more who has a directory open and may fill the kernel's list, which is dropped before; false if others
@@ -44,8 +48,20 @@ impl KeptNames {
             self.0.retain(|_, kept| kept.open > 0);
         }
         let until = now + as_of.trusted.min(KEPT_MAX);
-        self.0.insert(node, Kept { mark: Some(as_of.mark), until, open: 1, dropped: false });
+        let before = self.0.get(&node).filter(|kept| kept.mark == Some(as_of.mark));
+        let bare_before = before.is_some_and(|kept| kept.bare);
+        let kept = Kept { mark: Some(as_of.mark), until, open: 1, dropped: false, bare: false, bare_before };
+        self.0.insert(node, kept);
         true
+    }
+
+    /// Some names are told alone to one that was counted. The kernel asks for more in the first of its reads, and in others
+    /// when somebody has looked at what it was told by then (fuse_use_readdirplus in fs/fuse/readdir.c). From its list it
+    /// has nothing but names, and whoever wants more of them then costs a lookup of each: so the next one is told them again.
+    pub(crate) fn bare(&mut self, node: NodeId) {
+        if let Some(kept) = self.0.get_mut(&node) {
+            kept.bare = true;
+        }
     }
 
     /// Who opened it anew goes on: the kernel has dropped its list.
@@ -57,7 +73,10 @@ impl KeptNames {
 
     /// Counts one that a former daemon had open: it may fill the list with names that nobody knows any more.
     pub(crate) fn restore(&mut self, node: NodeId) {
-        let unknown = || Kept { mark: None, until: Instant::now(), open: 0, dropped: true };
+        let unknown = || {
+            let (mark, until) = (None, Instant::now());
+            Kept { mark, until, open: 0, dropped: true, bare: false, bare_before: false }
+        };
         let kept = self.0.entry(node).or_insert_with(unknown);
         kept.mark = None;
         kept.open += 1;
@@ -116,6 +135,29 @@ mod tests {
         kept.close(DIR);
         assert!(!kept.open_kept(DIR, 1, now), "names that it had before");
         assert!(!kept.open_kept(DIR, 2, now + Duration::from_secs(10)), "what came with them has ended");
+    }
+
+    #[test]
+    fn names_that_were_told_alone_are_told_once_more() {
+        let (mut kept, now) = (KeptNames::default(), Instant::now());
+        let read = |kept: &mut KeptNames, mark, bare: bool| {
+            assert!(!kept.open_kept(DIR, mark, now) && kept.open_anew(DIR, &as_of(mark), now));
+            kept.dropped(DIR);
+            if bare {
+                kept.bare(DIR);
+            }
+            kept.close(DIR);
+        };
+        read(&mut kept, 1, true);
+        read(&mut kept, 1, false);
+        assert!(kept.open_kept(DIR, 1, now), "the second time all was told");
+        kept.close(DIR);
+        read(&mut kept, 2, true);
+        read(&mut kept, 2, true);
+        assert!(kept.open_kept(DIR, 2, now), "nobody asks for more");
+        kept.close(DIR);
+        read(&mut kept, 3, true);
+        assert!(!kept.open_kept(DIR, 3, now), "of other names somebody may");
     }
 
     #[test]

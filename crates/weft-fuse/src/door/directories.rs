@@ -6,7 +6,7 @@ use weft_fusedev::{Delivery, Header, Read, Reply};
 use weft_vfs::{DirectoryName, NodeId, Snapshot};
 
 use super::{Door, caller};
-use crate::directory::Reading;
+use crate::directory::{Directories, Reading};
 use crate::handler::Handler;
 use crate::meter::Operation;
 use crate::roll::{Entry, Key};
@@ -59,7 +59,7 @@ impl<H: Handler> Door<H> {
         match self.directories.read(read.handle, read.offset, |node| self.handler.names_mark(node)) {
             Ok(Reading::On(snapshot)) => {
                 asked.answered(None);
-                tell(&*self.handler, &snapshot, dir, (&read, rows), reply);
+                tell((&*self.handler, &self.directories), &snapshot, dir, (&read, rows), reply);
             }
             Ok(Reading::Anew { node, caller, former }) => {
                 let (directories, handler) = (self.directories.clone(), self.handler.clone());
@@ -76,9 +76,9 @@ impl<H: Handler> Door<H> {
                         (Err(error), None) => Err(error),
                     }
                 };
-                let handler = self.handler.clone();
+                let (handler, directories) = (self.handler.clone(), self.directories.clone());
                 self.driver.drive(asked, header, found, move |answer| match answer {
-                    Ok(snapshot) => tell(&*handler, &snapshot, dir, (&read, rows), reply),
+                    Ok(snapshot) => tell((&*handler, &directories), &snapshot, dir, (&read, rows), reply),
                     Err(errno) => {
                         reply.error(errno.raw());
                     }
@@ -104,9 +104,18 @@ impl<H: Handler> Door<H> {
     }
 }
 
-fn tell<H: Handler>(handler: &H, snapshot: &Arc<Snapshot>, dir: NodeId, (read, rows): (&Read, Rows), reply: Reply) {
+fn tell<H: Handler>(
+    (handler, directories): (&H, &Directories),
+    snapshot: &Arc<Snapshot>,
+    dir: NodeId,
+    (read, rows): (&Read, Rows),
+    reply: Reply,
+) {
     match rows {
-        Rows::Names => crate::directory::names(snapshot, dir, read, reply),
+        Rows::Names => {
+            directories.tell_bare(read, snapshot);
+            crate::directory::names(snapshot, dir, read, reply);
+        }
         Rows::Entries => {
             let known = |row: &DirectoryName<'_>| handler.entry_known(dir, row);
             crate::directory::entries(snapshot, dir, read, known, reply);

@@ -71,6 +71,29 @@ fn names_are_read_once_until_they_change() {
     wait_until("a name removed beside the mount", || !listed(&dir).contains("0007"));
 }
 
+/// Goal: who looks at the files of a directory of which others have read the names alone, as `ls -l` does after `ls`, does not
+/// ask for each: they are told once more, with what they lead to.
+#[test]
+fn names_that_were_read_alone_are_told_with_their_files_to_the_next() {
+    let Some((_tree, mount)) = mounted() else { return };
+    let dir = mount.at("many");
+    let quiet = || {
+        let before = (names_in(&dir).len(), asked(&mount)).1;
+        (0..5).for_each(|_| assert_eq!(names_in(&dir).len(), NAMES));
+        asked(&mount) == before
+    };
+    wait_until("names that are kept", quiet);
+    // From here on they are others.
+    std::fs::remove_file(dir.join("0000")).expect("removed");
+    assert_eq!(names_in(&dir).len(), NAMES - 1);
+    let before = requests(&mount, &["lookup"]);
+    let lengths =
+        std::fs::read_dir(&dir).expect("opened").map(|row| row.expect("a name").metadata().expect("stat").len());
+    assert_eq!(lengths.sum::<u64>(), NAMES as u64 - 1);
+    let looked_up = requests(&mount, &["lookup"]) - before;
+    assert!(looked_up < NAMES as u64 / 10, "{looked_up} of {NAMES}");
+}
+
 /// Goal: of a name that is not there the kernel asks once, until it comes, by whom ever.
 #[test]
 fn absent_names_are_asked_for_once_until_they_come() {
