@@ -10,6 +10,7 @@ use crate::aside::Aside;
 use crate::cut_off::CutOff;
 use crate::error::DirectoryError;
 use crate::facts::facts;
+use crate::gone::Gone;
 use crate::hear::Listener;
 use crate::moved::HeldOpen;
 use crate::newborn::Newborn;
@@ -42,7 +43,7 @@ struct Place {
 struct Open {
     shared: Arc<Shared>,
     /// Hears of changes for as long as it is open.
-    _listener: Option<Listener>,
+    _listener: Listener,
 }
 
 /// What calls under way keep.
@@ -70,7 +71,7 @@ impl Directory {
     /// [`DirectoryError`] says what to do about it.
     pub fn open(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
         let news = Arc::new(News::new(options.events_max));
-        let open = RwLock::new(Open::begin(&options, &news)?);
+        let open = RwLock::new(Open::begin(Top::open(&options.path)?, &options, &news)?);
         let looked = Mutex::new(Instant::now());
         Ok(Arc::new(Directory { place: Arc::new(Place { options, news, open, looked }) }))
     }
@@ -104,14 +105,17 @@ impl Drop for Directory {
 }
 
 impl Place {
-    /// Opens what is at the path now, in place of what has gone.
+    /// Opens what is at the path now, in place of what has gone. Of a file system that was unmounted only the directory that
+    /// it was mounted on may be there, and that is not what is shown.
     fn again(&self) -> Arc<Shared> {
         let shared = || self.open.read().shared.clone();
         let Some(mut looked) = self.looked.try_lock() else { return shared() };
         let has_gone = shared().watches.table.lock().gone.is_some();
         if has_gone && looked.elapsed() >= TRY_AGAIN {
             *looked = Instant::now();
-            if let Ok(next) = Open::begin(&self.options, &self.news) {
+            let was_mounted = shared().top.is_mounted;
+            let top = Top::open(&self.options.path).ok().filter(|top| top.is_mounted || !was_mounted);
+            if let Some(Ok(next)) = top.map(|top| Open::begin(top, &self.options, &self.news)) {
                 tracing::info!(path = %self.options.path.display(), "a directory is there again");
                 let former = std::mem::replace(&mut *self.open.write(), next);
                 drop(former);
@@ -123,9 +127,8 @@ impl Place {
 }
 
 impl Open {
-    fn begin(options: &DirectoryOptions, news: &Arc<News>) -> std::result::Result<Open, DirectoryError> {
-        let top = Arc::new(Top::open(&options.path)?);
-        let path = options.path.clone();
+    fn begin(top: Top, options: &DirectoryOptions, news: &Arc<News>) -> std::result::Result<Open, DirectoryError> {
+        let (top, path) = (Arc::new(top), options.path.clone());
         if let Some(why) = top.blind {
             tracing::info!(path = %path.display(), why, "leases are short");
         }
@@ -154,17 +157,17 @@ impl Open {
 
 impl Shared {
     /// # Errors
-    /// `Failed` when the top has gone. That it was moved is told; that it was deleted is seen, for the kernel tells that
+    /// `Failed` or `Unreachable` when the top has gone. That it was moved is told; that it was deleted is seen, for the kernel tells that
     /// of a directory only when nobody holds it any more.
     pub fn usable(&self) -> Result<()> {
         let gone = || self.watches.table.lock().gone;
         // Some file systems of others count no names at all, and asking those could take long.
         let counted = self.top.blind.is_none() && self.top.facts.links > 0;
         if counted && gone().is_none() && facts(self.top.fd()).is_ok_and(|(top, _)| top.links == 0) {
-            self.watches.end(TOP_GONE);
+            self.watches.end(Gone::Left);
         }
         match gone() {
-            Some(why) => Err(RemoteError::Failed { detail: format!("{}: {why}", self.top.shown(b"")) }),
+            Some(gone) => Err(gone.error(&self.top.shown(b""))),
             None => Ok(()),
         }
     }
@@ -204,9 +207,6 @@ impl Shared {
     }
 }
 
-/// Why nothing can be reached any more.
-pub(crate) const TOP_GONE: &str =
-    "it was moved, deleted or unmounted while it was in use; put it back, or another in its place";
 /// How long to wait before what has gone is looked for again.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 /// How old the figures for `df` may be.

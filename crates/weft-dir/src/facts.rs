@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp, statx};
+use rustix::fs::{AtFlags, FileType, Statx, StatxAttributes, StatxFlags, StatxTimestamp, statx};
 use weft_remote::{Attributes, Figure, FileKind, Owner, Sameness, Version};
 
 use crate::identity::Identity;
@@ -44,6 +44,12 @@ struct Stamp {
 /// What an open file is, and the mount it is in.
 pub(crate) fn facts(fd: BorrowedFd<'_>) -> rustix::io::Result<(Facts, u64)> {
     told(statx(fd, "", AtFlags::EMPTY_PATH, MASK)?)
+}
+
+/// Whether an open directory is what something is mounted as: the root of a file system, or of a part of one that is bound.
+pub(crate) fn is_mount_root(fd: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+    let told = statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::empty())?;
+    Ok(told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// What `name` in an open directory is, and the mount it is in. Never follows a link.

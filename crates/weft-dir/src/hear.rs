@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use weft_remote::{Event, Name};
 
 use crate::facts::{facts, facts_of};
-use crate::mounts::MountsBelow;
+use crate::gone::Gone;
+use crate::mounts::{Change, Mounts};
 use crate::places::Names;
 use crate::watches::Watches;
 
@@ -23,18 +24,17 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Starts to hear what the kernel tells of the watches; nothing where there are none.
+    /// Starts to hear what the kernel tells of the watches, where there are any, and of mounts.
     ///
     /// # Errors
     /// When there can be no thread.
-    pub fn start(watches: Arc<Watches>) -> std::io::Result<Option<Listener>> {
-        if watches.inotify.is_none() {
-            return Ok(None);
-        }
+    pub fn start(watches: Arc<Watches>) -> std::io::Result<Listener> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let ended = wake.clone();
-        std::thread::Builder::new().name("weft-dir".to_owned()).spawn(move || watches.listen(&ended))?;
-        Ok(Some(Listener { wake }))
+        // From here on: the thread may begin later.
+        let mounts = Mounts::look(&watches.top);
+        std::thread::Builder::new().name("weft-dir".to_owned()).spawn(move || watches.listen(mounts, &ended))?;
+        Ok(Listener { wake })
     }
 }
 
@@ -46,48 +46,68 @@ impl Drop for Listener {
 }
 
 impl Watches {
-    fn listen(&self, ended: &OwnedFd) {
-        let Some(inotify) = &self.inotify else { return };
+    fn listen(&self, mut mounts: Option<Mounts>, ended: &OwnedFd) {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
-        let mut reader = Reader::new(inotify, &mut buffer);
-        let mut mounts = MountsBelow::look(&self.top);
+        let mut reader = self.inotify.as_ref().map(|inotify| Reader::new(inotify, &mut buffer));
         loop {
-            let mut fds =
-                vec![PollFd::new(inotify, PollFlags::IN), PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+            let mut fds = vec![PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
             fds.extend(mounts.as_ref().map(|mounts| PollFd::from_borrowed_fd(mounts.told_by(), PollFlags::PRI)));
+            let others = fds.len() - 1;
+            fds.extend(self.inotify.as_ref().map(|inotify| PollFd::new(inotify, PollFlags::IN)));
             match poll(&mut fds, None) {
-                Ok(_) if !fds[1].revents().is_empty() => return,
+                Ok(_) if !fds[0].revents().is_empty() => return,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return self.go_deaf(error),
             }
-            let may_be_others = fds.get(2).is_some_and(|table| !table.revents().is_empty());
-            if may_be_others && mounts.as_mut().is_some_and(|mounts| mounts.are_others(&self.top)) {
+            let may_be_others = fds[1..=others].iter().any(|table| !table.revents().is_empty());
+            if let Some(mounts) = mounts.as_mut().filter(|_| may_be_others) {
+                self.see(mounts.look_again(&self.top));
+            }
+            if let Some(Err(error)) = reader.as_mut().map(|reader| self.hear_all(reader)) {
+                return self.go_deaf(error);
+            }
+        }
+    }
+
+    /// Takes in all that the kernel has to tell of the watches now.
+    fn hear_all(&self, reader: &mut Reader<'_, &OwnedFd>) -> Result<(), Errno> {
+        self.hearing.store(true, Ordering::SeqCst);
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    self.hear(event.wd(), event.events(), event.file_name().map(|name| name.to_bytes()));
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.hearing.store(false, Ordering::SeqCst);
+        self.taken_in.send_modify(|count| *count += 1);
+        // Whoever has seen that it is not so waits by now.
+        drop(self.taking.0.lock());
+        self.taking.1.notify_all();
+        Ok(())
+    }
+
+    fn see(&self, change: Change) {
+        match change {
+            Change::Nothing => {}
+            Change::Below => {
                 tracing::debug!("something was mounted or unmounted in the directory: every lease ends");
                 self.break_all();
             }
-            self.hearing.store(true, Ordering::SeqCst);
-            loop {
-                match reader.next() {
-                    Ok(event) => {
-                        self.hear(event.wd(), event.events(), event.file_name().map(|name| name.to_bytes()));
-                    }
-                    Err(Errno::AGAIN) => break,
-                    Err(Errno::INTR) => {}
-                    Err(error) => return self.go_deaf(error),
-                }
+            Change::Unmounted => {
+                tracing::info!(path = %self.top.shown(b""), "a directory was unmounted");
+                self.end(Gone::Unmounted);
             }
-            self.hearing.store(false, Ordering::SeqCst);
-            self.taken_in.send_modify(|count| *count += 1);
-            // Whoever has seen that it is not so waits by now.
-            drop(self.taking.0.lock());
-            self.taking.1.notify_all();
         }
     }
 
     /// Changes are no longer heard of: nothing that was promised holds, and nothing more can be reached.
     fn go_deaf(&self, error: Errno) {
         tracing::error!(%error, "the kernel no longer tells of changes");
-        self.end("the kernel no longer tells of changes there: unmount it and mount it again");
+        self.end(Gone::Unheard);
     }
 
     /// Takes in one message of the kernel about the watch `number`, or about `name` in its directory.
@@ -124,7 +144,8 @@ impl Watches {
         let ended = what.intersects(LEFT.union(ReadFlags::IGNORED));
         if ended && dir.is_empty() {
             drop(table);
-            return self.end(crate::directory::TOP_GONE);
+            let unmounted = what.contains(ReadFlags::UNMOUNT);
+            return self.end(if unmounted { Gone::Unmounted } else { Gone::Left });
         }
         let mut broken = Vec::new();
         match name {

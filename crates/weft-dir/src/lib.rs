@@ -37,6 +37,7 @@ mod directory;
 mod error;
 mod extended;
 mod facts;
+mod gone;
 mod hands;
 mod hear;
 mod identity;

@@ -1,5 +1,6 @@
-//! Other file systems that are mounted below the top, and unmounted: no watch tells of that. The kernel tells whoever waits for
-//! it that its table of mounts is another (proc_pid_mountinfo(5)).
+//! What is mounted and unmounted where that changes what is shown: the file system that the top is in, and others below the
+//! top. No watch tells of either. The kernel tells whoever waits for it that its table of mounts is another
+//! (proc_pid_mountinfo(5)).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -8,22 +9,35 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::top::Top;
 
-/// The mounts below the top, as they were when they were looked at last.
+/// The mounts that matter, as they were when they were looked at last.
 #[derive(Debug)]
-pub(crate) struct MountsBelow {
+pub(crate) struct Mounts {
     /// What tells that they may be others.
     table: File,
+    /// Whether the mount that the top is in is one of them: it is not where that is in another namespace.
+    has_top: bool,
     below: BTreeSet<Mount>,
 }
 
 /// Its number, and where it is, as the table writes it.
 type Mount = (Vec<u8>, Vec<u8>);
 
-impl MountsBelow {
+/// What has become of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing that matters.
+    Nothing,
+    /// Something was mounted or unmounted below the top.
+    Below,
+    /// What the top is in was unmounted; only who holds something of it open still sees it.
+    Unmounted,
+}
+
+impl Mounts {
     /// Looks at them; `None` where there is no table.
-    pub fn look(top: &Top) -> Option<MountsBelow> {
-        let mut mounts = MountsBelow { table: File::open(TABLE).ok()?, below: BTreeSet::new() };
-        mounts.are_others(top);
+    pub fn look(top: &Top) -> Option<Mounts> {
+        let mut mounts = Mounts { table: File::open(TABLE).ok()?, has_top: false, below: BTreeSet::new() };
+        mounts.look_again(top);
         Some(mounts)
     }
 
@@ -32,15 +46,25 @@ impl MountsBelow {
         self.table.as_fd()
     }
 
-    /// Looks again; whether something was mounted or unmounted below the top since.
-    pub fn are_others(&mut self, top: &Top) -> bool {
+    /// Looks again; what has changed since.
+    pub fn look_again(&mut self, top: &Top) -> Change {
         // The table is read by another descriptor: of this one it is told.
-        let (Some(path), Ok(table)) = (top.real_path(), std::fs::read(TABLE)) else { return false };
+        let (Some(path), Ok(table)) = (top.real_path(), std::fs::read(TABLE)) else { return Change::Nothing };
+        let had_top = std::mem::replace(&mut self.has_top, has(&table, top.mount));
         let below = below(&table, path.as_os_str().as_bytes());
-        let are_others = below != self.below;
-        self.below = below;
-        are_others
+        let were_below = std::mem::replace(&mut self.below, below);
+        match (had_top && !self.has_top, were_below == self.below) {
+            (true, _) => Change::Unmounted,
+            (false, false) => Change::Below,
+            (false, true) => Change::Nothing,
+        }
     }
+}
+
+/// Whether a mount of this number is in the table.
+fn has(table: &[u8], number: u64) -> bool {
+    let number = number.to_string();
+    table.split(|byte| *byte == b'\n').any(|line| line.split(|byte| *byte == b' ').next() == Some(number.as_bytes()))
 }
 
 /// The mounts below a directory, by the table.
@@ -83,5 +107,6 @@ mod tests {
         assert_eq!(numbers(b"/srv/in it"), ["26"]);
         assert_eq!(numbers(b"/"), ["23", "24", "25", "26"]);
         assert!(numbers(b"/srv/in it/deep").is_empty());
+        assert!(has(table, 22) && has(table, 26) && !has(table, 2) && !has(table, 0) && !has(table, 254));
     }
 }

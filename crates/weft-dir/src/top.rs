@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use weft_remote::RemoteError;
 
 use crate::error::{DirectoryError, failed};
-use crate::facts::{Facts, facts};
+use crate::facts::{Facts, facts, is_mount_root};
 use crate::identity::Identity;
 
 /// The top directory, held open, and what is asked of it before each step down.
@@ -20,6 +20,8 @@ pub(crate) struct Top {
     fd: OwnedFd,
     /// The mount that the top is in; everything shown is in the same.
     pub mount: u64,
+    /// Whether that is mounted on the top itself, and not above it.
+    pub is_mounted: bool,
     /// What it was when it was opened.
     pub facts: Facts,
     /// Why changes below are not all told by inotify, if so.
@@ -50,7 +52,8 @@ impl Top {
         let (blind, is_near, fine_times) = (blind(magic), NEAR.contains(&magic), has_fine_times(mount));
         let keeps_birth = magic != OVERLAYFS;
         let facts = if keeps_birth { facts } else { facts.without_birth() };
-        let top = Top { path: path.to_owned(), fd, mount, facts, blind, is_near, fine_times, keeps_birth };
+        let is_mounted = is_mount_root(fd.as_fd()).map_err(open)?;
+        let top = Top { path: path.to_owned(), fd, mount, is_mounted, facts, blind, is_near, fine_times, keeps_birth };
         match top.step(top.fd.as_fd(), b".", OFlags::PATH) {
             Ok(_) => Ok(top),
             Err(errno) => Err(DirectoryError::Unsafe { path: path.to_owned(), source: errno.into() }),

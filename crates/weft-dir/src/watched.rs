@@ -10,6 +10,7 @@ use rustix::fs::inotify;
 use weft_remote::{Event, Name};
 
 use crate::facts::Facts;
+use crate::gone::Gone;
 use crate::identity::Identity;
 use crate::place::parted;
 
@@ -31,7 +32,7 @@ pub(crate) struct Watched {
     /// Names promised in all.
     promises: usize,
     /// Why nothing can be reached any more.
-    pub(crate) gone: Option<&'static str>,
+    pub(crate) gone: Option<Gone>,
 }
 
 #[derive(Debug)]

@@ -28,6 +28,7 @@ use tokio::sync::watch;
 use weft_remote::{Event, News};
 
 use crate::facts::{Facts, facts, facts_of};
+use crate::gone::Gone;
 use crate::hands::Hands;
 use crate::identity::{Identity, Key};
 use crate::options::DirectoryOptions;
@@ -239,7 +240,7 @@ impl Watches {
     }
 
     /// Nothing can be reached any more.
-    pub fn end(&self, why: &'static str) {
+    pub fn end(&self, why: Gone) {
         self.table.lock().gone = Some(why);
         self.break_all();
     }

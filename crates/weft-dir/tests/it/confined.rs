@@ -150,9 +150,55 @@ async fn special_files_are_names_that_are_never_opened() {
 /// A file system in memory, mounted for as long as this lives.
 struct Mounted(std::path::PathBuf);
 
+impl Mounted {
+    /// Mounts one; nothing where nothing can be mounted, which is said.
+    fn at(point: &std::path::Path) -> Option<Mounted> {
+        let flags = rustix::mount::MountFlags::NODEV | rustix::mount::MountFlags::NOSUID;
+        match rustix::mount::mount("none", point, "tmpfs", flags, None) {
+            Ok(()) => Some(Mounted(point.to_owned())),
+            Err(error) => {
+                println!("skipped: nothing can be mounted here: {error}");
+                None
+            }
+        }
+    }
+}
+
 impl Drop for Mounted {
     fn drop(&mut self) {
         rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+}
+
+/// Goal: a file system that is taken away from under the top and comes back, as one over a network that is connected anew, is
+/// found again, and what is below its mount point is never taken for it. Method: file systems in memory; the top with watches
+/// and without.
+#[tokio::test]
+async fn a_top_that_is_unmounted_is_found_again_when_it_is_mounted() {
+    for watches_max in [DirectoryOptions::new("/").watches_max, 0] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "covered").unwrap();
+        let Some(mounted) = Mounted::at(folder.path()) else { return };
+        fs::write(folder.path().join("file"), "first").unwrap();
+        let mut bed = Bed::at(folder, |options| options.watches_max = watches_max).await;
+        assert_eq!(bed.read("file").await.unwrap(), "first");
+        let unmounted = async |bed: &mut Bed, mounted: Mounted| {
+            drop(mounted);
+            bed.broken(&[ALL]).await;
+            for _ in 0..3 {
+                match bed.lookup("file").await {
+                    Err(RemoteError::Unreachable { detail }) => assert!(detail.contains("mount it again"), "{detail}"),
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        unmounted(&mut bed, mounted).await;
+        let mounted = Mounted::at(bed.folder.path()).expect("as before");
+        fs::write(bed.path("file"), "second").unwrap();
+        bed.found_again("file").await;
+        assert_eq!(bed.read("file").await.unwrap(), "second");
+        bed.broken(&[ALL]).await;
+        unmounted(&mut bed, mounted).await;
     }
 }
 
@@ -164,12 +210,7 @@ async fn a_mount_below_the_top_is_not_entered() {
     for path in ["d", "d/m"] {
         bed.lease_listing(path).await;
     }
-    let flags = rustix::mount::MountFlags::NODEV | rustix::mount::MountFlags::NOSUID;
-    if let Err(error) = rustix::mount::mount("none", &point, "tmpfs", flags, None) {
-        println!("skipped: nothing can be mounted here: {error}");
-        return;
-    }
-    let mounted = Mounted(point.clone());
+    let Some(mounted) = Mounted::at(&point) else { return };
     // What was promised of what is covered now ends.
     bed.broken(&[ALL]).await;
     fs::write(point.join("above"), "in the mount").unwrap();

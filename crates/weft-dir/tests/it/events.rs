@@ -284,16 +284,7 @@ async fn the_top_that_goes_ends_everything_with_a_clear_sentence() {
         fs::create_dir(bed.folder.path()).unwrap();
         fs::write(bed.path("file"), "new").unwrap();
         fs::create_dir(bed.path("sentinel")).unwrap();
-        let found = async {
-            loop {
-                match bed.dir.lookup(&call(), &bed.dir.root(), &name("file")).await {
-                    Ok(answer) => return answer.value.is_some(),
-                    Err(RemoteError::Failed { .. }) => tokio::task::yield_now().await,
-                    Err(error) => panic!("{error}"),
-                }
-            }
-        };
-        assert!(tokio::time::timeout(PATIENCE, found).await.expect("it is found"));
+        bed.found_again("file").await;
         bed.broken(&[ALL]).await;
         bed.lease("file").await;
         breaks(&mut bed, |bed| fs::write(bed.path("file"), "newer").unwrap(), &["file"], &[]).await;

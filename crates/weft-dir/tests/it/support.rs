@@ -45,6 +45,11 @@ impl Bed {
             std::fs::create_dir_all(full.parent().unwrap()).unwrap();
             std::fs::write(full, path).unwrap();
         }
+        Bed::at(folder, change).await
+    }
+
+    /// One that is there already.
+    pub async fn at(folder: tempfile::TempDir, change: impl FnOnce(&mut DirectoryOptions)) -> Bed {
         let mut options = DirectoryOptions::new(folder.path());
         change(&mut options);
         let dir = Directory::open(options).unwrap();
@@ -89,6 +94,20 @@ impl Bed {
     /// Whether a path is absent.
     pub async fn is_absent(&self, path: &str) -> bool {
         self.lookup(path).await.unwrap().value.is_none()
+    }
+
+    /// Waits until another top is found in the place of one that has gone, with this path in it.
+    pub async fn found_again(&self, path: &str) {
+        let found = async {
+            loop {
+                match self.lookup(path).await {
+                    Ok(answer) => return answer.value.is_some(),
+                    Err(RemoteError::Failed { .. } | RemoteError::Unreachable { .. }) => tokio::task::yield_now().await,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        assert!(tokio::time::timeout(PATIENCE, found).await.expect("it is found"), "{path} is absent");
     }
 
     pub async fn attributes(&self, path: &str) -> Result<Entry> {

@@ -1,0 +1,37 @@
+//! Why nothing of a directory can be reached any more.
+
+use weft_remote::RemoteError;
+
+/// What has become of the top. Another that is found at its path takes its place; after [`Gone::Unmounted`] one that is
+/// mounted there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// It was moved or deleted.
+    Left,
+    /// Its file system was unmounted.
+    Unmounted,
+    /// The kernel tells of no changes any more.
+    Unheard,
+}
+
+impl Gone {
+    /// What that means for who asks for something in it. What is held of a file system that is not there now is as good as
+    /// what is held of a host that does not answer.
+    pub fn error(self, shown: &str) -> RemoteError {
+        match self {
+            Gone::Left => RemoteError::Failed {
+                detail: format!(
+                    "{shown}: it was moved or deleted while it was in use; put it back, or another in its place"
+                ),
+            },
+            Gone::Unmounted => RemoteError::Unreachable {
+                detail: format!("{shown}: it was unmounted while it was in use; mount it again"),
+            },
+            Gone::Unheard => RemoteError::Failed {
+                detail: format!(
+                    "{shown}: the kernel no longer tells of changes there; unmount the mount and mount it again"
+                ),
+            },
+        }
+    }
+}
