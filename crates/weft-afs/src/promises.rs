@@ -6,6 +6,7 @@
 //!   it, is told from one of after it by its data version, and is good for one request only as well.
 //! * A break counts from the server that made the promise alone; what strangers say is refused (`afs.rs`).
 //! * [`Request::ForgetAll`](crate::wire::callback::Request) ends all promises of its server.
+//! * A promise ends by the wall clock, as leases do. One that is set back has it end as much earlier (`set_back.rs`).
 //! * What is broken is told of under each identity that it was shown under: a volume that is mounted twice has each of
 //!   its files twice. When more ways into volumes are known than are remembered, all promises end at once and that is
 //!   told: nothing is held on a way that nobody would be told of.
@@ -24,6 +25,7 @@ use crate::identity::{Identity, Spot, Way};
 use crate::releases::Releases;
 use crate::retimed::Written;
 use crate::servers::ServerId;
+use crate::set_back::{self, Clock};
 use crate::wire::status::Promise;
 
 /// All promises of all servers.
@@ -36,8 +38,10 @@ pub(crate) struct Promises {
     table: Mutex<Table>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Table {
+    /// By which they end.
+    clock: Clock,
     held: AllHeld,
     /// The ways on which volumes were entered, and what lead there.
     ways: HashMap<(CellName, VolumeId), Vec<Entrance>>,
@@ -78,12 +82,24 @@ pub(crate) struct Ticket {
 
 impl Promises {
     pub fn new(max: usize, news: Arc<News>) -> Promises {
-        Promises { max, news, releases: Arc::default(), table: Mutex::default() }
+        let table = Mutex::new(Table {
+            clock: Clock::new(),
+            held: AllHeld::default(),
+            ways: HashMap::new(),
+            way_count: 0,
+            looked: None,
+            breaks: 0,
+            recent: VecDeque::new(),
+            changes: 0,
+            made: VecDeque::new(),
+        });
+        Promises { max, news, releases: Arc::default(), table }
     }
 
     /// To be taken before a question is sent.
     pub fn ticket(&self) -> Ticket {
-        let table = self.table.lock();
+        let mut table = self.table.lock();
+        table.clock.counts();
         Ticket { breaks: table.breaks, changes: table.changes, asked: SystemTime::now() }
     }
 
@@ -270,6 +286,21 @@ impl Promises {
         self.news.tell(events)
     }
 
+    /// Looks whether the wall clock was set back, by which promises end, and by how much.
+    pub fn look_at_clock(&self) -> Option<Duration> {
+        let mut table = self.table.lock();
+        let by = table.clock.set_back()?;
+        let _ = self.set_back(&mut table, by);
+        Some(by)
+    }
+
+    /// By what the clock says now, what was promised ends so much earlier than was told.
+    fn set_back(&self, table: &mut Table, by: Duration) -> ToldUpTo {
+        table.held.end_earlier(by);
+        table.remember(Broken::All);
+        self.news.tell(vec![Event::AllBroken])
+    }
+
     /// We have changed something, and the server calls nobody who changes: what is so on the other ways to it is told, and
     /// on all ways that these names in a directory are to be looked up again. `None` when there is nothing to tell.
     pub fn changed_here(&self, spot: &Spot, names: &[Name]) -> Option<ToldUpTo> {
@@ -407,8 +438,9 @@ fn directory_id(spot: &Spot, door: Option<&Identity>) -> FileId {
 
 /// Longest promise that is believed, in seconds.
 const PROMISE_S_MAX: u32 = 24 * 3600;
-/// A promise is used for so much less than it lasts: clocks run at different speeds.
-const MARGIN: Duration = Duration::from_secs(2);
+/// A promise is used for so much less than it lasts: clocks run at different speeds, and it takes a moment to find out that one
+/// was set back.
+const MARGIN: Duration = Duration::from_secs(2).saturating_add(set_back::UNSEEN_MAX);
 /// How often it is looked at the most which have ended, when there is no room.
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
 /// Breaks, and changes of ours, that are remembered for answers that are under way.

@@ -79,15 +79,20 @@ impl Breaks {
     /// Whether what was asked for at `asked` about a file has ended since.
     pub(crate) fn ended(&self, id: NodeId, asked: SystemTime) -> bool {
         let state = self.0.lock();
-        asked <= state.all || state.of.get(&id).is_some_and(|ended| asked <= *ended)
+        is_to_come(asked) || asked <= state.all || state.of.get(&id).is_some_and(|ended| asked <= *ended)
     }
 
     /// Whether what was asked for at `asked` about a name has ended since.
     pub(crate) fn name_ended(&self, dir: NodeId, name: &Name, asked: SystemTime) -> bool {
         let state = self.0.lock();
         let ends = [state.names.get(&(dir, hash_of(name))), state.all_names.get(&dir)];
-        asked <= state.all || ends.into_iter().flatten().any(|ended| asked <= *ended)
+        is_to_come(asked) || asked <= state.all || ends.into_iter().flatten().any(|ended| asked <= *ended)
     }
+}
+
+/// Whether the clock was set back since then: what has ended after it was asked for seems to have ended before.
+fn is_to_come(asked: SystemTime) -> bool {
+    asked > SystemTime::now()
 }
 
 impl State {
@@ -406,8 +411,7 @@ mod tests {
         let before = SystemTime::now();
         let breaks = Breaks::begin();
         assert!(breaks.ended(NodeId(1), before), "another daemon had asked");
-        let asked = SystemTime::now() + Duration::from_secs(1);
-        assert!(!breaks.ended(NodeId(1), asked));
+        assert!(!breaks.ended(NodeId(1), SystemTime::now()));
         let state = |id| breaks.0.lock().of.contains_key(&NodeId(id));
         breaks.end(NodeId(1));
         assert!(state(1) && !state(2));
@@ -420,15 +424,25 @@ mod tests {
         assert!(breaks.0.lock().of.is_empty());
     }
 
+    /// Goal: where the clock was set back, the end of what was asked for before that is not taken to be earlier than the asking.
+    #[test]
+    fn what_was_asked_by_a_clock_that_was_ahead_has_ended() {
+        let breaks = Breaks::begin();
+        let ahead = SystemTime::now() + Duration::from_secs(5);
+        breaks.end_all();
+        assert!(breaks.ended(NodeId(1), ahead) && !breaks.ended(NodeId(1), SystemTime::now()));
+        assert!(breaks.name_ended(NodeId(1), &Name::new("a").expect("a name"), ahead));
+    }
+
     #[test]
     fn all_names_of_a_directory_end_at_once() {
         let breaks = Breaks::begin();
         let name = Name::new("a").expect("a name");
-        let asked = SystemTime::now() + Duration::from_secs(1);
+        let asked = SystemTime::now();
         let ended = |dir| breaks.name_ended(NodeId(dir), &name, asked);
         breaks.0.lock().all_names.insert(NodeId(1), asked);
         assert!(ended(1) && !ended(2));
-        assert!(!breaks.name_ended(NodeId(1), &name, asked + Duration::from_secs(1)), "asked since");
+        assert!(!breaks.name_ended(NodeId(1), &name, SystemTime::now()), "asked since");
         (0..=REMEMBERED_MAX as u64).for_each(|id| breaks.end_names(NodeId(id)));
         assert!(breaks.0.lock().all_names.len() <= REMEMBERED_MAX);
     }

@@ -55,14 +55,16 @@ impl Standing {
 impl Vfs {
     /// On what word the content of a file, or the listing of a directory, is held; `None` when it is not.
     pub(crate) fn trust_of(&self, inode: &Inode) -> Result<Option<Trust>> {
+        let binding = inode.record.read().binding;
+        let counting = |at| if self.is_broken(binding, inode.id, at) { UNIX_EPOCH } else { at };
         if inode.kind() == FileKind::Directory {
             let listing = self.store.listing(inode.id)?;
-            return Ok(listing.map(|l| Trust { lease: l.lease, checked: l.learnt, audience: l.audience }));
+            return Ok(listing.map(|l| Trust { lease: l.lease, checked: counting(l.learnt), audience: l.audience }));
         }
         let Some(object) = self.store.object_record(inode.id)? else { return Ok(None) };
         let record = inode.record.read();
-        let checked = if object.is_superseded() { UNIX_EPOCH } else { object.checked };
-        let (own, told) = ((object.lease, checked), (record.lease, record.learnt));
+        let checked = if object.is_superseded() { UNIX_EPOCH } else { counting(object.checked) };
+        let (own, told) = ((object.lease, checked), (record.lease, counting(record.learnt)));
         let now = SystemTime::now();
         let left = |(lease, checked): (Lease, SystemTime)| inode.freshness.remaining(&lease, checked, now);
         // A look at the file may have told that its content is this one (see `Vfs::is_current`).

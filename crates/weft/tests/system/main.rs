@@ -3,6 +3,7 @@
 mod access_lists;
 mod afs;
 mod afs_cell;
+mod afs_clock;
 mod afs_dns;
 mod afs_ends;
 mod afs_full;
