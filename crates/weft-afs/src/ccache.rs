@@ -1,8 +1,9 @@
 //! The credential cache of Kerberos as a file, in the format of MIT's and Heimdal's `FILE:` caches.
 //!
 //! ```text
-//! file        05 04  header length (16 bits)  header  principal  credential...
+//! file        05 04  header length (16 bits)  field...  principal  credential...
 //!             05 03                                   principal  credential...
+//! field       tag (16)  length (16)  data; of the tag 1 the offset of the clock: seconds, microseconds (32 each, with a sign)
 //! principal   name type (32), count of components (32), realm, component...
 //! credential  client, server (principals), key type (16; twice in version 3), key,
 //!             authenticated, starts, ends, renewable until (32 each, seconds since 1970), in a session key (8),
@@ -13,6 +14,9 @@
 //! versions 1 and 2, which are not, went out of use in the last century. Credentials of the realm `X-CACHECONF:` are
 //! settings of whoever keeps the cache, and are passed over. Source: MIT Kerberos, "Credential cache file format"
 //! (web.mit.edu/kerberos/krb5-latest/doc/formats/ccache_file_format.html).
+//!
+//! The offset is what Kerberos's clock was ahead of this machine's when the user logged in. MIT's programs add it to what this
+//! machine's clock says, and so work where that is wrong. Here it is taken from the times of the tickets.
 //!
 //! Whoever writes a cache appends to it or puts another file in its place, so it may be read while it is half written:
 //! that is an error, and it is read again when it changes.
@@ -29,6 +33,8 @@ const COMPONENTS_MAX: u32 = 32;
 const ITEMS_MAX: u32 = 1024;
 /// What the names of tickets that get others begin with.
 const GRANTER: &[u8] = b"krbtgt";
+/// The field of the header that tells how Kerberos's clock goes.
+const CLOCK_OFFSET: u16 = 1;
 /// The realm of what is no credential.
 const SETTINGS_REALM: &[u8] = b"X-CACHECONF:";
 
@@ -61,9 +67,9 @@ pub struct Credential {
     pub enctype: i32,
     /// The session key.
     pub key: Vec<u8>,
-    /// From when on it is good, in seconds since 1970; 0 for always.
+    /// From when on it is good by this machine's clock, in seconds since 1970; 0 for always.
     pub starts_s: u32,
-    /// Until when.
+    /// Until when, by the same clock.
     pub ends_s: u32,
     /// The ticket as DER.
     pub ticket: Vec<u8>,
@@ -107,11 +113,12 @@ impl Ccache {
     /// All of [`CcacheError`].
     pub fn read(bytes: &[u8]) -> Result<Ccache, CcacheError> {
         let mut credentials = Vec::new();
-        let (principal, _) = walk(bytes, |credential, _| {
+        let (principal, head) = walk(bytes, |credential, _| {
             if credential.server.realm != SETTINGS_REALM {
                 credentials.push(credential);
             }
         })?;
+        credentials.iter_mut().for_each(|credential| credential.is_told_by(head.clock_ahead_s));
         Ok(Ccache { principal, credentials })
     }
 
@@ -126,7 +133,7 @@ impl Ccache {
                 kept.extend_from_slice(written);
             }
         })?;
-        Ok([&bytes[..head], &kept].concat())
+        Ok([&bytes[..head.ends], &kept].concat())
     }
 
     /// The ticket that gets others: that for the user's own realm, of several the one that ends last.
@@ -140,8 +147,28 @@ impl Ccache {
     }
 }
 
-/// Goes through a whole cache: each credential with its bytes. Whose cache it is, and where the first credential begins.
-fn walk(bytes: &[u8], mut each: impl FnMut(Credential, &[u8])) -> Result<(Principal, usize), CcacheError> {
+impl Credential {
+    /// Its times are those of a clock that is so much ahead of this machine's.
+    fn is_told_by(&mut self, clock_ahead_s: i32) {
+        let here = |seconds: u32| {
+            let here = i64::from(seconds) - i64::from(clock_ahead_s);
+            u32::try_from(here.max(0)).unwrap_or(u32::MAX)
+        };
+        self.ends_s = here(self.ends_s);
+        if self.starts_s != 0 {
+            self.starts_s = here(self.starts_s);
+        }
+    }
+}
+
+/// What is before the credentials.
+struct Head {
+    clock_ahead_s: i32,
+    ends: usize,
+}
+
+/// Goes through a whole cache: each credential with its bytes. Whose cache it is, and its head.
+fn walk(bytes: &[u8], mut each: impl FnMut(Credential, &[u8])) -> Result<(Principal, Head), CcacheError> {
     if bytes.len() > CCACHE_BYTES_MAX {
         return Err(CcacheError::TooLong);
     }
@@ -150,12 +177,9 @@ fn walk(bytes: &[u8], mut each: impl FnMut(Credential, &[u8])) -> Result<(Princi
         [5, version @ (3 | 4), ..] => *version,
         _ => return Err(CcacheError::Version),
     };
-    if from.version == 4 {
-        let header = from.u16()?;
-        from.take(header.into())?;
-    }
+    let clock_ahead_s = if from.version == 4 { from.header()? } else { 0 };
     let principal = from.principal()?;
-    let (head, mut count) = (from.at, 0);
+    let (head, mut count) = (Head { clock_ahead_s, ends: from.at }, 0);
     while from.at < bytes.len() {
         let at = from.at;
         count += 1;
@@ -202,6 +226,25 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// By how many seconds Kerberos's clock is ahead.
+    fn header(&mut self) -> Result<i32, CcacheError> {
+        let length = self.u16()?;
+        let mut fields = Reader { bytes: self.take(length.into())?, at: 0, version: self.version };
+        let mut clock_ahead_s = 0;
+        // What makes no sense to us is another's business: only its length counts.
+        while let Ok(tag) = fields.u16()
+            && let Ok(length) = fields.u16()
+            && let Ok(data) = fields.take(length.into())
+        {
+            if tag == CLOCK_OFFSET
+                && let Some((seconds, _)) = data.split_first_chunk()
+            {
+                clock_ahead_s = i32::from_be_bytes(*seconds);
+            }
+        }
+        Ok(clock_ahead_s)
+    }
+
     fn credential(&mut self) -> Result<Credential, CcacheError> {
         let (client, server) = (self.principal()?, self.principal()?);
         let enctype = self.u16()?;

@@ -19,6 +19,14 @@ impl Writer {
         to
     }
 
+    /// One of somebody whose clock was so much behind Kerberos's at the login.
+    pub fn with_clock_ahead(principal: &Principal, ahead_s: i32) -> Writer {
+        let mut to = Writer { bytes: vec![5, 4, 0, 15, 0, 7, 0, 3, 1, 2, 3, 0, 1, 0, 4], version: 4 };
+        to.bytes.extend_from_slice(&ahead_s.to_be_bytes());
+        to.principal(principal);
+        to
+    }
+
     pub fn credential(mut self, credential: &Credential) -> Writer {
         self.principal(&credential.client);
         self.principal(&credential.server);
@@ -111,6 +119,24 @@ fn what_gets_tickets_is_kept_alone() {
     let cache = Ccache { principal: alice(), credentials: vec![cross.clone(), own.clone(), later.clone(), own] };
     assert_eq!(cache.granter(), Some(&later));
     assert_eq!(Ccache { credentials: vec![cross], ..cache }.granter(), None, "that of another realm");
+}
+
+/// Goal: whose clock is wrong has the tickets of a login good for as long as they are, as with MIT's programs.
+#[test]
+fn times_are_told_by_the_clock_of_this_machine() {
+    let ticket = credential(Principal::service(&["afs", "example.org"], b"EXAMPLE.ORG"), 1_800_000_000);
+    let always = Credential { starts_s: 0, ..ticket.clone() };
+    for ahead_s in [600, -86_400] {
+        let written = Writer::with_clock_ahead(&alice(), ahead_s).credential(&ticket).credential(&always).bytes;
+        let read = Ccache::read(&written).expect("good").credentials;
+        let times: Vec<_> = read.iter().map(|read| (i64::from(read.starts_s), i64::from(read.ends_s))).collect();
+        let ends_s = 1_800_000_000 - i64::from(ahead_s);
+        assert_eq!(times, [(1_700_000_000 - i64::from(ahead_s), ends_s), (0, ends_s)]);
+        assert!(
+            Ccache::granters_of(&written).expect("good").starts_with(&written[..19]),
+            "who gets tickets by it knows"
+        );
+    }
 }
 
 #[test]

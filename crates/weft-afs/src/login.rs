@@ -10,7 +10,7 @@ use crate::cache_file::{BadCacheName, CacheName, Looked, cache_of, look};
 use crate::ccache::Ccache;
 use crate::cell::CellName;
 use crate::kvno::{Kvno, NoTicket};
-use crate::tokens::{Token, Wanted, is_good, services, time};
+use crate::tokens::{Token, Wanted, begins_later, is_good, services, time};
 use crate::utc::utc;
 
 /// Who is to be logged in where.
@@ -75,8 +75,10 @@ pub enum LoginError {
         /// Whose it is.
         client: String,
     },
-    /// What gets other tickets is of the past, or of the future.
-    #[error("{cache}: the ticket of {client} is not good now, it ended or ends at {ends}: `kinit` gets another")]
+    /// What gets other tickets is of the past.
+    #[error(
+        "{cache}: the ticket of {client} ended at {ends}, and this machine's clock says {now}: `kinit` gets another"
+    )]
     Ended {
         /// The cache.
         cache: String,
@@ -84,6 +86,22 @@ pub enum LoginError {
         client: String,
         /// The moment.
         ends: String,
+        /// This moment.
+        now: String,
+    },
+    /// What gets other tickets is of the future.
+    #[error(
+        "{cache}: the ticket of {client} begins at {starts}, and this machine's clock says {now}: is it set right?"
+    )]
+    NotBegun {
+        /// The cache.
+        cache: String,
+        /// Whose it is.
+        client: String,
+        /// The moment.
+        starts: String,
+        /// This moment.
+        now: String,
     },
     /// No realm knows the cell.
     #[error(
@@ -156,13 +174,15 @@ pub async fn log_in(order: &LoginOrder) -> Result<LoggedIn, LoginError> {
 }
 
 fn check_granter(cache: &Ccache, shown: &str) -> Result<(), LoginError> {
-    let (cache_name, client) = (shown.to_owned(), cache.principal.to_string());
+    let (client, at) = (cache.principal.to_string(), SystemTime::now());
+    let (cache_name, now) = (shown.to_owned(), utc(at));
     match cache.granter() {
         None => Err(LoginError::NoGranter { cache: cache_name, client }),
-        Some(granter) if !is_good(granter, SystemTime::now()) => {
-            Err(LoginError::Ended { cache: cache_name, client, ends: utc(time(granter.ends_s)) })
+        Some(granter) if is_good(granter, at) => Ok(()),
+        Some(granter) if begins_later(granter, at) => {
+            Err(LoginError::NotBegun { cache: cache_name, client, starts: utc(time(granter.starts_s)), now })
         }
-        Some(_) => Ok(()),
+        Some(granter) => Err(LoginError::Ended { cache: cache_name, client, ends: utc(time(granter.ends_s)), now }),
     }
 }
 
@@ -271,7 +291,8 @@ mod tests {
         let error = login.log_in(&[(&["imap", "example.org"], u32::MAX)]).await.expect_err("no granter");
         assert!(matches!(error, LoginError::NoGranter { .. }), "{error}");
         let error = login.log_in(&[(TGT, 1_700_000_000)]).await.expect_err("ended");
-        assert!(error.to_string().contains("2023-11-14 22:13 UTC: `kinit` gets another"), "{error}");
+        let told = error.to_string();
+        assert!(told.contains("ended at 2023-11-14 22:13 UTC") && told.contains("`kinit` gets another"), "{told}");
         assert!(login.log_in(&[(TGT, 7), (AFS, u32::MAX)]).await.is_ok(), "it is there already");
         let of = |ccache: &str| LoginOrder { ccache: Some(ccache.to_owned()), ..login.order.clone() };
         for kind in ["KCM:", "KEYRING:persistent:1000"] {

@@ -43,6 +43,8 @@ pub(crate) enum NoToken {
     Missing,
     /// There is one, which has ended.
     Ended,
+    /// There is one, which begins later.
+    NotBegun,
     /// There is one, which cannot be used.
     Unusable(SecurityError),
     /// There is one, which a server did not take, and what it said.
@@ -68,7 +70,7 @@ impl Token {
         for credential in in_order(cache, wanted.cell) {
             if !is_good(credential, now) {
                 if why == NoToken::Missing {
-                    why = NoToken::Ended;
+                    why = if begins_later(credential, now) { NoToken::NotBegun } else { NoToken::Ended };
                 }
                 continue;
             }
@@ -102,7 +104,8 @@ impl fmt::Display for NoToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoToken::Missing => f.write_str("the credential cache has no ticket for it"),
-            NoToken::Ended => f.write_str("the ticket for it has ended, or has not begun"),
+            NoToken::Ended => f.write_str("the ticket for it has ended"),
+            NoToken::NotBegun => f.write_str("the ticket for it has not begun: is this machine's clock behind?"),
             NoToken::Unusable(error) => write!(f, "the ticket for it cannot be used: {error}"),
             NoToken::Refused(why) => write!(f, "a server refuses the ticket for it: {why}"),
         }
@@ -142,8 +145,12 @@ fn is_named_as(realm: &[u8], cell: &CellName) -> bool {
 }
 
 pub(crate) fn is_good(credential: &Credential, now: SystemTime) -> bool {
+    !begins_later(credential, now) && now < time(credential.ends_s)
+}
+
+pub(crate) fn begins_later(credential: &Credential, now: SystemTime) -> bool {
     // Clocks differ: a ticket of this moment is good.
-    time(credential.starts_s) <= now + SKEW && now < time(credential.ends_s)
+    time(credential.starts_s) > now + SKEW
 }
 
 pub(crate) fn time(seconds: u32) -> SystemTime {
@@ -225,7 +232,7 @@ pub(crate) mod tests {
         let ended = Credential { ends_s: NOW_S, ..named(service(), "ended") };
         let later = Credential { starts_s: NOW_S + 301, ..named(service(), "later") };
         assert_eq!(chosen(vec![ended.clone()]), Err(NoToken::Ended));
-        assert_eq!(chosen(vec![later]), Err(NoToken::Ended));
+        assert_eq!(chosen(vec![later]), Err(NoToken::NotBegun));
         for enctype in [1, 2, 3] {
             let des = Credential { enctype, key: vec![0x13; 8], ..named(service(), "DES") };
             assert_eq!(chosen(vec![des.clone()]), Err(NoToken::Unusable(SecurityError::WeakKey)));

@@ -132,7 +132,10 @@ async fn login(
 fn exit_of(error: &LoginError) -> Exit {
     match error {
         LoginError::CacheName(_) | LoginError::Realm { .. } => Exit::Usage,
-        LoginError::NoCache { .. } | LoginError::NoGranter { .. } | LoginError::Ended { .. } => Exit::Denied,
+        LoginError::NoCache { .. }
+        | LoginError::NoGranter { .. }
+        | LoginError::Ended { .. }
+        | LoginError::NotBegun { .. } => Exit::Denied,
         LoginError::Unknown { .. } => Exit::NotFound,
         LoginError::NoTicket(NoTicket::Late { .. }) => Exit::Unreachable,
         LoginError::NoTicket(_) | LoginError::BadCache(_) | LoginError::Useless { .. } => Exit::Failed,

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::afs_users::{DIARY, SECRET};
 use crate::interrupts::wait_until;
-use crate::support::{AfsCell, Mount, Setup, without};
+use crate::support::{AfsCell, Mount, Program, Setup, without};
 
 /// A clock for programs, which is as wrong as it is set to be (libfaketime); what they measure time with goes on.
 struct Clock {
@@ -75,4 +76,21 @@ fn a_clock_that_is_set_back_makes_no_promise_longer() {
     wait_until("it is asked for again", || mount.why(&file, "state") != "fresh");
     assert_eq!(std::fs::read(&file).expect("read"), content);
     assert_eq!(mount.why(&file, "state"), "fresh");
+}
+
+/// Goal: who logs in on a machine with a wrong clock has tickets that are good, as with MIT's programs, which remember by how
+/// much it is wrong.
+#[test]
+fn a_login_is_good_where_the_clock_is_wrong() {
+    let Some(cell) = AfsCell::up() else { return };
+    let Some(clock) = Clock::new() else { return };
+    for ahead_s in [-600, -3600, 86_400] {
+        clock.set(ahead_s);
+        let (tickets, keytab) = (clock.tickets(), cell.keytab("alice"));
+        let program = |name: &str| Program::words(&clock.words(cell)).args([name, "-c"]).arg(&tickets);
+        program("kinit").args(["-k", "-t"]).arg(&keytab).arg("alice").good();
+        program("kvno").args(["-q", "afs/weft.test"]).good();
+        let Some(mount) = clock.mounted(cell) else { return };
+        assert_eq!(std::fs::read_to_string(mount.at(DIARY)).expect("read"), SECRET, "{ahead_s}");
+    }
 }

@@ -142,7 +142,7 @@ fn what_keeps_a_user_from_logging_in_is_told() {
     fails(&desk.login_with(&bob, &["KRB5CCNAME=KCM:"], &[]), 2, &["not from KCM:", "kinit -c FILE:"]);
     bob.kinit_and(cell, "bob", &["-l", "4s"], &[]);
     wait_until("the ticket ends", || Program::new("klist").args(["-s", "-c"]).arg(&bob.cache).run().code != Some(0));
-    fails(&desk.login(&bob, &[]), 5, &["the ticket of bob@WEFT.TEST is not good now", "`kinit` gets another"]);
+    fails(&desk.login(&bob, &[]), 5, &["the ticket of bob@WEFT.TEST ended at", "`kinit` gets another"]);
     bob.kinit_and(cell, "bob", &[], &[]);
     fails(&desk.login_with(&bob, &["PATH=/nonexistent"], &[]), 1, &["krb5-user"]);
     fails(&desk.login(&bob, &["--realm", "OTHER.TEST"]), 4, &["afs/weft.test@OTHER.TEST", "`--realm REALM`"]);
