@@ -7,7 +7,7 @@
 //!   neither written nor named, and what was got is kept in memory alone.
 //! * One is got when a user without a usable token asks for something in a cell, and before a token ends if what it was got
 //!   with lasts longer. There is one attempt at a time for a user and a cell; after it there is none until the user's cache
-//!   changes, or until some minutes have gone.
+//!   changes, or until some minutes have gone: half a minute where nobody answered.
 //! * What was got goes when the ticket that it was got with is no longer in the user's cache.
 
 use std::fs::File;
@@ -47,25 +47,34 @@ pub(crate) struct Got {
 pub(crate) struct Gain {
     /// No other of the same user has had this number.
     pub id: u64,
-    /// It tells no more when the attempt has ended.
-    ended: watch::Receiver<()>,
+    /// When the attempt was begun; it tells no more when that has ended.
+    ended: watch::Receiver<Instant>,
     /// When there may be another; none before it has ended.
     again: Option<Instant>,
     /// The cache has changed since it began.
     is_late: bool,
     /// What was got, or why nothing was.
-    pub outcome: Option<Result<Got, String>>,
+    pub outcome: Option<Result<Got, NotGot>>,
+}
+
+/// Why nothing was got.
+#[derive(Clone, Debug)]
+pub(crate) struct NotGot {
+    /// For people.
+    pub why: String,
+    /// How long there is no other attempt.
+    pause: Duration,
 }
 
 impl Gain {
     /// One that begins. It has ended when the sender is dropped.
-    pub fn begun(id: u64) -> (Gain, watch::Sender<()>) {
-        let (sender, ended) = watch::channel(());
+    pub fn begun(id: u64) -> (Gain, watch::Sender<Instant>) {
+        let (sender, ended) = watch::channel(Instant::now());
         (Gain { id, ended, again: None, is_late: false, outcome: None }, sender)
     }
 
     /// Its end, while it is under way.
-    pub fn under_way(&self) -> Option<watch::Receiver<()>> {
+    pub fn under_way(&self) -> Option<watch::Receiver<Instant>> {
         (self.again.is_none() && !self.is_lost()).then(|| self.ended.clone())
     }
 
@@ -82,7 +91,7 @@ impl Gain {
     /// The user has another cache, or none any more. Whether this is still to be remembered: what was got is while it was
     /// got with a ticket that is there, and an attempt until it ends.
     pub fn outlives(&mut self, cache: Option<&Ccache>) -> bool {
-        let counts = |outcome: &Result<Got, String>| {
+        let counts = |outcome: &Result<Got, NotGot>| {
             cache.is_some_and(|cache| outcome.as_ref().is_ok_and(|got| got.is_of(cache)))
         };
         self.outcome = self.outcome.take().filter(counts);
@@ -91,7 +100,7 @@ impl Gain {
     }
 
     /// Whether what comes of it says anything about the user's cache as it is.
-    pub fn counts(&self, outcome: &Result<Got, String>, cache: Option<&Ccache>) -> bool {
+    pub fn counts(&self, outcome: &Result<Got, NotGot>, cache: Option<&Ccache>) -> bool {
         match outcome {
             Ok(got) => cache.is_some_and(|cache| got.is_of(cache)),
             Err(_) => !self.is_late,
@@ -99,18 +108,21 @@ impl Gain {
     }
 
     /// It has ended. A ticket that does not last long may be followed by another earlier.
-    pub fn ends(&mut self, outcome: Result<Got, String>) {
-        let pause = outcome.as_ref().map_or(AGAIN_AFTER, |got| {
-            let left = time(got.credential.ends_s).duration_since(SystemTime::now()).unwrap_or_default();
-            AGAIN_AFTER.min(left / 2)
-        });
+    pub fn ends(&mut self, outcome: Result<Got, NotGot>) {
+        let pause = match &outcome {
+            Ok(got) => {
+                let left = time(got.credential.ends_s).duration_since(SystemTime::now()).unwrap_or_default();
+                AGAIN_AFTER.min(left / 2)
+            }
+            Err(not_got) => not_got.pause,
+        };
         self.again = Some(Instant::now() + pause);
         self.outcome = Some(outcome);
     }
 
     /// It has ended without another ticket; the one before counts on.
-    pub fn is_followed_by_none(&mut self) {
-        self.again = Some(Instant::now() + AGAIN_AFTER);
+    pub fn is_followed_by_none(&mut self, not_got: &NotGot) {
+        self.again = Some(Instant::now() + not_got.pause);
     }
 
     /// What was got.
@@ -120,7 +132,7 @@ impl Gain {
 
     /// Why nothing was.
     pub fn why_not(&self) -> Option<&str> {
-        self.outcome.as_ref()?.as_ref().err().map(String::as_str)
+        self.outcome.as_ref()?.as_ref().err().map(|not_got| not_got.why.as_str())
     }
 }
 
@@ -128,6 +140,19 @@ impl Got {
     /// Whether it was got with a ticket of this cache.
     pub fn is_of(&self, cache: &Ccache) -> bool {
         cache.credentials.iter().any(|credential| credential.ticket == self.granter)
+    }
+}
+
+impl From<String> for NotGot {
+    fn from(why: String) -> NotGot {
+        NotGot { why, pause: AGAIN_AFTER }
+    }
+}
+
+impl From<NoTicket> for NotGot {
+    fn from(error: NoTicket) -> NotGot {
+        let pause = if matches!(error, NoTicket::Late { .. }) { ANSWERED_AFTER } else { AGAIN_AFTER };
+        NotGot { why: error.to_string(), pause }
     }
 }
 
@@ -139,8 +164,8 @@ impl Getter {
     /// Gets the ticket of a cell for the user whose cache this is.
     ///
     /// # Errors
-    /// Why there is none, for people.
-    pub async fn get(&self, name: &CacheName, uid: u32, cell: &CellName) -> Result<Got, String> {
+    /// Why there is none.
+    pub async fn get(&self, name: &CacheName, uid: u32, cell: &CellName) -> Result<Got, NotGot> {
         let until = Instant::now() + PATIENCE;
         let slot = tokio::time::timeout_at(until.into(), self.slots.acquire()).await;
         let _slot = slot.map_err(|_| "others are still asking Kerberos".to_owned())?;
@@ -153,19 +178,19 @@ impl Getter {
         let (copied, run_as) = prepared.await.map_err(|error| error.to_string())??;
         let own_realm = String::from_utf8_lossy(&copied.cache.principal.realm).into_owned();
         if !is_realm(&own_realm) {
-            return Err(format!("{}: not a realm that can be asked", copied.cache.principal));
+            return Err(format!("{}: not a realm that can be asked", copied.cache.principal).into());
         }
         let mut unknown = Vec::new();
         for service in services(cell, &own_realm, None) {
             let input = copied.memory.try_clone().map_err(|error| error.to_string())?;
             let input = (COPY_NAME.as_ref(), Stdio::from(input));
             match self.kvno.get(&service, input, run_as, until).await {
-                Ok(()) => return copied.got(&service),
+                Ok(()) => return Ok(copied.got(&service)?),
                 Err(error @ NoTicket::Unknown { .. }) => unknown.push(error.to_string()),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(error.into()),
             }
         }
-        Err(unknown.join("; "))
+        Err(unknown.join("; ").into())
     }
 }
 
@@ -221,5 +246,20 @@ const NOBODYS_GROUP: u32 = 65_534;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long after an attempt there is no other.
 const AGAIN_AFTER: Duration = Duration::from_secs(300);
+/// The same where nobody answered: whoever is away may be back soon.
+const ANSWERED_AFTER: Duration = Duration::from_secs(30);
 /// Attempts that are under way, for all users.
 const AT_ONCE_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_did_not_answer_is_asked_again_soon() {
+        let service = || "afs/example.org@EXAMPLE.ORG".to_owned();
+        let late = NotGot::from(NoTicket::Late { service: service() });
+        let refused = NotGot::from(NoTicket::Failed { service: service(), said: "policy".to_owned() });
+        assert!(late.pause < refused.pause && late.why.contains("no answer"));
+    }
+}

@@ -27,7 +27,7 @@ use weft_rx::Level;
 use crate::cache_file::{CacheName, Looked, Stamp, USUAL, look};
 use crate::ccache::{Ccache, Principal};
 use crate::cell::CellName;
-use crate::gains::{Gain, Getter, Got};
+use crate::gains::{Gain, Getter, Got, NotGot};
 use crate::options::level_worth;
 use crate::tokens::{NoToken, Token, Wanted, is_good, time};
 use crate::utc::utc;
@@ -107,7 +107,8 @@ impl Logins {
                 }
             }
         };
-        let until = call.deadline.min(Instant::now() + self.get_patience);
+        // All the calls of one program wait for it together no longer than this.
+        let until = call.deadline.min(*ended.borrow() + self.get_patience);
         if tokio::time::timeout_at(until.into(), ended.changed()).await.is_err() {
             tracing::debug!(uid = user.uid, %cell, "a ticket is not got in time: this call is made as anybody");
         }
@@ -248,7 +249,7 @@ impl Logins {
         state: &mut State,
         cell: &CellName,
         chosen: &Result<Arc<Token>, NoToken>,
-    ) -> Option<watch::Receiver<()>> {
+    ) -> Option<watch::Receiver<Instant>> {
         let (getter, now) = (self.getter.as_ref()?, SystemTime::now());
         let granter = state.cache.as_ref()?.granter().filter(|granter| is_good(granter, now))?;
         if let Ok(token) = chosen
@@ -321,15 +322,15 @@ impl User {
     }
 
     /// An attempt to get a ticket has ended. It counts if what it was begun with is still there.
-    fn gained(&self, cell: &CellName, id: u64, outcome: Result<Got, String>) {
+    fn gained(&self, cell: &CellName, id: u64, outcome: Result<Got, NotGot>) {
         let mut state = self.state.lock();
         let State { gains, cache, tokens, .. } = &mut *state;
         let Some(gain) = gains.get_mut(cell).filter(|gain| gain.id == id) else { return };
         match outcome {
             outcome if !gain.counts(&outcome, cache.as_ref()) => drop(gains.remove(cell)),
-            Err(why) if gain.got().is_some() => {
-                tracing::debug!(uid = self.uid, %cell, why, "no ticket follows the one that was got");
-                gain.is_followed_by_none();
+            Err(not_got) if gain.got().is_some() => {
+                tracing::debug!(uid = self.uid, %cell, why = not_got.why, "no ticket follows the one that was got");
+                gain.is_followed_by_none(&not_got);
             }
             outcome => {
                 if outcome.is_ok() {
@@ -408,7 +409,7 @@ const ROOT: u32 = 0;
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// How long a call waits for a look.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a call waits for a ticket that is got for it.
+/// How long calls wait for a ticket that is got for them, from when that was begun.
 const GET_PATIENCE: Duration = Duration::from_secs(2);
 /// Tickets that are got at once for one user.
 const GETS_AT_ONCE_MAX: usize = 4;

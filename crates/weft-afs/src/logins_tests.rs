@@ -1,6 +1,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::ccache::tests::{Writer, alice, credential};
 use crate::ccache::{Credential, Principal};
@@ -247,6 +249,19 @@ async fn an_attempt_in_vain_is_not_repeated_soon() {
     login_with(&logins, &[granter("two")]);
     assert!(logins.token(&own(), &cell()).await.is_none());
     assert_eq!(asked(folder.path()).len(), 4);
+}
+
+/// Goal: while Kerberos is silent the calls of a program wait for it together, not one after the other.
+#[tokio::test]
+async fn an_attempt_is_waited_for_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let silent = getting(folder.path(), "exec sleep 60");
+    let logins = Logins { get_patience: Duration::from_millis(10), ..silent };
+    login_with(&logins, &[granter("one")]);
+    assert!(logins.token(&own(), &cell()).await.is_none());
+    let user = logins.user(logins.own_uid).expect("known");
+    user.state.lock().looked = Some(Instant::now() + Duration::from_secs(3600));
+    assert!(logins.token(&own(), &cell()).now_or_never().is_some_and(|token| token.is_none()));
 }
 
 /// Goal: one attempt at a time, whoever waits; and what came of it does not count when the user has logged out meanwhile.
