@@ -408,6 +408,8 @@ const OF_ROOM: [&str; 3] = [" K blocks out of", " free out of", " blocks availab
 #[test]
 fn vos_says_what_openafs_says() {
     let Some(tools) = Tools::new() else { return };
+    tools.cell.on("fs1", ["vos", "create", "fs2", "b", "locked", "-localauth"]).good();
+    tools.cell.on("fs1", ["vos", "lock", "locked", "-localauth"]).good();
     for line in [
         "vos listvldb",
         "vos listvldb -quiet -nosort",
@@ -419,6 +421,10 @@ fn vos_says_what_openafs_says() {
         "vos examine replicated.readonly",
         "vos examine pub -extended",
         "vos examine user.bob -format",
+        "vos examine replicated.readonly -format",
+        "vos examine locked",
+        "vos examine locked -format",
+        "vos examine locked -extended",
         "vos listvol 10.77.0.1",
         "vos listvol 10.77.0.1 -partition b",
         "vos listvol 10.77.0.2 a -fast",
@@ -441,6 +447,8 @@ fn vos_says_what_openafs_says() {
             before == after
         });
     }
+    tools.cell.on("fs1", ["vos", "unlock", "locked", "-localauth"]).good();
+    tools.cell.on("fs1", ["vos", "remove", "-id", "locked", "-localauth"]).good();
     let uuids = tools.json("vos listaddrs");
     let uuid = uuids[0]["uuid"].as_str().expect("a text");
     assert_eq!(tools.json(&format!("vos listaddrs -uuid {uuid}"))[0], uuids[0]);

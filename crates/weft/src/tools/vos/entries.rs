@@ -75,7 +75,25 @@ pub fn lines(session: &Session, entry: &Entry) -> String {
     lines_with(entry, |site| server_of(session, site))
 }
 
+/// Its name, and where its volumes are.
+pub fn named_sites(session: &Session, entry: &Entry) -> String {
+    format!("\n{} \n{}", entry.name, sites_with(entry, |site| server_of(session, site)).join("\n"))
+}
+
 fn lines_with(entry: &Entry, server_of: impl Fn(&Site) -> String) -> String {
+    let mut lines = sites_with(entry, server_of);
+    if entry.operations != Operations::default() {
+        lines.push("    Volume is currently LOCKED  ".to_owned());
+    }
+    for (operation, what) in OPERATIONS {
+        if entry.operations.has(operation) {
+            lines.push(format!("    Volume is locked for a {what} operation"));
+        }
+    }
+    lines.join("\n")
+}
+
+fn sites_with(entry: &Entry, server_of: impl Fn(&Site) -> String) -> Vec<String> {
     let mut first = String::new();
     for (kind, title) in KINDS {
         if let Some(volume) = entry.volume(kind) {
@@ -99,15 +117,7 @@ fn lines_with(entry: &Entry, server_of: impl Fn(&Site) -> String) -> String {
         let (server, partition) = (server_of(site), partition::name(site.partition));
         lines.push(format!("       server {server} partition {partition} {kind} Site {state}"));
     }
-    if entry.operations != Operations::default() {
-        lines.push("    Volume is currently LOCKED  ".to_owned());
-    }
-    for (operation, what) in OPERATIONS {
-        if entry.operations.has(operation) {
-            lines.push(format!("    Volume is locked for a {what} operation"));
-        }
-    }
-    lines.join("\n")
+    lines
 }
 
 /// For programs.

@@ -30,7 +30,11 @@ pub fn examine(session: &Session, arguments: &Arguments) -> Outcome {
     for (address, site) in sites(&entry, kind) {
         match one(session, &cell, (address, site.partition), volume, extended) {
             Ok(shown) => {
-                blocks.push(if format { shown.format(&zone) } else { shown.block(&zone) });
+                blocks.push(match format {
+                    // Each with its entry, of which it is not said that it is locked.
+                    true => format!("{}\n{}", shown.format(&zone), entries::named_sites(session, &entry)),
+                    false => shown.block(&zone),
+                });
                 fields.push(shown.fields());
             }
             Err(error) if failure.is_none() => failure = Some(error),
@@ -39,12 +43,11 @@ pub fn examine(session: &Session, arguments: &Arguments) -> Outcome {
     }
     if blocks.is_empty() {
         session.warn("Dump only information from VLDB");
-        blocks.push(format!("{} ", entry.name));
-    } else if format {
-        // With all the lines of an entry, its name among them.
         blocks.push(format!("\n{} ", entry.name));
     }
-    blocks.push(entries::lines(session, &entry));
+    if !format || fields.is_empty() {
+        blocks.push(entries::lines(session, &entry));
+    }
     let fields = json!({ "cell": cell.name.as_str(), "volumes": fields, "entry": entries::fields(session, &entry) });
     session.tell_all(Told::new(blocks.join("\n"), fields));
     failure.map_or(Ok(()), Err)
