@@ -380,8 +380,8 @@ impl Client {
         limited.read_until(b'\n', &mut line).map_err(ControlError::io(&self.socket))?;
         let broken = |why: String| ControlError::Protocol { why };
         if line.last() != Some(&b'\n') {
-            let why = if line.len() < LINE_BYTES_MAX { "it ended in the middle" } else { "a line is too long" };
-            return Err(broken(why.to_owned()));
+            let is_cut = line.len() < LINE_BYTES_MAX;
+            return Err(if is_cut { ControlError::Ended } else { broken("a line is too long".to_owned()) });
         }
         let response: Response = serde_json::from_slice(&line).map_err(|error| broken(error.to_string()))?;
         match response.outcome {

@@ -30,6 +30,9 @@ pub enum ControlError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The daemon went before its answer was whole.
+    #[error("the daemon ended before it had answered: it was upgraded, unmounted or killed")]
+    Ended,
     /// What came back is not an answer.
     #[error("the daemon's answer cannot be read: {why}")]
     Protocol {

@@ -306,10 +306,10 @@ pub struct WarmArgs {
     #[arg(long, value_name = "FILE")]
     pub list: Option<PathBuf>,
     /// Only files whose path below PATH is like this; a glob without a slash is of a name at any depth
-    #[arg(long = "match", value_name = "GLOB")]
+    #[arg(long = "match", value_name = "GLOB", value_parser = crate::globs::parse_glob)]
     pub matching: Vec<String>,
     /// No files like this, and nothing below directories like this
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = crate::globs::parse_glob)]
     pub exclude: Vec<String>,
     /// Most bytes that are fetched in all, as in 500M
     #[arg(long, value_name = "SIZE", value_parser = crate::config::parse_size)]

@@ -78,7 +78,10 @@ impl From<ControlError> for Failure {
                 Code::Busy | Code::Invalid | Code::Failed => Exit::Failed,
             },
             ControlError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Denied,
-            ControlError::UnsafeFolder { .. } | ControlError::Protocol { .. } | ControlError::Io { .. } => Exit::Failed,
+            ControlError::Ended
+            | ControlError::UnsafeFolder { .. }
+            | ControlError::Protocol { .. }
+            | ControlError::Io { .. } => Exit::Failed,
         };
         Failure::new(exit, error)
     }

@@ -10,6 +10,7 @@ mod config;
 mod daemon;
 mod elsewhere;
 mod exit;
+mod globs;
 mod handover;
 mod holders;
 mod logins;

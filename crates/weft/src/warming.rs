@@ -1,19 +1,16 @@
 //! The stream of `weft warm`: what is asked for and what happens, in the words of each side.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use weft_control::{Code, Lines, Refusal, WarmCame, WarmForecast, WarmOrder, WarmProgress, WarmStatus, Warmed};
 use weft_remote::{Caller, Rules};
-use weft_vfs::{Came, Choice, Forecast, Progress, Vfs, WarmEvent, WarmRequest, Warming};
+use weft_vfs::{Came, Forecast, Progress, Vfs, WarmEvent, WarmRequest, Warming};
 
+use crate::globs::Globs;
 use crate::words::{code_of, joined, names_of, refusal};
 
 /// Begins to fetch ahead, and tells what happens. Dropping the stream ends the work.
@@ -25,7 +22,7 @@ pub fn warm(vfs: &Arc<Vfs>, order: WarmOrder, caller: Caller) -> Result<Lines<Wa
         let sentence = format!("{} `weft warm` are under way; wait for one, or end it", WarmRequest::COUNT_MAX);
         return Err(Refusal::new(Code::Busy, sentence));
     }
-    let globs = Globs { wanted: glob_set(&order.matching)?, unwanted: glob_set(&order.excluding)? };
+    let globs = Globs::new(&order.matching, &order.excluding).map_err(|why| Refusal::new(Code::Invalid, why))?;
     let paths: Result<Vec<_>, _> = order.paths.iter().map(|path| names_of(&path.0)).collect();
     let request = WarmRequest {
         paths: paths?,
@@ -61,44 +58,6 @@ pub fn warm(vfs: &Arc<Vfs>, order: WarmOrder, caller: Caller) -> Result<Lines<Wa
 pub fn status(warming: Warming) -> WarmStatus {
     let Warming { uid, path, others, progress } = warming;
     WarmStatus { uid, path, others: others as u64, progress: progress_words(progress) }
-}
-
-/// The globs of one order.
-struct Globs {
-    /// Empty for all.
-    wanted: GlobSet,
-    unwanted: GlobSet,
-}
-
-impl Choice for Globs {
-    fn takes(&self, below: &[u8]) -> bool {
-        let path = Path::new(OsStr::from_bytes(below));
-        (self.wanted.is_empty() || self.wanted.is_match(path)) && !self.unwanted.is_match(path)
-    }
-
-    fn enters(&self, below: &[u8]) -> bool {
-        !self.unwanted.is_match(Path::new(OsStr::from_bytes(below)))
-    }
-}
-
-/// Globs of paths below the one that was asked for; one without a slash is of a name at any depth.
-fn glob_set(globs: &[String]) -> Result<GlobSet, Refusal> {
-    let invalid =
-        |glob: &str, error: globset::Error| Refusal::new(Code::Invalid, format!("`{glob}`: {}", error.kind()));
-    if globs.len() > GLOBS_MAX {
-        return Err(Refusal::new(Code::Invalid, format!("more than {GLOBS_MAX} globs")));
-    }
-    let mut set = GlobSetBuilder::new();
-    for glob in globs {
-        let text = match glob.strip_prefix('/') {
-            Some(from_top) => from_top.to_owned(),
-            None if glob.trim_end_matches('/').contains('/') => glob.clone(),
-            None => format!("**/{glob}"),
-        };
-        let built = GlobBuilder::new(text.trim_end_matches('/')).literal_separator(true).backslash_escape(true).build();
-        set.add(built.map_err(|error| invalid(glob, error))?);
-    }
-    set.build().map_err(|error| invalid("the globs", error))
 }
 
 fn in_words(event: WarmEvent) -> Warmed {
@@ -158,34 +117,3 @@ fn progress_words(progress: Progress) -> WarmProgress {
 
 /// Events that wait for a reader; then the work waits.
 const EVENTS_MAX: usize = 256;
-/// Most globs of each sort.
-const GLOBS_MAX: usize = 1000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn globs_are_of_paths_below() {
-        let globs = |texts: &[&str]| {
-            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-            glob_set(&texts)
-        };
-        for (glob, path, matches) in [
-            ("*.pdf", "a.pdf", true),
-            ("*.pdf", "d/e/a.pdf", true),
-            ("*.pdf", "a.pdf.gz", false),
-            ("d/*.pdf", "d/a.pdf", true),
-            ("d/*.pdf", "d/e/a.pdf", false),
-            ("d/**", "d/e/a.pdf", true),
-            ("/a", "d/a", false),
-            ("/a", "a", true),
-            ("d/", "d", true),
-            ("[ab]?.txt", "x/b1.txt", true),
-        ] {
-            let set = globs(&[glob]).expect(glob);
-            assert_eq!(set.is_match(path), matches, "{glob} {path}");
-        }
-        assert!(globs(&["[a"]).is_err_and(|refusal| refusal.code == Code::Invalid && refusal.sentence.contains("[a")));
-    }
-}

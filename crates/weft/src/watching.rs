@@ -23,10 +23,7 @@ pub fn watch(
     every: Option<Duration>,
     caller: Caller,
 ) -> Result<Lines<Watched>, Refusal> {
-    if every.is_some_and(|every| every < FASTEST) {
-        let sentence = format!("--validate takes at least {} s: servers are asked at that pace", FASTEST.as_secs());
-        return Err(Refusal::new(Code::Invalid, sentence));
-    }
+    check_pace(every).map_err(|why| Refusal::new(Code::Invalid, why))?;
     let watching = vfs.watch(path.clone(), caller);
     // Ends its task when it is dropped, which is with the stream.
     let mut validating = JoinSet::new();
@@ -56,6 +53,17 @@ pub fn watch(
         }
     });
     Ok(lines.boxed())
+}
+
+/// Whether sources may be asked at this pace.
+///
+/// # Errors
+/// A sentence that says which is the fastest.
+pub fn check_pace(every: Option<Duration>) -> Result<(), String> {
+    match every.is_some_and(|every| every < FASTEST) {
+        true => Err(format!("--validate takes at least {} s: servers are asked at that pace", FASTEST.as_secs())),
+        false => Ok(()),
+    }
 }
 
 fn in_words(watched: weft_vfs::Watched) -> Watched {

@@ -29,7 +29,10 @@ pub fn run(args: &WarmArgs, json: bool) -> Outcome {
     }
     let mut done = None;
     for line in located.client.warm(order)? {
-        let line = line?;
+        let line = match line {
+            Err(ControlError::Ended) => break,
+            line => line?,
+        };
         if let Warmed::Done(progress) = &line {
             done = Some(progress.clone());
         }

@@ -6,14 +6,16 @@ use std::time::Duration;
 use weft_control::{Change, Watched};
 
 use super::{find, hint_if_unknown};
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::output::{complain, say};
+use crate::watching::check_pace;
 
 /// Prints what changes at and below a path, until interrupted or unmounted; has it asked about `every` so often.
 ///
 /// # Errors
 /// When the path is in no mount; when the daemon goes without a word.
 pub fn run(path: &Path, every: Option<Duration>, json: bool) -> Outcome {
+    check_pace(every).map_err(Failure::usage)?;
     let mut asked = find(path)?;
     let located = find(path)?;
     let watching = located.client.watch(&located.path.0, every)?;

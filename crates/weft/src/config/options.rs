@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weft_fuse::Transport;
 
+use super::file::SHORTEST_DEADLINE;
 use super::{Freshness, OpenFiles, nearest, parse_duration, parse_freshness, parse_open_files};
 
 /// What the options say.
@@ -52,6 +53,7 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
+        let of_option = |why: String| format!("option `{name}`: {why}");
         match (name, value) {
             ("allow_other", None) => options.allow_other = Some(true),
             ("noexec", None) => options.exec = Some(false),
@@ -66,10 +68,10 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
             ("foreground", None) => options.foreground = true,
             ("cache", Some(dir)) if !dir.is_empty() => options.cache = Some(PathBuf::from(dir)),
             ("config", Some(file)) if !file.is_empty() => options.config = Some(PathBuf::from(file)),
-            ("freshness", Some(policy)) => options.freshness = Some(parse_freshness(policy)?),
-            ("open_files", Some(what)) => options.open_files = Some(parse_open_files(what)?),
-            ("deadline", Some(time)) => options.deadline = Some(parse_duration(time)?),
-            ("transport", Some(way)) => options.transport = Some(way.parse()?),
+            ("freshness", Some(policy)) => options.freshness = Some(parse_freshness(policy).map_err(of_option)?),
+            ("open_files", Some(what)) => options.open_files = Some(parse_open_files(what).map_err(of_option)?),
+            ("deadline", Some(time)) => options.deadline = Some(parse_deadline(time).map_err(of_option)?),
+            ("transport", Some(way)) => options.transport = Some(way.parse().map_err(of_option)?),
             ("suid" | "dev", None) => {
                 return Err(format!("option `{option}`: weft always mounts nosuid,nodev"));
             }
@@ -86,6 +88,14 @@ pub fn parse_options(text: &str) -> Result<MountOptions, String> {
         );
     }
     Ok(options)
+}
+
+/// The longest wait for a remote, as the configuration takes it.
+fn parse_deadline(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        time if time < SHORTEST_DEADLINE => Err(format!("`{text}` is too short: at least {SHORTEST_DEADLINE:?}")),
+        time => Ok(time),
+    }
 }
 
 fn wrong(option: &str, name: &str) -> String {
@@ -191,7 +201,8 @@ mod tests {
             ("suid", "always mounts nosuid"),
             ("strictatime", "sets none by reading"),
             ("max_read=4096", "unknown option"),
-            ("deadline=soon", "no time"),
+            ("deadline=soon", "option `deadline`: `soon` is no time"),
+            ("deadline=0s", "too short: at least 100ms"),
             ("transport=uring", "use auto, classic or io_uring"),
             ("open_files=old", "write version or newest"),
             ("open_files=newest,no_open", "exclude each other"),

@@ -99,9 +99,11 @@ fn what_other_readers_find_is_told_in_words() {
     let told = watching.line();
     assert!(told.contains("changed") && told.contains("/a.txt  6 bytes  \"one\" -> \"two\""), "{told}");
     let refused = mount.verb("watch --validate 10ms", [mount.dir()]);
-    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.err.contains("at least 1 s"), "{refused:?}");
     mount.kill9();
+    let told = watching.error_line();
+    assert!(told.contains("the daemon ended before"), "{told}");
     assert_eq!(watching.end(), Some(1), "a daemon that dies is no good end");
 }
 
