@@ -124,9 +124,15 @@ pub(crate) fn clean_path(path: &str) -> String {
     percent_encode(path.as_bytes(), QUERY_ENCODED).to_string().replace('?', "%3F")
 }
 
-/// Escapes one segment given in plain bytes.
+/// Escapes one segment given in plain bytes. A bare `;` begins parameters for servers of Java, which give the file of the
+/// name before it: escaped it is a letter of the name for all (RFC 3986 section 3.3 leaves it to the server). Only the
+/// session that Java's own links carry stays bare (Servlet 6.0 section 7.1.3), for it is in no name.
 pub(crate) fn encode_segment(decoded: &[u8]) -> String {
-    percent_encode(decoded, SEGMENT_ENCODED).to_string()
+    let encoded = percent_encode(decoded, SEGMENT_ENCODED).to_string();
+    match encoded.split_once("%3Bjsessionid=") {
+        Some((name, session)) if !matches!(name, "." | "..") => format!("{name};jsessionid={session}"),
+        _ => encoded,
+    }
 }
 
 fn append_query(bytes: &mut Vec<u8>, query: &str) {
@@ -198,7 +204,7 @@ const HASH_DIGITS: usize = 16;
 const SEGMENT_ESCAPES: &[&[u8]] = &[b"00", b"2F", b"3F", b"25", b"~"];
 const QUERY_ESCAPES: &[&[u8]] = &[b"2F", b"25", b"~"];
 
-/// RFC 3986 section 3.3: everything but unreserved, sub-delims, `:` and `@`.
+/// RFC 3986 section 3.3: everything but unreserved, sub-delims without `;`, `:` and `@`.
 const SEGMENT_ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -213,12 +219,11 @@ const SEGMENT_ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'*')
     .remove(b'+')
     .remove(b',')
-    .remove(b';')
     .remove(b'=')
     .remove(b':')
     .remove(b'@');
 /// RFC 3986 section 3.4, with `%` left alone because the escapes are in place.
-const QUERY_ENCODED: &AsciiSet = &SEGMENT_ENCODED.remove(b'/').remove(b'?').remove(b'%');
+const QUERY_ENCODED: &AsciiSet = &SEGMENT_ENCODED.remove(b';').remove(b'/').remove(b'?').remove(b'%');
 
 #[cfg(test)]
 mod tests {
@@ -263,6 +268,9 @@ mod tests {
             ("a%3Fb", None, "a%3Fb"),
             ("", None, "%~"),
             ("%25~", None, "%25~"),
+            ("a%3Bb=1", None, "a;b=1"),
+            ("a;jsessionid=1F.n1", None, "a;jsessionid=1F.n1"),
+            ("list", Some("p=1;q=2"), "list?p=1;q=2"),
             ("list", Some("p=1&q=a/b"), "list?p=1&q=a%2Fb"),
             ("list", Some("q=a%2Fb"), "list?q=a%252Fb"),
             ("", Some("p=1"), "?p=1"),
@@ -270,6 +278,13 @@ mod tests {
             assert_eq!(name_of(segment, query), Some(name(shown)), "{segment}");
             assert_eq!(wanted_of(&name(shown)), part(segment, query), "{shown}");
         }
+    }
+
+    /// A bare `;` and an escaped one are one name, and sent escaped: bare, Tomcat gives another file for it.
+    #[test]
+    fn a_semicolon_is_a_letter_of_a_name() {
+        assert_eq!(name_of("a;b", None), name_of("a%3bb", None));
+        assert_eq!(canonical_path("/a;b/c;jsessionid=1/..;jsessionid=1"), "/a%3Bb/c;jsessionid=1/..%3Bjsessionid=1");
     }
 
     #[test]
