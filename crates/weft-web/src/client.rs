@@ -21,7 +21,7 @@ use crate::content::may_take_long;
 use crate::digest::Announced;
 use crate::exchange::{GetError, Needs, Question, Reply, request_error};
 use crate::flow::{DRAIN_TIME_MAX, Flow};
-use crate::headers::{announced_length, check_headers, retry_after};
+use crate::headers::{announced_length, check_headers, is_of_s3, retry_after};
 use crate::hearsay::unreachable_by;
 use crate::host::{Host, Scheme};
 use crate::id::Place;
@@ -177,6 +177,9 @@ impl Client {
             false => self.options.credentials.pass(&call.caller, &target.authority).await?,
         };
         let first = self.host(&target.authority);
+        if first.takes_plus_for_space(&place.path) {
+            target.spell_plus();
+        }
         let mut redirects: Vec<String> = Vec::new();
         // All hops together wait no longer than one for bodies that nobody wants.
         let mut drain_time = DRAIN_TIME_MAX;
@@ -206,6 +209,14 @@ impl Client {
             let Hop { scheme, status, headers, mut body, unplaced, host } = hop;
             let url = Url::parse(&target.url(scheme))
                 .map_err(|e| RemoteError::Failed { detail: format!("{}: {e}", target.url(scheme)) })?;
+            if visited && is_of_s3(&headers) {
+                host.saw_s3();
+                if target.spell_plus() {
+                    // It may have given what has a space in that place.
+                    body.drain().await;
+                    continue;
+                }
+            }
             let asked = asked.get_or_insert_with(|| url.to_string());
             let not_now = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
             host.judged(not_now.then(|| format!("{url}: {status}")));

@@ -51,6 +51,11 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
+/// Whether S3 has answered, or what speaks as it does.
+pub(crate) fn is_of_s3(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-amz-request-id") || headers.get(header::SERVER).is_some_and(|server| server == "AmazonS3")
+}
+
 /// How long a server asks to be left alone.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();

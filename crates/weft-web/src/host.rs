@@ -73,6 +73,8 @@ struct State {
     contact: Contact,
     /// A 206 was seen.
     ranges: bool,
+    /// It answers as S3 does.
+    s3: bool,
     /// Several servers stand behind its name, each with tags of its own for the same content.
     tags_each: bool,
     /// The proxy that the last connection went through.
@@ -117,6 +119,7 @@ impl Host {
             memory: noted,
             contact: Contact::new(pause, SystemTime::now()),
             ranges: false,
+            s3: false,
             tags_each: false,
             via: None,
             logins: false,
@@ -349,6 +352,16 @@ impl Host {
 
     pub fn has_ranges(&self) -> bool {
         self.state.lock().ranges
+    }
+
+    /// Notes that it has answered as S3 does.
+    pub fn saw_s3(&self) {
+        self.state.lock().s3 = true;
+    }
+
+    /// Whether a bare `+` in this path is a space to it.
+    pub fn takes_plus_for_space(&self, path: &str) -> bool {
+        self.state.lock().s3 || self.lists.bucket_of(path).is_some()
     }
 
     /// A version that one answer denied was there in the next.

@@ -54,6 +54,17 @@ impl Target {
         Some(Target { scheme: Some(scheme), authority, path_and_query })
     }
 
+    /// The same for S3, to which a bare `+` is a space also in a path (observed: Amazon's, S3Proxy); `false` if it is so already.
+    pub fn spell_plus(&mut self) -> bool {
+        let end = self.path_and_query.find('?').unwrap_or(self.path_and_query.len());
+        let has_plus = self.path_and_query[..end].contains('+');
+        if has_plus {
+            let escaped = self.path_and_query[..end].replace('+', "%2B");
+            self.path_and_query.replace_range(..end, &escaped);
+        }
+        has_plus
+    }
+
     /// The URL, under `scheme`.
     pub fn url(&self, scheme: Scheme) -> String {
         format!("{}://{}{}", scheme.as_str(), self.authority.text(), self.path_and_query)
