@@ -43,7 +43,8 @@ pub enum Completeness {
     Complete,
     /// There may be more than is listed (the links of a page).
     Partial,
-    /// As `Complete`, except for names that start with a dot: the source leaves those out of its listings.
+    /// As `Complete`, except for names that web servers leave out of their lists as they are set up: those that start with a
+    /// dot, and what Apache's `IndexIgnore` has (`HEADER*`, `README*`, `*~`, `*#`, `*,v`, `*,t`, `RCS`, `CVS`).
     CompleteButHidden,
     /// As `Complete`, except for names that end with `@sys`: the source (AFS) reads those as others.
     CompleteButAtSys,
@@ -54,11 +55,19 @@ impl Completeness {
     pub fn denies(self, name: &Name) -> bool {
         match self {
             Completeness::Complete => true,
-            Completeness::CompleteButHidden => !name.as_bytes().starts_with(b"."),
+            Completeness::CompleteButHidden => !is_left_out(name.as_bytes()),
             Completeness::CompleteButAtSys => !name.as_bytes().ends_with(b"@sys"),
             Completeness::Partial => false,
         }
     }
+}
+
+/// Whether servers leave a name out of their lists although it is there: `conf/extra/httpd-autoindex.conf` of Apache 2.4, and
+/// dots, which nginx and lighttpd leave out as well.
+fn is_left_out(name: &[u8]) -> bool {
+    let begins = [&b"."[..], b"HEADER", b"README"].iter().any(|begin| name.starts_with(begin));
+    let ends = [&b"~"[..], b"#", b",v", b",t"].iter().any(|end| name.ends_with(end));
+    begins || ends || matches!(name, b"RCS" | b"CVS")
 }
 
 /// Where a listing goes on; the kind's own bytes.

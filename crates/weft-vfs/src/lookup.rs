@@ -115,7 +115,8 @@ impl Vfs {
         }
     }
 
-    async fn lookup_asking(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name) -> Result<Looked> {
+    /// Asks the source for a name, whatever is known of it.
+    pub(crate) async fn lookup_asking(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, name: &Name) -> Result<Looked> {
         count(&self.figures.lookups_remote);
         match Box::pin(self.lookup_remote(call, dir, name)).await {
             Err(error) => Box::pin(self.stale_entry(call, dir, name, error)).await,

@@ -38,7 +38,7 @@ impl Vfs {
         }
     }
 
-    /// Asks the source for the whole path below a directory, whose first name it has refused. Where there is something, the
+    /// Asks the source for the whole path below a directory, whose first name it has refused or does not list. Where there is something, the
     /// directory that has this name.
     ///
     /// # Errors
@@ -53,7 +53,8 @@ impl Vfs {
         // What was known of it is outdated.
         self.store.apply(vec![Record::Dentry(inode.id, name.clone(), None)])?;
         self.notices.send(Notice::Entry { parent: self.namespace.shown(inode.id), name: name.clone() });
-        let looked = self.clone().lookup(call, dir, name.as_bytes().to_vec()).await;
+        // Asked, for a list may say that there is no such name.
+        let looked = self.lookup_asking(&call, &inode, name).await;
         first_of(looked, names).map(Some)
     }
 }

@@ -43,7 +43,10 @@ impl Vfs {
     pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
         self.try_again(path);
         let top = match self.find(path) {
-            Err(VfsError::NotFound) => return self.reload_unknown(path, caller).await,
+            Err(VfsError::NotFound) => {
+                let done = self.reload_unknown(path, caller).await?;
+                return Ok(if self.reach_unlisted(path, caller).await? { FOUND } else { done });
+            }
             found => found?,
         };
         let mut done = Reloaded::default();
@@ -72,6 +75,13 @@ impl Vfs {
         let mut done = Reloaded::default();
         self.reload_one(&self.inode(dir)?, caller, &mut done).await?;
         Ok(done)
+    }
+
+    /// Asks for a path by its name where the list of its directory has none: lists may leave out what is there. Whether it is.
+    async fn reach_unlisted(self: &Arc<Self>, path: &[Name], caller: Caller) -> Result<bool> {
+        let (Some(name), Some(dir)) = (path.last(), self.denied_by(path, &caller)?) else { return Ok(false) };
+        let known = self.store.dentry(dir, name)?.is_some();
+        Ok(!known && self.reach(dir, std::slice::from_ref(name), self.call(caller)).await?.is_some())
     }
 
     /// What is known of a name that is known to be absent; from now on nothing is.

@@ -128,7 +128,7 @@ impl Vfs {
                     let how = listing.origin.map_or_else(|| "the source's list".to_string(), |origin| origin.how);
                     let all = match listing.completeness {
                         Completeness::Complete => "complete",
-                        Completeness::CompleteButHidden => "complete but for names that start with a dot",
+                        Completeness::CompleteButHidden => "complete but for what servers hide (.*, README*, *~)",
                         Completeness::CompleteButAtSys => "complete but for names that end with @sys",
                         Completeness::Partial => "partial: other names may exist",
                     };

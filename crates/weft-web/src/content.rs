@@ -91,8 +91,11 @@ impl Content {
         let slashed = self.reply.slashed.then(|| asked.slashed().path);
         let took_its_place = |other: &Place| other.path == asked.path || Some(&other.path) == slashed.as_ref();
         let alias = came_from.filter(took_its_place).map(|other| other.authority);
+        let host = &self.reply.host;
+        let tells_all = !(host.authority.text() == dir.authority && host.lists.has_way(&dir.path));
         Tap::new(TapSettings {
             dir,
+            tells_all,
             own_page,
             url: self.reply.url.clone(),
             alias,

@@ -94,6 +94,12 @@ impl Lists {
         noted.ways.iter().any(|(way, audience)| way.starts_with(path) && audience.includes(caller))
     }
 
+    /// Whether something was found in the directory with this path, or deeper, that the host does not tell of: then there may
+    /// be more in it than its list has.
+    pub fn has_way(&self, path: &str) -> bool {
+        self.noted.lock().ways.iter().any(|(way, _)| way.starts_with(path))
+    }
+
     /// Remembers that something was found in a directory that the host does not tell of.
     pub fn learn_way(&self, path: &str, audience: Audience, notes: &dyn Notes) {
         self.change(notes, |noted| {

@@ -14,6 +14,8 @@ use url::Url;
 pub(crate) struct TapSettings {
     /// The directory that is learnt about.
     pub dir: Place,
+    /// Whether a generated list of it has all that is there, as far as is known: nothing else was found in it.
+    pub tells_all: bool,
     /// Set when the bytes are what the directory's own URL gave: the entry that its page would have.
     pub own_page: Option<Entry>,
     /// Where the bytes came from in the end.
@@ -184,7 +186,7 @@ impl Tap {
     fn learnt_index(self, index: index::Index) -> Learnt {
         let version = self.version();
         let how = format!("{} index page", index.server);
-        let completeness = index.completeness();
+        let completeness = if self.settings.tells_all { index.completeness() } else { Completeness::Partial };
         Learnt {
             names: vec![listing::from_index(&self.settings.dir, index)],
             page: Vec::new(),

@@ -39,9 +39,9 @@ impl Web {
     }
 
     /// Asks for what has these names, one in the other, below `dir`. If there is something, the directories on the way to it
-    /// are there from now on.
+    /// are there from now on, and the lists of them are not taken for all that there is.
     pub(crate) async fn reach_names(&self, call: &Call, dir: &FileId, names: &[Name]) -> Result<bool> {
-        let Some(Id::Dir(dir)) = Id::parse(dir).filter(|_| names.len() > 1) else { return Ok(false) };
+        let Some(Id::Dir(dir)) = Id::parse(dir) else { return Ok(false) };
         let (Some(authority), Some(place)) = (Authority::parse(&dir.authority), place_below(&dir, names)) else {
             return Ok(false);
         };

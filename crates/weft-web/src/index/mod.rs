@@ -34,8 +34,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Whether the page has all names: nginx, Apache and lighttpd leave out those that start with a dot unless
-    /// they are told otherwise, which the page does not show.
+    /// Whether the page has all names: nginx, Apache and lighttpd leave some out unless they are told otherwise, which the page
+    /// does not show.
     pub(crate) fn completeness(&self) -> Completeness {
         match self.server {
             "Python" | "aiohttp" | "Caddy" | "rclone" => Completeness::Complete,

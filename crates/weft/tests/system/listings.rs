@@ -260,3 +260,43 @@ fn a_semicolon_begins_no_parameters() {
         assert_eq!(std::fs::read_to_string(top.join(name)).expect(name), content);
     }
 }
+
+/// Goal: what a generated list leaves out is there: without a word what servers leave out as they are set up, and what only this
+/// one leaves out once it was asked for by `weft reload`, also when the list comes again, and after a remount.
+#[test]
+fn a_generated_list_leaves_out_what_is_there() {
+    let Some(mut apache) = Server::apache_plain() else { return };
+    apache.stop();
+    apache.configure("IndexIgnore .??*", "IndexIgnore .??* README* *~");
+    apache.restart();
+    let Some(nginx) = Server::nginx("location = /one { return 200 one; } location /beside/ { return 200 deep; }")
+    else {
+        return;
+    };
+    let Some(mount) = Mount::new() else { return };
+    for (server, names) in [(&apache, &["a.txt", "a.txt~", "README.txt"][..]), (&nginx, &["a.txt"])] {
+        names.iter().for_each(|name| std::fs::write(server.root().join(name), name).expect("written"));
+        assert_eq!(names_in(&mount.at(server.site())), ["a.txt"]);
+    }
+    let hidden = ["README.txt", "a.txt~"].map(|name| std::fs::read_to_string(mount.at(apache.site()).join(name)));
+    assert_eq!(hidden.map(|content| content.expect("there")), ["README.txt", "a.txt~"]);
+
+    let top = mount.at(nginx.site());
+    fails_with(std::fs::metadata(top.join("one")), Errno::NOENT);
+    for path in ["one", "beside/x/y.txt"] {
+        let reloaded = mount.verb("reload", [top.join(path)]);
+        assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+    }
+    let are_there = || {
+        let read = |path: &str| std::fs::read_to_string(top.join(path)).expect(path);
+        assert_eq!((read("one"), read("beside/x/y.txt")), ("one".to_owned(), "deep".to_owned()));
+    };
+    are_there();
+    assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    names_in(&top);
+    are_there();
+    mount.remount();
+    are_there();
+    let none = mount.verb("reload", [top.join("none")]);
+    assert_eq!(none.code, Some(4), "{none:?}");
+}
