@@ -2,25 +2,25 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use weft_remote::{RemoteError, Result};
 
 use crate::authority::Authority;
+use crate::ca_file::CaFile;
 use crate::host::Scheme;
 use crate::identity::Identity;
 use crate::proxy::{Protocol, Proxies, Proxy, Via};
 use crate::race;
 use crate::refusal;
-use crate::trust::Trust;
+use crate::tls_configs::{TlsConfigs, TlsSlot};
 use crate::tunnel::{self, TunnelError};
 use crate::{AddressPolicy, WebOptions};
 
@@ -56,6 +56,8 @@ pub(crate) enum ConnectError {
     NotTls(String),
     /// TLS was spoken, and the other side is not who it should be or refused us.
     Tls(String),
+    /// The same, for nobody who is trusted vouches for it.
+    Unvouched(String),
 }
 
 /// What connecting gives.
@@ -75,7 +77,7 @@ impl ConnectError {
                 detail: format!("{url}: nothing speaks TLS there ({why}), and plain http is not used instead"),
             },
             // Not silence: what the store holds must not hide that somebody else may be answering.
-            ConnectError::Tls(why) => {
+            ConnectError::Tls(why) | ConnectError::Unvouched(why) => {
                 RemoteError::Denied { detail: format!("{url}: no trusted TLS connection: {why}") }
             }
         }
@@ -95,17 +97,11 @@ pub(crate) struct Dialer {
     proxies: Proxies,
     /// For how long a proxy that takes no connection is left alone.
     down_time: Duration,
-    extra_roots: Vec<CertificateDer<'static>>,
-    tls: OnceLock<TlsConfigs>,
+    ca_file: Option<CaFile>,
+    /// For whoever shows no certificate.
+    tls: TlsSlot,
     /// Each look-up holds a thread for as long as the system's resolver takes, even after nobody waits for it.
     lookups: Arc<Semaphore>,
-}
-
-/// How TLS is begun.
-pub(crate) struct TlsConfigs {
-    usual: Arc<ClientConfig>,
-    /// For ports that may speak plain HTTP; see [`LINE_BREAK_PROTOCOL`].
-    probing: Arc<ClientConfig>,
 }
 
 impl Dialer {
@@ -114,24 +110,15 @@ impl Dialer {
     /// # Errors
     /// `Failed` when the file cannot be read or holds no certificate.
     pub fn new(options: &WebOptions) -> Result<Dialer> {
-        let mut extra_roots = Vec::new();
-        if let Some(path) = &options.extra_ca {
-            let failed = |why: String| RemoteError::Failed { detail: format!("{}: {why}", path.display()) };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|e| failed(e.to_string()))? {
-                extra_roots.push(certificate.map_err(|e| failed(e.to_string()))?);
-            }
-            if extra_roots.is_empty() {
-                return Err(failed("holds no certificate in PEM form".to_owned()));
-            }
-        }
+        let ca_file = options.extra_ca.as_deref().map(CaFile::read).transpose()?;
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
         Ok(Dialer {
             connect_timeout: options.connect_timeout,
             addresses: options.addresses.clone(),
             proxies: options.proxies.clone(),
             down_time: options.down_time,
-            extra_roots,
-            tls: OnceLock::new(),
+            ca_file,
+            tls: TlsSlot::default(),
             lookups,
         })
     }
@@ -152,18 +139,37 @@ impl Dialer {
         probing: bool,
         identity: Option<Arc<Identity>>,
     ) -> Connecting<Connected> {
+        let configs = self.configs(identity.clone(), None).await?;
+        let outcome = self.handshake(host, port, configs.of(probing)).await;
+        if matches!(outcome, Err(ConnectError::Unvouched(_))) {
+            let others = self.configs(identity, Some(configs.clone())).await?;
+            if !Arc::ptr_eq(&configs, &others) {
+                return self.handshake(host, port, others.of(probing)).await;
+            }
+        }
+        outcome
+    }
+
+    /// How TLS is begun by who shows this certificate. `refused` is by what nobody vouches for a host: others, if the
+    /// authorities may have changed since.
+    async fn configs(
+        self: &Arc<Self>,
+        identity: Option<Arc<Identity>>,
+        refused: Option<Arc<TlsConfigs>>,
+    ) -> Connecting<Arc<TlsConfigs>> {
+        let dialer = self.clone();
+        let configs = tokio::task::spawn_blocking(move || {
+            let slot = identity.as_ref().map_or(&dialer.tls, |identity| &identity.configs);
+            slot.get(dialer.ca_file.as_ref(), identity.as_deref(), refused)
+        });
+        configs.await.map_err(|e| ConnectError::Unreachable(e.to_string()))
+    }
+
+    async fn handshake(&self, host: &Authority, port: u16, config: Arc<ClientConfig>) -> Connecting<Connected> {
         let name = ServerName::try_from(host.bare_host().to_owned())
             .map_err(|e| ConnectError::Tls(format!("{}: {e}", host.host)))?;
         let Way { wire, through } = self.reach(host, Scheme::Https, port).await?;
         let via = through.map(|proxy| proxy.to_string());
-        let dialer = self.clone();
-        let config = tokio::task::spawn_blocking(move || {
-            let load = || TlsConfigs::load(&dialer.extra_roots, identity.as_deref());
-            let configs = identity.as_ref().map_or(&dialer.tls, |identity| &identity.configs).get_or_init(load);
-            if probing { configs.probing.clone() } else { configs.usual.clone() }
-        })
-        .await
-        .map_err(|e| ConnectError::Unreachable(e.to_string()))?;
         let connector = tokio_rustls::TlsConnector::from(config);
         match timeout(self.connect_timeout, connector.connect(name, wire)).await {
             Err(_) => Err(ConnectError::TimedOut("no answer to the TLS handshake".to_owned())),
@@ -310,42 +316,14 @@ impl Dialer {
     }
 }
 
-impl TlsConfigs {
-    fn load(extra: &[CertificateDer<'static>], identity: Option<&Identity>) -> TlsConfigs {
-        let system = rustls_native_certs::load_native_certs();
-        for problem in &system.errors {
-            tracing::warn!("a system certificate authority cannot be used: {problem}");
-        }
-        let mut trusted = system.certs;
-        trusted.extend_from_slice(extra);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .expect("the ring provider has the default versions");
-        let config = match Trust::new(trusted, provider) {
-            Ok(trust) => config.dangerous().with_custom_certificate_verifier(Arc::new(trust)),
-            // A machine that trusts nobody.
-            Err(_) => config.with_root_certificates(RootCertStore::empty()),
-        };
-        let mut config = match identity {
-            Some(identity) => config.with_client_cert_resolver(identity.resolver.clone()),
-            None => config.with_no_client_auth(),
-        };
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let mut probing = config.clone();
-        probing.alpn_protocols.push(LINE_BREAK_PROTOCOL.to_vec());
-        TlsConfigs { usual: Arc::new(config), probing: Arc::new(probing) }
-    }
-}
-
 fn tls_error(error: &io::Error) -> ConnectError {
     if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         return match tls {
             rustls::Error::InvalidMessage(_) => ConnectError::NotTls(tls.to_string()),
-            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => ConnectError::Tls(format!(
+            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => ConnectError::Unvouched(format!(
                 "{tls}: the system knows no authority that signed its certificate; [web] ca_file can name a PEM file with it"
             )),
-            rustls::Error::InvalidCertificate(CertificateError::BadSignature) => ConnectError::Tls(format!(
+            rustls::Error::InvalidCertificate(CertificateError::BadSignature) => ConnectError::Unvouched(format!(
                 "{tls}: an authority with the name of the one that signed its certificate is trusted, but has another key (was it made anew?); [web] ca_file can name a PEM file with the one of now"
             )),
             _ => ConnectError::Tls(refusal::of_tls(tls.to_string())),
@@ -378,6 +356,3 @@ const LOOKUPS_MAX: usize = 32;
 /// Proxies that are tried for one connection.
 const WAYS_MAX: usize = 8;
 const NO_WAY: &str = "there is no way to this host";
-/// An application protocol that nobody speaks. A plain HTTP server reads lines: without a line break in the TLS
-/// greeting, and there may be none, it would wait for one for ever instead of telling us that it speaks no TLS.
-const LINE_BREAK_PROTOCOL: &[u8] = b"\r\n\r\n";

@@ -1,13 +1,13 @@
 //! A user's certificate, shown to servers that ask who connects.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use crate::connect::TlsConfigs;
+use crate::tls_configs::TlsSlot;
 
 /// A certificate with its key. Connections made with it are never lent to anybody without it.
 pub(crate) struct Identity {
@@ -15,7 +15,7 @@ pub(crate) struct Identity {
     pub number: u64,
     pub resolver: Arc<SingleCertAndKey>,
     /// Of its own: a session that was begun with it must not be resumed without it.
-    pub configs: OnceLock<TlsConfigs>,
+    pub configs: TlsSlot,
 }
 
 impl Identity {
@@ -36,7 +36,7 @@ impl Identity {
         let certified = CertifiedKey::from_der(chain, key, &provider)
             .map_err(|_| "the key is of an unknown kind, or not that of the certificate".to_owned())?;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Ok(Identity { number, resolver: Arc::new(SingleCertAndKey::from(certified)), configs: OnceLock::new() })
+        Ok(Identity { number, resolver: Arc::new(SingleCertAndKey::from(certified)), configs: TlsSlot::default() })
     }
 }
 

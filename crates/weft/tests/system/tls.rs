@@ -109,3 +109,26 @@ fn a_certificate_out_of_its_time_is_an_error_without_fallback() {
         assert_eq!(server.logged(), [], "no request at all: {years:?}");
     }
 }
+
+/// Goal: authorities that are replaced while a mount lives count, and nothing has to be mounted anew. Method: the server gets its
+/// next certificate, and the file that `ca_file` names is written anew; while that cannot be read, what it held before counts.
+#[test]
+fn authorities_are_read_again() {
+    let (first, next) = (Certificate::of("127.0.0.1"), Certificate::of("127.0.0.1"));
+    let Some(mut server) = Server::nginx_tls(&first, "") else { return };
+    for name in ["a.txt", "b.txt"] {
+        write_aged(&server.root().join(name), name.as_bytes(), 0);
+    }
+    let Some(mount) = Mount::with(Setup::default().config(&first.trusted())) else { return };
+    let site = mount.at(server.site());
+    std::fs::write(&first.chain, "half").expect("written");
+    assert_eq!(run("cat", [site.join("a.txt")]), "a.txt", "what it held at the mount counts");
+    server.stop();
+    for (old, new) in [(&first.chain, &next.chain), (&first.key, &next.key)] {
+        server.configure(&old.display().to_string(), &new.display().to_string());
+    }
+    server.restart();
+    fails_with(std::fs::read(site.join("b.txt")), Errno::ACCESS);
+    std::fs::copy(&next.chain, &first.chain).expect("written");
+    assert_eq!(run("cat", [site.join("b.txt")]), "b.txt");
+}
