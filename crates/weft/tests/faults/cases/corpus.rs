@@ -53,7 +53,7 @@ pub fn decoded(text: &str) -> Vec<u8> {
 fn escaped(byte: u8) -> String {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
-        byte if b"-._~!$&'()*+,;=:@".contains(&byte) => char::from(byte).to_string(),
+        byte if b"-._~!$&'()*+,=:@".contains(&byte) => char::from(byte).to_string(),
         byte => format!("%{byte:02X}"),
     }
 }
@@ -210,7 +210,7 @@ const FILES: &[(&[u8], &[u8], &str)] = &[
     (b"-rf", b"-rf", "-rf"),
     (b"--help", b"--help", "--help"),
     (b"$(id)", b"$(id)", "$(id)"),
-    (b"a;b", b"a;b", "a;b"),
+    (b"a;b", b"a;b", "a%3Bb"),
     (b"a%7cb", b"a|b", "a%7Cb"),
     (b"*", b"*", "*"),
     (b"~root", b"~root", "~root"),
@@ -243,7 +243,7 @@ const TYPED: &[(&[u8], Option<&str>)] = &[
     (b"..?x", None),
     (b".?x", None),
     (b"...", Some("...")),
-    (b"..;", Some("..;")),
+    (b"..;", Some("..%3B")),
     (b"..\\x", Some("..%5Cx")),
     (b"%", Some("%25")),
     (b"%zz", Some("%25zz")),
