@@ -38,8 +38,8 @@ impl Vfs {
         }
     }
 
-    /// Asks the source for the whole path below a directory, whose first name it has refused or does not list. Where there is something, the
-    /// directory that has this name.
+    /// Asks the source for the whole path below a directory, whose first name it has refused or does not list. Where there is
+    /// something, the directory that has this name.
     ///
     /// # Errors
     /// Whatever keeps the source from answering.

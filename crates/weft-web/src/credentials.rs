@@ -25,8 +25,8 @@ pub struct Credentials {
     insecure: bool,
     /// In the order of the configuration: the first that has something for a host is taken.
     rules: Arc<Vec<Rule>>,
-    /// The netrc file of one user.
-    netrc: Option<(u32, Arc<Vec<netrc::Login>>)>,
+    /// The netrc file of one user, whose id this is.
+    netrc: Option<(u32, NetrcFile)>,
     users: Option<Users>,
 }
 
@@ -61,20 +61,23 @@ struct Users {
 /// Never shows what is in it: options are written to logs.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (uid, logins) = self.netrc.as_ref().map_or((0, 0), |(uid, logins)| (*uid, logins.len()));
-        write!(f, "Credentials({} rules, {logins} logins of user id {uid})", self.rules.len())
+        let netrc = self.netrc.as_ref().map(|(uid, file)| (uid, file.path()));
+        write!(f, "Credentials({} rules, netrc {netrc:?})", self.rules.len())
     }
 }
 
 impl Credentials {
-    /// Those of a netrc file, for the user with this id. `insecure` has them sent in plain HTTP to this machine's
-    /// own loopback addresses as well.
-    ///
-    /// # Errors
-    /// Why the file is not used: others may read it, it is somebody else's, it cannot be understood.
-    pub fn from_netrc(path: &Path, uid: u32, insecure: bool) -> Result<Credentials, String> {
-        let netrc = Some((uid, Arc::new(netrc::load(path, uid)?)));
-        Ok(Credentials { insecure, netrc, ..Credentials::default() })
+    /// Those of a netrc file, for the user with this id: as it is now, and as it is when it is used. `insecure` has them sent
+    /// in plain HTTP to this machine's own loopback addresses as well. Reads the file.
+    pub fn from_netrc(path: &Path, uid: u32, insecure: bool) -> Credentials {
+        let file = Arc::new(OwnFiles::new(uid, vec![(path.to_owned(), Others::Nothing)], netrc::read));
+        match file.load() {
+            // Most users have none.
+            Err(why) if !path.exists() => tracing::info!("logins: {why}"),
+            Err(why) => tracing::warn!("logins: {why}"),
+            Ok(_) => {}
+        }
+        Credentials { insecure, netrc: Some((uid, file)), ..Credentials::default() }
     }
 
     /// These, and other ways to log in, which go before a netrc file. `insecure` as in [`Credentials::from_netrc`].
@@ -100,10 +103,10 @@ impl Credentials {
             rule.show(&mut pass, host).await.map_err(denied)?;
         }
         if pass.authorization.is_none()
-            && let Some((uid, logins)) = &self.netrc
+            && let Some((uid, file)) = &self.netrc
             && *uid == caller.uid
         {
-            pass.authorization = basic_of(logins, host);
+            pass.authorization = file.login(host).await;
         }
         if pass.authorization.is_none()
             && let Some(users) = &self.users
@@ -117,7 +120,7 @@ impl Credentials {
     /// Whether the configuration has a login for a host, whoever's; those of users' own files are seen when they are used.
     pub(crate) fn has_login_for(&self, host: &Authority) -> bool {
         let rules = self.rules.iter().any(|rule| rule.login.hosts.iter().any(|hosts| hosts.covers(host)));
-        rules || self.netrc.as_ref().is_some_and(|(_, logins)| netrc::login_for(logins, host).is_some())
+        rules || self.netrc.as_ref().is_some_and(|(_, file)| file.had_login_for(host))
     }
 
     /// What would be sent to a host, for people; nothing that is secret.
@@ -125,8 +128,8 @@ impl Credentials {
         let how = if self.insecure && is_loopback(host) { "" } else { " over https" };
         let rules = self.rules.iter().filter(|rule| rule.login.hosts.iter().any(|hosts| hosts.covers(host)));
         let rules = rules.map(|rule| (rule.words(), rule.login.uid));
-        let netrc = self.netrc.iter().filter(|(_, logins)| netrc::login_for(logins, host).is_some());
-        let netrc = netrc.map(|(uid, _)| ("the login of the netrc file".to_owned(), *uid));
+        let netrc = self.netrc.iter().filter(|(_, file)| file.had_login_for(host));
+        let netrc = netrc.map(|(uid, file)| (format!("the login in {}", file.path().display()), *uid));
         rules.chain(netrc).map(|(what, uid)| format!("{what} is sent{how} for user id {uid} alone")).collect()
     }
 }
@@ -199,14 +202,7 @@ impl Users {
                 self.add(uid, &home)
             }
         };
-        match file.get().await {
-            Ok(logins) => basic_of(&logins, host),
-            Err(why) => {
-                // Most users have none; one that is not used is for its owner to find.
-                tracing::debug!("logins of user id {uid}: {why}");
-                None
-            }
-        }
+        file.login(host).await
     }
 
     fn file(&self, uid: u32) -> Option<NetrcFile> {
@@ -220,6 +216,20 @@ impl Users {
         }
         let new = || Arc::new(OwnFiles::new(uid, vec![(home.join(".netrc"), Others::Nothing)], netrc::read));
         files.entry(uid).or_insert_with(new).clone()
+    }
+}
+
+impl OwnFiles<Vec<netrc::Login>> {
+    /// The login for a host.
+    async fn login(self: &Arc<Self>, host: &Authority) -> Option<Authorization> {
+        // One that is not used is for its owner to find.
+        let logins = self.get().await.inspect_err(|why| tracing::debug!("logins: {why}"));
+        basic_of(&logins.ok()?, host)
+    }
+
+    /// Whether there was one for a host when it was read last.
+    fn had_login_for(&self, host: &Authority) -> bool {
+        self.last().is_some_and(|logins| netrc::login_for(&logins, host).is_some())
     }
 }
 
@@ -249,21 +259,29 @@ const USERS_MAX: usize = 1024;
 mod tests {
     use super::*;
 
-    fn logins(machines: &[Option<&str>]) -> Credentials {
-        let login = |machine: &Option<&str>| netrc::Login {
-            machine: machine.map(str::to_owned),
-            login: machine.unwrap_or("anyone").to_owned(),
-            password: "word".to_owned(),
+    /// A netrc file with these machines, of the user who runs this.
+    fn netrc_file(machines: &[Option<&str>]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write(&file, machines);
+        file
+    }
+
+    /// `NamedTempFile` has made it the user's alone.
+    fn write(file: &tempfile::NamedTempFile, machines: &[Option<&str>]) {
+        let line = |machine: &Option<&str>| match machine {
+            Some(machine) => format!("machine {machine} login {machine} password word\n"),
+            None => "default login anyone password word\n".to_owned(),
         };
-        let netrc = Some((1000, Arc::new(machines.iter().map(login).collect())));
-        Credentials { netrc, ..Credentials::default() }
+        std::fs::write(file.path(), machines.iter().map(line).collect::<String>()).unwrap();
+    }
+
+    fn own() -> Caller {
+        Caller { uid: rustix::process::geteuid().as_raw(), gid: 0, pid: 1 }
     }
 
     fn host(text: &str) -> Authority {
         Authority::parse(text).unwrap()
     }
-
-    const USER: Caller = Caller { uid: 1000, gid: 1000, pid: 1 };
 
     /// The example of RFC 7617 section 2, and logins of which a part is empty.
     #[test]
@@ -277,22 +295,36 @@ mod tests {
 
     #[tokio::test]
     async fn the_nearest_login_is_taken_and_for_its_user_alone() {
-        let all = logins(&[Some("a.org"), Some("a.org:8443"), None]);
-        let (_, held) = all.netrc.clone().unwrap();
+        let file = netrc_file(&[Some("a.org"), Some("a.org:8443"), None]);
+        let all = Credentials::from_netrc(file.path(), own().uid, false);
+        let held = netrc::read(&[std::fs::read(file.path()).unwrap()]).unwrap();
         for (name, taken) in
             [("a.org", "a.org"), ("a.org:8443", "a.org:8443"), ("a.org:1", "a.org"), ("b.org", "anyone")]
         {
             let login = netrc::login_for(&held, &host(name));
             assert_eq!(login.map(|login| login.login.as_str()), Some(taken), "{name}");
         }
-        let (_, one) = logins(&[Some("a.org")]).netrc.unwrap();
-        assert!(netrc::login_for(&one, &host("x.a.org")).is_none());
-        assert!(all.pass(&USER, &host("b.org")).await.unwrap().is_some());
-        for uid in [0, 1001] {
-            assert!(all.pass(&Caller { uid, ..USER }, &host("a.org")).await.unwrap().is_none());
+        assert!(all.pass(&own(), &host("b.org")).await.unwrap().is_some() && all.has_login_for(&host("b.org")));
+        for uid in [own().uid + 1, own().uid + 1001] {
+            assert!(all.pass(&Caller { uid, ..own() }, &host("a.org")).await.unwrap().is_none());
         }
         // A colon would end the login early.
-        assert!(all.pass(&USER, &host("a.org:8443")).await.unwrap().is_none());
+        assert!(all.pass(&own(), &host("a.org:8443")).await.unwrap().is_none());
         assert!(!format!("{all:?}").contains("word"));
+        let one = netrc_file(&[Some("a.org")]);
+        let one = Credentials::from_netrc(one.path(), own().uid, false);
+        assert!(!one.has_login_for(&host("x.a.org")) && one.has_login_for(&host("a.org")));
+    }
+
+    /// Goal: a login that is written into the file while a mount lives is used.
+    #[tokio::test]
+    async fn a_netrc_file_is_read_again() {
+        let file = netrc_file(&[]);
+        let all = Credentials::from_netrc(file.path(), own().uid, false);
+        assert!(all.pass(&own(), &host("a.org")).await.unwrap().is_none());
+        write(&file, &[Some("a.org")]);
+        all.netrc.as_ref().unwrap().1.distrust();
+        assert!(all.pass(&own(), &host("a.org")).await.unwrap().is_some());
+        assert!(all.about(&host("a.org")).iter().any(|told| told.contains("is sent")));
     }
 }

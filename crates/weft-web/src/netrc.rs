@@ -1,9 +1,6 @@
 //! The user's file of logins, in the format of ftp(1) that curl and git read as well.
 
-use std::path::Path;
-
 use crate::authority::Authority;
-use crate::own_file::{self, Others};
 
 /// A login for a host.
 #[derive(Clone, PartialEq, Eq)]
@@ -12,15 +9,6 @@ pub(crate) struct Login {
     pub machine: Option<String>,
     pub login: String,
     pub password: String,
-}
-
-/// Reads the file, provided that nobody but its owner can.
-///
-/// # Errors
-/// Why it is not used, as a sentence.
-pub(crate) fn load(path: &Path, uid: u32) -> Result<Vec<Login>, String> {
-    let bytes = own_file::read(path, uid, Others::Nothing)?;
-    read(&[bytes]).map_err(|why| format!("{}: ignored: {why}", path.display()))
 }
 
 /// Reads the bytes of such a file.
@@ -113,7 +101,6 @@ fn words(line: &str) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn logins(text: &str) -> Result<Vec<(String, String, String)>, String> {
         let shown = |login: Login| (login.machine.unwrap_or("(default)".to_owned()), login.login, login.password);
@@ -152,19 +139,5 @@ mod tests {
             let why = logins(text).unwrap_err();
             assert!(!why.contains("secret"), "{text}: {why}");
         }
-    }
-
-    #[test]
-    fn a_file_that_others_may_read_is_not_used() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "machine a login b password c").unwrap();
-        let uid = rustix::process::geteuid().as_raw();
-        for (mode, used) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o620, false)] {
-            std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).unwrap();
-            assert_eq!(load(file.path(), uid).is_ok(), used, "{mode:o}");
-        }
-        std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o600)).unwrap();
-        assert!(load(file.path(), uid + 1).is_err_and(|why| why.contains("not the file of")));
-        assert!(load(Path::new("/dev/null"), 0).is_err_and(|why| why.contains("no file")));
     }
 }

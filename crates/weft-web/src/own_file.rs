@@ -103,7 +103,13 @@ impl<T: Send + Sync + 'static> OwnFiles<T> {
         }
     }
 
-    fn load(&self) -> Result<Arc<T>, String> {
+    /// What they said last; nothing where they could not be used.
+    pub fn last(&self) -> Option<Arc<T>> {
+        self.kept.lock().as_ref()?.value.clone().ok()
+    }
+
+    /// As [`OwnFiles::get`], at once; reads them.
+    pub fn load(&self) -> Result<Arc<T>, String> {
         let texts: Result<Vec<_>, _> =
             self.files.iter().map(|(path, others)| self::read(path, self.uid, *others)).collect();
         let hash = texts.as_ref().map_or(0, |texts| xxh3_128(&texts.concat()));

@@ -39,7 +39,7 @@ fn logins(text: &str, insecure: bool) -> Credentials {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o600)).unwrap();
-    Credentials::from_netrc(file.path(), uid(), insecure).unwrap()
+    Credentials::from_netrc(file.path(), uid(), insecure)
 }
 
 fn web(text: &str, insecure: bool) -> Arc<Web> {

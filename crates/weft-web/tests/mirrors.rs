@@ -120,7 +120,7 @@ async fn where_a_login_led_is_for_its_user_alone() {
     let netrc = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(netrc.path(), "machine 127.0.0.1 login me password word").unwrap();
     std::fs::set_permissions(netrc.path(), PermissionsExt::from_mode(0o600)).unwrap();
-    let credentials = Credentials::from_netrc(netrc.path(), uid, true).unwrap();
+    let credentials = Credentials::from_netrc(netrc.path(), uid, true);
     let web = web_with(WebOptions { credentials, ..WebOptions::default() });
     let as_user = |uid| Call::within(Caller { uid, gid: uid, pid: 1 }, Duration::from_secs(20));
     let (file, version) = (front.file("/f"), Version::strong("\"one\""));

@@ -18,12 +18,7 @@ pub fn credentials(settings: &WebSettings) -> anyhow::Result<Credentials> {
     let own_uid = rustix::process::geteuid().as_raw();
     let insecure = settings.insecure_credentials.unwrap_or(false);
     let netrc = settings.netrc.as_ref().filter(|path| !path.as_os_str().is_empty());
-    let netrc = netrc.map_or_else(Credentials::default, |path| {
-        Credentials::from_netrc(path, own_uid, insecure).unwrap_or_else(|why| {
-            tracing::warn!("logins: {why}");
-            Credentials::default()
-        })
-    });
+    let netrc = netrc.map(|path| Credentials::from_netrc(path, own_uid, insecure)).unwrap_or_default();
     let logins = settings.logins.iter().map(|table| {
         login(table, own_uid).with_context(|| format!("the [[web.login]] for {}", table.hosts.join(", ")))
     });

@@ -154,7 +154,7 @@ impl Environment {
     /// The user's file of logins, if there is one; otherwise nothing.
     fn netrc(&self) -> PathBuf {
         let of_home = || self.home.as_ref().map(|home| home.join(".netrc"));
-        self.netrc.clone().or_else(of_home).filter(|path| path.exists()).unwrap_or_default()
+        self.netrc.clone().or_else(of_home).unwrap_or_default()
     }
 
     fn cache_dir(&self) -> PathBuf {
@@ -359,9 +359,6 @@ mod tests {
     fn logins_are_the_users_own_unless_said_otherwise() {
         let temp = tempfile::tempdir().expect("a folder");
         let (of_home, other) = (temp.path().join(".netrc"), temp.path().join("other"));
-        for file in [&of_home, &other] {
-            std::fs::write(file, "").expect("written");
-        }
         let resolved = |config: &str, environment: Environment| {
             let file = temp.path().join("weft.toml");
             std::fs::write(&file, config).expect("written");
