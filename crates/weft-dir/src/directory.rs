@@ -71,7 +71,33 @@ impl Directory {
     /// [`DirectoryError`] says what to do about it.
     pub fn open(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
         let news = Arc::new(News::new(options.events_max));
-        let open = RwLock::new(Open::begin(Top::open(&options.path)?, &options, &news)?);
+        Directory::begin(Top::open(&options.path)?, options, news)
+    }
+
+    /// The same of one that was shown before: where it cannot be opened now, it is when it can be, and until then nothing in it
+    /// is reached (`Unreachable`).
+    ///
+    /// # Errors
+    /// [`DirectoryError`] says what to do about it.
+    pub fn open_or_await(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
+        let news = Arc::new(News::new(options.events_max));
+        match Top::open(&options.path) {
+            Err(DirectoryError::Open { path, source }) => {
+                tracing::warn!(path = %path.display(), %source, "a directory is not there: it is waited for");
+                let directory = Directory::begin(Top::absent(&path)?, options, news)?;
+                directory.now().watches.end(Gone::Absent);
+                Ok(directory)
+            }
+            top => Directory::begin(top?, options, news),
+        }
+    }
+
+    fn begin(
+        top: Top,
+        options: DirectoryOptions,
+        news: Arc<News>,
+    ) -> std::result::Result<Arc<Directory>, DirectoryError> {
+        let open = RwLock::new(Open::begin(top, &options, &news)?);
         let looked = Mutex::new(Instant::now());
         Ok(Arc::new(Directory { place: Arc::new(Place { options, news, open, looked }) }))
     }
@@ -157,8 +183,8 @@ impl Open {
 
 impl Shared {
     /// # Errors
-    /// `Failed` or `Unreachable` when the top has gone. That it was moved is told; that it was deleted is seen, for the kernel tells that
-    /// of a directory only when nobody holds it any more.
+    /// `Failed` or `Unreachable` when the top has gone. That it was moved is told; that it was deleted is seen, for the
+    /// kernel tells that of a directory only when nobody holds it any more.
     pub fn usable(&self) -> Result<()> {
         let gone = || self.watches.table.lock().gone;
         // Some file systems of others count no names at all, and asking those could take long.

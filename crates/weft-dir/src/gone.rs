@@ -1,4 +1,4 @@
-//! Why nothing of a directory can be reached any more.
+//! Why nothing of a directory can be reached.
 
 use weft_remote::RemoteError;
 
@@ -10,6 +10,8 @@ pub(crate) enum Gone {
     Left,
     /// Its file system was unmounted.
     Unmounted,
+    /// It was not there from the beginning.
+    Absent,
     /// The kernel tells of no changes any more.
     Unheard,
 }
@@ -26,6 +28,9 @@ impl Gone {
             },
             Gone::Unmounted => RemoteError::Unreachable {
                 detail: format!("{shown}: it was unmounted while it was in use; mount it again"),
+            },
+            Gone::Absent => RemoteError::Unreachable {
+                detail: format!("{shown}: it cannot be opened; mount what it is in, or make it"),
             },
             Gone::Unheard => RemoteError::Failed {
                 detail: format!(

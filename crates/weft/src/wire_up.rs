@@ -44,7 +44,8 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let store = open_store(&resolved.cache_dir, journal)?;
     let (notices, receivers) = Notices::channel();
     let cut_off = kept.writes.map(CutOff::new).transpose().context("the writes in memory cannot be used")?;
-    let ground = bindings::Ground { store: &store, cut_off, runtime: runtime.handle() };
+    let is_follower = device.is_some();
+    let ground = bindings::Ground { store: &store, cut_off, is_follower, runtime: runtime.handle() };
     let bindings::Bound { all: bindings, cells, tree } = bindings::of(&resolved, &ground)?;
     let options = vfs_options(&resolved)?;
     let takes_changes = bindings.iter().any(|binding| binding.remote.capabilities().writable);

@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use weft_dir::{Directory, DirectoryError, DirectoryOptions};
 use weft_remote::{Change, FileId, FileKind, Mutation, Remote, RemoteError, Span, Version};
 
-use crate::support::{ALL, Bed, call, is_not_found, name};
+use crate::support::{ALL, Bed, PATIENCE, call, is_not_found, name};
 
 /// A directory beside the top with something in it that must never be seen.
 fn outside() -> tempfile::TempDir {
@@ -200,6 +200,38 @@ async fn a_top_that_is_unmounted_is_found_again_when_it_is_mounted() {
         bed.broken(&[ALL]).await;
         unmounted(&mut bed, mounted).await;
     }
+}
+
+/// Goal: a directory that another daemon has shown, and that is not there now, is waited for; nothing is found or made in what
+/// stands for it.
+#[tokio::test]
+async fn a_directory_that_was_shown_before_is_waited_for() {
+    let above = tempfile::tempdir().unwrap();
+    let path = above.path().join("away");
+    assert!(matches!(Directory::open(DirectoryOptions::new(&path)), Err(DirectoryError::Open { .. })));
+    let dir = Directory::open_or_await(DirectoryOptions::new(&path)).unwrap();
+    let look = async || dir.lookup(&call(), &dir.root(), &name("file")).await;
+    match look().await {
+        Err(RemoteError::Unreachable { detail }) => assert!(detail.contains(path.to_str().unwrap()), "{detail}"),
+        other => panic!("{other:?}"),
+    }
+    let create =
+        Change::Create { dir: dir.root(), name: name("new"), kind: FileKind::File, mode: 0o644.into(), device: 0 };
+    let mutation = Mutation { change: create, made: std::time::SystemTime::now() };
+    let made = dir.apply(&call(), &mutation, &Version::None).await;
+    assert!(matches!(made, Err(RemoteError::Unreachable { .. })), "{made:?}");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("file"), "there").unwrap();
+    let found = async {
+        loop {
+            match look().await {
+                Ok(answer) => return answer.value.is_some(),
+                Err(RemoteError::Unreachable { .. }) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, found).await.expect("it is found"));
 }
 
 #[tokio::test]

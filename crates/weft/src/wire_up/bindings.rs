@@ -32,6 +32,8 @@ pub(super) struct Ground<'a> {
     pub store: &'a Arc<Store>,
     /// Where writes to directories are noted for the next daemon.
     pub cut_off: Option<Arc<CutOff>>,
+    /// Whether another daemon has shown the same: what is not there now was then, and is waited for.
+    pub is_follower: bool,
     pub runtime: &'a tokio::runtime::Handle,
 }
 
@@ -128,7 +130,10 @@ impl<'a> From<&'a DirTable> for Shown<'a> {
 
 /// One directory of this machine.
 fn directory(at: Vec<Name>, shown: Shown<'_>, resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Binding> {
-    let path = whole_path(shown.path)?;
+    let path = whole_path(shown.path).or_else(|error| match ground.is_follower {
+        true => Ok(path_to_come(shown.path)),
+        false => Err(error),
+    })?;
     // A link may lead there. Of the mount point nobody is asked: its daemon may be this one.
     let cache = std::fs::canonicalize(&resolved.cache_dir).unwrap_or_else(|_| resolved.cache_dir.clone());
     // The daemon would wait for itself, or store what it stores.
@@ -140,13 +145,20 @@ fn directory(at: Vec<Name>, shown: Shown<'_>, resolved: &Resolved, ground: &Grou
     let _entered = ground.runtime.enter();
     let source = format!("dir:{}", path.display());
     let (read_only, cut_off) = (shown.read_only, ground.cut_off.clone());
-    let remote = Directory::open(DirectoryOptions { read_only, cut_off, ..DirectoryOptions::new(path) })?;
+    let options = DirectoryOptions { read_only, cut_off, ..DirectoryOptions::new(path) };
+    let remote = if ground.is_follower { Directory::open_or_await(options)? } else { Directory::open(options)? };
     Ok(Binding { at, source, remote })
 }
 
 /// The same directory has the same cache whatever link leads to it.
 fn whole_path(path: &Path) -> anyhow::Result<PathBuf> {
     std::fs::canonicalize(path).with_context(|| format!("{}: the directory cannot be reached", path.display()))
+}
+
+/// The same of one that is not there, as far as there is something on the way to it.
+fn path_to_come(path: &Path) -> PathBuf {
+    let real = |above: &Path| Some(std::fs::canonicalize(above).ok()?.join(path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(real).unwrap_or_else(|| path.to_owned())
 }
 
 /// AFS with the cells that are written down, as this mount shows it.

@@ -17,6 +17,7 @@ mod afs_restores;
 mod afs_tools;
 mod afs_users;
 mod afs_writing;
+mod away;
 mod cache_check;
 mod directories;
 mod directories_beside;
