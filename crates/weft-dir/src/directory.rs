@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use weft_remote::{Event, News, RemoteError, Result, Sameness, Space, Version};
+use weft_remote::{Event, News, RemoteError, Result, Sameness, Source, SourceState, Space, Version};
 
 use crate::aside::Aside;
 use crate::cut_off::CutOff;
@@ -193,9 +193,24 @@ impl Shared {
             self.watches.end(Gone::Left);
         }
         match gone() {
-            Some(gone) => Err(gone.error(&self.top.shown(b""))),
+            Some((gone, _)) => Err(gone.error(&self.top.shown(b""))),
             None => Ok(()),
         }
+    }
+
+    /// What is to be told of it while it has gone.
+    pub fn away(&self) -> Option<Source> {
+        let (gone, since) = self.watches.table.lock().gone?;
+        let name = self.top.shown(b"");
+        Some(Source {
+            state: SourceState::Disconnected,
+            since,
+            last_contact: (gone != Gone::Absent).then_some(since),
+            last_error: Some((since, gone.error(&name).to_string())),
+            name,
+            requests: 0,
+            received_bytes: 0,
+        })
     }
 
     /// # Errors

@@ -7,8 +7,8 @@ use futures_util::stream::BoxStream;
 use rustix::fs::OFlags;
 use weft_remote::{
     Answer, Attributes, Call, Capabilities, Change, Checked, Completeness, Cursor, Event, Fetched, FileId, FileKind,
-    Found, Listing, Mutation, Name, Neighbourhood, Outcome, Page, Remote, RemoteError, Result, Seek, Space, Span,
-    Version,
+    Found, Listing, Mutation, Name, Neighbourhood, Outcome, Page, Remote, RemoteError, Result, Seek, Source, Space,
+    Span, Version,
 };
 
 use crate::copy::reopen;
@@ -176,6 +176,11 @@ impl Remote for Directory {
         };
         let paths = seen.iter().map(|seen| ("path".to_owned(), top.shown(&seen.path)));
         paths.chain([("watched".to_owned(), watched)]).collect()
+    }
+
+    /// A directory that is there is no news.
+    fn sources(&self) -> Vec<Source> {
+        self.now().away().into_iter().collect()
     }
 
     fn root_attributes(&self) -> Attributes {

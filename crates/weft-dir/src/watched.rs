@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustix::fs::inotify;
 use weft_remote::{Event, Name};
@@ -32,7 +33,7 @@ pub(crate) struct Watched {
     /// Names promised in all.
     promises: usize,
     /// Why nothing can be reached any more.
-    pub(crate) gone: Option<Gone>,
+    pub(crate) gone: Option<(Gone, SystemTime)>,
 }
 
 #[derive(Debug)]

@@ -20,6 +20,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
@@ -241,7 +242,7 @@ impl Watches {
 
     /// Nothing can be reached any more.
     pub fn end(&self, why: Gone) {
-        self.table.lock().gone = Some(why);
+        self.table.lock().gone = Some((why, SystemTime::now()));
         self.break_all();
     }
 

@@ -196,7 +196,8 @@ impl Daemon for MountDaemon {
             path: PathBytes(at.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/')),
             kind: source.split(':').next().unwrap_or_default().to_owned(),
             state: match source.split(':').next() {
-                Some("dir") => "on this machine".to_owned(),
+                Some("dir") if used.is_empty() => "on this machine".to_owned(),
+                Some("dir") => "away".to_owned(),
                 Some("afs") => {
                     format!("{}; with a ticket: level {}", binding_state(&used), level_worth(self.afs_level))
                 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use weft_dir::{Directory, DirectoryError, DirectoryOptions};
-use weft_remote::{Change, FileId, FileKind, Mutation, Remote, RemoteError, Span, Version};
+use weft_remote::{Change, FileId, FileKind, Mutation, Remote, RemoteError, SourceState, Span, Version};
 
 use crate::support::{ALL, Bed, PATIENCE, call, is_not_found, name};
 
@@ -186,6 +186,8 @@ async fn a_top_that_is_unmounted_is_found_again_when_it_is_mounted() {
             drop(mounted);
             bed.broken(&[ALL]).await;
             for _ in 0..3 {
+                let told = bed.dir.sources();
+                assert!(matches!(&told[..], [source] if source.state == SourceState::Disconnected), "{told:?}");
                 match bed.lookup("file").await {
                     Err(RemoteError::Unreachable { detail }) => assert!(detail.contains("mount it again"), "{detail}"),
                     other => panic!("{other:?}"),
@@ -197,6 +199,7 @@ async fn a_top_that_is_unmounted_is_found_again_when_it_is_mounted() {
         fs::write(bed.path("file"), "second").unwrap();
         bed.found_again("file").await;
         assert_eq!(bed.read("file").await.unwrap(), "second");
+        assert_eq!(bed.dir.sources(), []);
         bed.broken(&[ALL]).await;
         unmounted(&mut bed, mounted).await;
     }

@@ -27,6 +27,8 @@ fn a_daemon_that_ends_while_its_directory_is_away_is_followed_by_another() {
         wait_until("what is held", || std::fs::read(mount.at("read")).is_ok_and(|bytes| bytes == b"read"));
         let other = std::fs::read(mount.at("other")).expect_err("it is away");
         assert_eq!(other.kind(), io::ErrorKind::HostUnreachable, "{other}");
+        let status = mount.verb("status", [mount.dir()]);
+        assert!(status.out.contains("disconnected") && status.out.contains("dir away"), "{status:?}");
     }
     std::fs::rename(&away, &there).expect("moved back");
     wait_until("the directory", || std::fs::read(mount.at("other")).is_ok_and(|bytes| bytes == b"other"));
