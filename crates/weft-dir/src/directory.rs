@@ -75,21 +75,30 @@ impl Directory {
     }
 
     /// The same of one that was shown before: where it cannot be opened now, it is when it can be, and until then nothing in it
-    /// is reached (`Unreachable`).
+    /// is reached (`Unreachable`). So it is where something was mounted there ([`Directory::is_mounted`]), and is not now.
     ///
     /// # Errors
     /// [`DirectoryError`] says what to do about it.
-    pub fn open_or_await(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
+    pub fn open_or_await(
+        options: DirectoryOptions,
+        was_mounted: bool,
+    ) -> std::result::Result<Arc<Directory>, DirectoryError> {
         let news = Arc::new(News::new(options.events_max));
-        match Top::open(&options.path) {
-            Err(DirectoryError::Open { path, source }) => {
-                tracing::warn!(path = %path.display(), %source, "a directory is not there: it is waited for");
-                let directory = Directory::begin(Top::absent(&path)?, options, news)?;
-                directory.now().watches.end(Gone::Absent);
-                Ok(directory)
-            }
-            top => Directory::begin(top?, options, news),
-        }
+        let gone = match Top::open(&options.path) {
+            Err(DirectoryError::Open { .. }) => Gone::Absent,
+            Ok(top) if was_mounted && !top.is_mounted => Gone::Unmounted,
+            top => return Directory::begin(top?, options, news),
+        };
+        let absent = Top::absent(&options.path, was_mounted)?;
+        tracing::warn!(path = %options.path.display(), ?gone, "a directory is away: it is waited for");
+        let directory = Directory::begin(absent, options, news)?;
+        directory.now().watches.end(gone);
+        Ok(directory)
+    }
+
+    /// Whether something is mounted at the very path, the root of a file system or what is bound there.
+    pub fn is_mounted(&self) -> bool {
+        self.now().top.is_mounted
     }
 
     fn begin(

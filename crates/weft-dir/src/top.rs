@@ -61,18 +61,18 @@ impl Top {
         }
     }
 
-    /// What stands for a top that cannot be opened: a directory that was removed, so that nothing is in it, or can be made.
+    /// What stands for a top that is away: a directory that was removed, so that nothing is in it, or can be made.
     ///
     /// # Errors
     /// As [`Top::open`].
-    pub fn absent(path: &Path) -> std::result::Result<Top, DirectoryError> {
+    pub fn absent(path: &Path, is_mounted: bool) -> std::result::Result<Top, DirectoryError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let removed = std::env::temp_dir().join(format!("weft-{}-{}", std::process::id(), now.as_nanos()));
         let failed = |source| DirectoryError::Open { path: removed.clone(), source };
         std::fs::create_dir(&removed).map_err(failed)?;
         let top = Top::open(&removed);
         std::fs::remove_dir(&removed).map_err(failed)?;
-        Ok(Top { path: path.to_owned(), is_near: false, ..top? })
+        Ok(Top { path: path.to_owned(), is_mounted, is_near: false, ..top? })
     }
 
     /// The real path of what is at `path`, for people.

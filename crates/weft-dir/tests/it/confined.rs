@@ -212,22 +212,39 @@ async fn a_directory_that_was_shown_before_is_waited_for() {
     let above = tempfile::tempdir().unwrap();
     let path = above.path().join("away");
     assert!(matches!(Directory::open(DirectoryOptions::new(&path)), Err(DirectoryError::Open { .. })));
-    let dir = Directory::open_or_await(DirectoryOptions::new(&path)).unwrap();
-    let look = async || dir.lookup(&call(), &dir.root(), &name("file")).await;
-    match look().await {
+    let dir = Directory::open_or_await(DirectoryOptions::new(&path), false).unwrap();
+    is_away(&dir, &path).await;
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("file"), "there").unwrap();
+    is_found(&dir).await;
+
+    // Where something was mounted, what is below is not taken for it.
+    let dir = Directory::open_or_await(DirectoryOptions::new(&path), true).unwrap();
+    for _ in 0..3 {
+        is_away(&dir, &path).await;
+    }
+    let Some(_mounted) = Mounted::at(&path) else { return };
+    fs::write(path.join("file"), "mounted").unwrap();
+    is_found(&dir).await;
+    assert!(dir.is_mounted());
+}
+
+async fn is_away(dir: &Directory, path: &std::path::Path) {
+    match dir.lookup(&call(), &dir.root(), &name("file")).await {
         Err(RemoteError::Unreachable { detail }) => assert!(detail.contains(path.to_str().unwrap()), "{detail}"),
         other => panic!("{other:?}"),
     }
-    let create =
-        Change::Create { dir: dir.root(), name: name("new"), kind: FileKind::File, mode: 0o644.into(), device: 0 };
+    let (dir_id, kind) = (dir.root(), FileKind::File);
+    let create = Change::Create { dir: dir_id, name: name("new"), kind, mode: 0o644.into(), device: 0 };
     let mutation = Mutation { change: create, made: std::time::SystemTime::now() };
     let made = dir.apply(&call(), &mutation, &Version::None).await;
     assert!(matches!(made, Err(RemoteError::Unreachable { .. })), "{made:?}");
-    fs::create_dir(&path).unwrap();
-    fs::write(path.join("file"), "there").unwrap();
+}
+
+async fn is_found(dir: &Directory) {
     let found = async {
         loop {
-            match look().await {
+            match dir.lookup(&call(), &dir.root(), &name("file")).await {
                 Ok(answer) => return answer.value.is_some(),
                 Err(RemoteError::Unreachable { .. }) => tokio::task::yield_now().await,
                 Err(error) => panic!("{error}"),

@@ -146,7 +146,17 @@ fn directory(at: Vec<Name>, shown: Shown<'_>, resolved: &Resolved, ground: &Grou
     let source = format!("dir:{}", path.display());
     let (read_only, cut_off) = (shown.read_only, ground.cut_off.clone());
     let options = DirectoryOptions { read_only, cut_off, ..DirectoryOptions::new(path) };
-    let remote = if ground.is_follower { Directory::open_or_await(options)? } else { Directory::open(options)? };
+    // For the next daemon: what is below a mount is not what was shown.
+    let notes = ground.store.notes("dir");
+    let key = source.as_bytes();
+    let remote = match ground.is_follower {
+        true => Directory::open_or_await(options, notes.get(key)?.is_some())?,
+        false => {
+            let remote = Directory::open(options)?;
+            notes.put(key, remote.is_mounted().then_some(b"mounted"))?;
+            remote
+        }
+    };
     Ok(Binding { at, source, remote })
 }
 
