@@ -38,7 +38,7 @@ pub(crate) struct Promises {
     table: Mutex<Table>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
     /// By which they end.
     clock: Clock,
@@ -82,18 +82,7 @@ pub(crate) struct Ticket {
 
 impl Promises {
     pub fn new(max: usize, news: Arc<News>) -> Promises {
-        let table = Mutex::new(Table {
-            clock: Clock::new(),
-            held: AllHeld::default(),
-            ways: HashMap::new(),
-            way_count: 0,
-            looked: None,
-            breaks: 0,
-            recent: VecDeque::new(),
-            changes: 0,
-            made: VecDeque::new(),
-        });
-        Promises { max, news, releases: Arc::default(), table }
+        Promises { max, news, releases: Arc::default(), table: Mutex::default() }
     }
 
     /// To be taken before a question is sent.
@@ -290,15 +279,15 @@ impl Promises {
     pub fn look_at_clock(&self) -> Option<Duration> {
         let mut table = self.table.lock();
         let by = table.clock.set_back()?;
-        let _ = self.set_back(&mut table, by);
+        self.set_back(&mut table, by);
         Some(by)
     }
 
     /// By what the clock says now, what was promised ends so much earlier than was told.
-    fn set_back(&self, table: &mut Table, by: Duration) -> ToldUpTo {
+    fn set_back(&self, table: &mut Table, by: Duration) {
         table.held.end_earlier(by);
         table.remember(Broken::All);
-        self.news.tell(vec![Event::AllBroken])
+        self.news.tell(vec![Event::AllBroken]);
     }
 
     /// We have changed something, and the server calls nobody who changes: what is so on the other ways to it is told, and

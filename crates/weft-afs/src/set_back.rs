@@ -27,11 +27,13 @@ pub(crate) struct Clock {
     started: SystemTime,
 }
 
-impl Clock {
-    pub fn new() -> Clock {
+impl Default for Clock {
+    fn default() -> Clock {
         Clock { started: started() }
     }
+}
 
+impl Clock {
     /// Something is to end by what the clock says now.
     pub fn counts(&mut self) {
         self.started = self.started.max(started());
@@ -70,7 +72,7 @@ mod tests {
     /// Goal: a clock that is set back is told of once, by how much in all; one that goes on, or is set forward, is not.
     #[test]
     fn a_clock_that_is_set_back_is_told_of() {
-        let mut clock = Clock::new();
+        let mut clock = Clock::default();
         let (second, begun) = (Duration::from_secs(1), clock.started);
         assert_eq!(clock.set_back_to(begun), None);
         assert_eq!(clock.set_back_to(begun - second * 60), Some(second * 60));

@@ -84,15 +84,14 @@ impl Directory {
         was_mounted: bool,
     ) -> std::result::Result<Arc<Directory>, DirectoryError> {
         let news = Arc::new(News::new(options.events_max));
-        let gone = match Top::open(&options.path) {
-            Err(DirectoryError::Open { .. }) => Gone::Absent,
-            Ok(top) if was_mounted && !top.is_mounted => Gone::Unmounted,
+        match Top::open(&options.path) {
+            Err(DirectoryError::Open { .. }) => {}
+            Ok(top) if was_mounted && !top.is_mounted => {}
             top => return Directory::begin(top?, options, news),
-        };
-        let absent = Top::absent(&options.path, was_mounted)?;
-        tracing::warn!(path = %options.path.display(), ?gone, "a directory is away: it is waited for");
-        let directory = Directory::begin(absent, options, news)?;
-        directory.now().watches.end(gone);
+        }
+        tracing::warn!(path = %options.path.display(), "a directory is away: it is waited for");
+        let directory = Directory::begin(Top::absent(&options.path, was_mounted)?, options, news)?;
+        directory.now().watches.end(Gone::Absent);
         Ok(directory)
     }
 

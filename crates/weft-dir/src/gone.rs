@@ -2,15 +2,15 @@
 
 use weft_remote::RemoteError;
 
-/// What has become of the top. Another that is found at its path takes its place; after [`Gone::Unmounted`] one that is
-/// mounted there.
+/// What has become of the top. Another that is found at its path takes its place; where something was mounted there, one that
+/// is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
     /// It was moved or deleted.
     Left,
     /// Its file system was unmounted.
     Unmounted,
-    /// It was not there from the beginning.
+    /// It was not there when this daemon began.
     Absent,
     /// The kernel tells of no changes any more.
     Unheard,
@@ -30,7 +30,7 @@ impl Gone {
                 detail: format!("{shown}: it was unmounted while it was in use; mount it again"),
             },
             Gone::Absent => RemoteError::Unreachable {
-                detail: format!("{shown}: it cannot be opened; mount what it is in, or make it"),
+                detail: format!("{shown}: it is not there; mount what it is in, or make it"),
             },
             Gone::Unheard => RemoteError::Failed {
                 detail: format!(

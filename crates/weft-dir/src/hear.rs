@@ -52,14 +52,13 @@ impl Watches {
         loop {
             let mut fds = vec![PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
             fds.extend(mounts.as_ref().map(|mounts| PollFd::from_borrowed_fd(mounts.told_by(), PollFlags::PRI)));
-            let others = fds.len() - 1;
             fds.extend(self.inotify.as_ref().map(|inotify| PollFd::new(inotify, PollFlags::IN)));
             match poll(&mut fds, None) {
                 Ok(_) if !fds[0].revents().is_empty() => return,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return self.go_deaf(error),
             }
-            let may_be_others = fds[1..=others].iter().any(|table| !table.revents().is_empty());
+            let may_be_others = mounts.is_some() && !fds[1].revents().is_empty();
             if let Some(mounts) = mounts.as_mut().filter(|_| may_be_others) {
                 self.see(mounts.look_again(&self.top));
             }

@@ -54,7 +54,8 @@ impl Target {
         Some(Target { scheme: Some(scheme), authority, path_and_query })
     }
 
-    /// The same for S3, to which a bare `+` is a space also in a path (observed: Amazon's, S3Proxy); `false` if it is so already.
+    /// The same for S3, to which a bare `+` is a space also in a path (observed: S3Proxy; of Amazon's: issue 554 of
+    /// s3tools/s3cmd); `false` if it is so already.
     pub fn spell_plus(&mut self) -> bool {
         let end = self.path_and_query.find('?').unwrap_or(self.path_and_query.len());
         let has_plus = self.path_and_query[..end].contains('+');

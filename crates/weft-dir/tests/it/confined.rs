@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use weft_dir::{Directory, DirectoryError, DirectoryOptions};
 use weft_remote::{Change, FileId, FileKind, Mutation, Remote, RemoteError, SourceState, Span, Version};
 
-use crate::support::{ALL, Bed, PATIENCE, call, is_not_found, name};
+use crate::support::{ALL, Bed, call, found_again, is_not_found, name};
 
 /// A directory beside the top with something in it that must never be seen.
 fn outside() -> tempfile::TempDir {
@@ -216,7 +216,7 @@ async fn a_directory_that_was_shown_before_is_waited_for() {
     is_away(&dir, &path).await;
     fs::create_dir(&path).unwrap();
     fs::write(path.join("file"), "there").unwrap();
-    is_found(&dir).await;
+    found_again(&dir, "file").await;
 
     // Where something was mounted, what is below is not taken for it.
     let dir = Directory::open_or_await(DirectoryOptions::new(&path), true).unwrap();
@@ -225,7 +225,7 @@ async fn a_directory_that_was_shown_before_is_waited_for() {
     }
     let Some(_mounted) = Mounted::at(&path) else { return };
     fs::write(path.join("file"), "mounted").unwrap();
-    is_found(&dir).await;
+    found_again(&dir, "file").await;
     assert!(dir.is_mounted());
 }
 
@@ -239,19 +239,6 @@ async fn is_away(dir: &Directory, path: &std::path::Path) {
     let mutation = Mutation { change: create, made: std::time::SystemTime::now() };
     let made = dir.apply(&call(), &mutation, &Version::None).await;
     assert!(matches!(made, Err(RemoteError::Unreachable { .. })), "{made:?}");
-}
-
-async fn is_found(dir: &Directory) {
-    let found = async {
-        loop {
-            match dir.lookup(&call(), &dir.root(), &name("file")).await {
-                Ok(answer) => return answer.value.is_some(),
-                Err(RemoteError::Unreachable { .. }) => tokio::task::yield_now().await,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, found).await.expect("it is found"));
 }
 
 #[tokio::test]

@@ -15,6 +15,20 @@ use weft_remote::{
     RemoteError, Result, Span, Version,
 };
 
+/// Waits until another top is found in the place of one that has gone, with this name in it.
+pub async fn found_again(dir: &Directory, file: &str) {
+    let found = async {
+        loop {
+            match dir.lookup(&call(), &dir.root(), &name(file)).await {
+                Ok(answer) => return answer.value.is_some(),
+                Err(RemoteError::Failed { .. } | RemoteError::Unreachable { .. }) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, found).await.expect("it is found"), "{file} is absent");
+}
+
 /// A bound directory with its events.
 pub struct Bed {
     pub folder: tempfile::TempDir,
@@ -96,18 +110,9 @@ impl Bed {
         self.lookup(path).await.unwrap().value.is_none()
     }
 
-    /// Waits until another top is found in the place of one that has gone, with this path in it.
-    pub async fn found_again(&self, path: &str) {
-        let found = async {
-            loop {
-                match self.lookup(path).await {
-                    Ok(answer) => return answer.value.is_some(),
-                    Err(RemoteError::Failed { .. } | RemoteError::Unreachable { .. }) => tokio::task::yield_now().await,
-                    Err(error) => panic!("{error}"),
-                }
-            }
-        };
-        assert!(tokio::time::timeout(PATIENCE, found).await.expect("it is found"), "{path} is absent");
+    /// See [`found_again`].
+    pub async fn found_again(&self, file: &str) {
+        found_again(&self.dir, file).await;
     }
 
     pub async fn attributes(&self, path: &str) -> Result<Entry> {

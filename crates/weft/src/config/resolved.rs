@@ -151,7 +151,7 @@ impl Environment {
         weft_control::socket_dir(self.runtime_dir.as_deref())
     }
 
-    /// The user's file of logins, if there is one; otherwise nothing.
+    /// The user's file of logins, which need not be there yet; nothing for who has no home.
     fn netrc(&self) -> PathBuf {
         let of_home = || self.home.as_ref().map(|home| home.join(".netrc"));
         self.netrc.clone().or_else(of_home).unwrap_or_default()

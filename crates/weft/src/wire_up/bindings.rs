@@ -149,14 +149,18 @@ fn directory(at: Vec<Name>, shown: Shown<'_>, resolved: &Resolved, ground: &Grou
     // For the next daemon: what is below a mount is not what was shown.
     let notes = ground.store.notes("dir");
     let key = source.as_bytes();
-    let remote = match ground.is_follower {
-        true => Directory::open_or_await(options, notes.get(key)?.is_some())?,
-        false => {
-            let remote = Directory::open(options)?;
-            notes.put(key, remote.is_mounted().then_some(b"mounted"))?;
-            remote
-        }
-    };
+    let was_mounted = notes.get(key)?.is_some();
+    if ground.is_follower {
+        let remote = Directory::open_or_await(options, was_mounted)?;
+        return Ok(Binding { at, source, remote });
+    }
+    let remote = Directory::open(options)?;
+    // A full disk keeps nothing from being mounted.
+    if remote.is_mounted() != was_mounted
+        && let Err(error) = notes.put(key, remote.is_mounted().then_some(b"mounted"))
+    {
+        tracing::warn!(%error, "it cannot be noted whether {source} is mounted");
+    }
     Ok(Binding { at, source, remote })
 }
 
