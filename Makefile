@@ -56,12 +56,13 @@ histories:
 	@scripts/install-test-deps.sh
 	WEFT_HISTORIES=$(HISTORIES) cargo test --package weft --all-features --test system -- --nocapture histories
 
+# The rooms are looked at with the features that `make test` builds with: with others all would be compiled twice.
 check:
 	@scripts/install-build-deps.sh
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --document-private-items
-	cargo test --package weft --test rooms
+	cargo test --workspace --all-features --test rooms
 
 bench:
 	@scripts/install-build-deps.sh
