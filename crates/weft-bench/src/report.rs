@@ -85,8 +85,8 @@ impl Bound {
 
     fn shown(self) -> String {
         match self {
-            Bound::AtMost(most) => format!("<= {most}"),
-            Bound::AtLeast(least) => format!(">= {least}"),
+            Bound::AtMost(most) => format!("<= {}", to_thousandths(most)),
+            Bound::AtLeast(least) => format!(">= {}", to_thousandths(least)),
         }
     }
 }
@@ -195,6 +195,11 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// A target as it is printed: one of two sevenths is not shown with sixteen digits.
+fn to_thousandths(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
 fn fold(values: &[f64], with: impl Fn(f64, f64) -> f64) -> f64 {
     values.iter().copied().reduce(with).unwrap_or(f64::NAN)
 }
@@ -218,6 +223,7 @@ mod tests {
     #[test]
     fn a_missed_target_is_seen() {
         assert!(row(&[1.0], &[4.0], Bound::AtLeast(0.5)).markdown().ends_with("| >= 0.5 | **no** |"));
+        assert!(row(&[1.0], &[4.0], Bound::AtLeast(2.0 / 7.0)).markdown().ends_with("| >= 0.286 | **no** |"));
     }
 
     #[test]
