@@ -11,6 +11,7 @@ mod attributes;
 mod backed;
 mod backing;
 mod bridge;
+mod connection;
 mod directory;
 mod door;
 mod drive;

@@ -1,13 +1,12 @@
 //! Mounting and unmounting.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weft_fusedev::{End, InitError, InitFlags, RingLimits, Serving, Session, Transport, Wanted};
+use weft_fusedev::{End, InitError, InitFlags, Serving, Transport};
 use weft_vfs::{NoticeReceivers, OnTurned};
 
+use crate::connection::{ACCESS_LISTS, Connection, wanted};
 use crate::door::{Door, Manner};
 use crate::drive::Driver;
 use crate::handler::Handler;
@@ -16,7 +15,7 @@ use crate::lock_changes::LockChanges;
 use crate::meter::Meter;
 use crate::notify;
 use crate::pages::Pages;
-use crate::roll::{Entry, Roll, RollError};
+use crate::roll::RollError;
 
 pub use weft_fusedev::unmount;
 
@@ -153,33 +152,13 @@ pub fn mount<H: Handler>(
     let place = || options.mountpoint.clone();
     // Where all is only read the kernel's own locks do: then it need not tell who closes what.
     let locks = handler.has_locks() && !options.read_only;
-    let (connection, undo) = match life {
-        Some(Life { roll, device: Some(device), notices, .. }) => {
-            let kept = |source| MountError::Kept { mountpoint: place(), source };
-            (Connection::again(device, roll, notices).map_err(kept)?, None)
-        }
-        life => {
-            let device = weft_fusedev::mount(&options_of(options));
-            let device = device.map_err(|source| MountError::Refused { mountpoint: place(), source })?;
-            let undo = Undo(&options.mountpoint);
-            let transport = match (options.transport, &life) {
-                (Transport::Auto, Some(_)) => Transport::Classic,
-                (transport, _) => transport,
-            };
-            let wanted = wanted(privileged, locks, handler.has_access_lists(), options);
-            let session = Session::begin_over(device, &wanted, transport, RingLimits::default());
-            let session = session.map_err(|source| MountError::Unagreed { mountpoint: place(), source })?;
-            let (roll, notices) = match life {
-                Some(Life { roll, entrust, notices, .. }) => (life::entrust(&session, roll, entrust), notices),
-                None => (Ok(Roll::nowhere()), None),
-            };
-            let roll = roll.map_err(|source| MountError::Kept { mountpoint: place(), source })?;
-            // Nobody sends notices on a connection that nobody keeps.
-            let notices = notices.filter(|_| roll.is_somewhere());
-            (Connection { session, roll: Arc::new(roll), entries: None, notices }, Some(undo))
-        }
+    let asked = || wanted(privileged, locks, handler.has_access_lists(), options);
+    let connection = match life {
+        Some(Life { roll, device: Some(device), notices, .. }) => Connection::again(device, roll, notices)
+            .map_err(|source| MountError::Kept { mountpoint: place(), source })?,
+        life => Connection::new(options, &asked(), life)?,
     };
-    let Connection { session, roll, entries, notices: sender } = connection;
+    let Connection { session, roll, entries, notices: sender, undo } = connection;
     let agreed = session.negotiated();
     if let Some(why) = session.rings_missing() {
         tracing::debug!(%why, "requests come over the device");
@@ -230,81 +209,6 @@ pub fn mount<H: Handler>(
     Ok(Mounted { serving, meter, lock_changes, mountpoint: place() })
 }
 
-/// A connection to the kernel, new or taken over.
-struct Connection {
-    session: Session,
-    roll: Arc<Roll>,
-    /// What the kernel holds, of one that was taken over.
-    entries: Option<Vec<Entry>>,
-    /// To whoever sends notices in place of this process.
-    notices: Option<OwnedFd>,
-}
-
-impl Connection {
-    /// Takes one over. Nothing is read from it yet.
-    fn again(device: OwnedFd, roll: File, notices: Option<OwnedFd>) -> Result<Connection, RollError> {
-        let (roll, negotiated, entries) = Roll::take_over(roll)?;
-        let session = Session::take_over(device, negotiated);
-        Ok(Connection { session, roll: Arc::new(roll), entries: Some(entries), notices })
-    }
-}
-
-/// Takes a mount away that came to nothing: whoever looks into it would wait.
-struct Undo<'a>(&'a Path);
-
-impl Drop for Undo<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = unmount(self.0, true) {
-            tracing::warn!(%error, "a mount that came to nothing could not be taken away");
-        }
-    }
-}
-
-fn options_of(options: &MountOptions) -> weft_fusedev::MountOptions {
-    weft_fusedev::MountOptions {
-        mountpoint: options.mountpoint.clone(),
-        source: options.source.clone(),
-        // By the type `fuse.weft` mounts whose daemon is gone are known.
-        subtype: "weft".to_owned(),
-        allow_other: options.allow_other,
-        check_permissions: options.checks_modes,
-        read_only: options.read_only,
-        exec: options.exec,
-        atime: false,
-        sync: options.sync,
-    }
-}
-
-/// What is asked of the kernel.
-fn wanted(privileged: bool, locks: bool, access_lists: bool, options: &MountOptions) -> Wanted {
-    let mut flags = WANTED_FLAGS.into_iter().fold(InitFlags::default(), |all, flag| all | flag);
-    if privileged {
-        flags = flags | InitFlags::PASSTHROUGH;
-    }
-    if options.read_only {
-        // After a write past its pages that nobody waits for the kernel leaves in them what was there before
-        // (`generic_file_direct_write` of Linux mm/filemap.c and `fuse_aio_complete` of fs/fuse/file.c; observed with 6.18).
-        flags = flags | InitFlags::ASYNC_DIO;
-    }
-    if options.maps_unkept {
-        flags = flags | InitFlags::DIRECT_IO_ALLOW_MMAP;
-    }
-    if access_lists {
-        flags = flags | ACCESS_LISTS;
-    }
-    if locks {
-        flags = flags | InitFlags::POSIX_LOCKS | InitFlags::FLOCK_LOCKS;
-    }
-    Wanted {
-        flags,
-        max_write: TRANSFER_BYTES_MAX,
-        max_background: BACKGROUND_REQUESTS_MAX,
-        time_granularity_ns: 1,
-        // Backing files that are not stacked themselves.
-        max_stack_depth: 1,
-    }
-}
-
 /// The kernel offers 128 KiB of read-ahead when it mounts; more is set on the mount's device afterwards. Only root
 /// may, and a failure costs speed alone.
 fn raise_read_ahead(mountpoint: &Path) {
@@ -318,54 +222,6 @@ fn raise_read_ahead(mountpoint: &Path) {
     }
 }
 
-/// Taken where the kernel offers them (the reasons: SEMANTICS.md and the kernel's fuse.h).
-const WANTED_FLAGS: [InitFlags; 12] = [
-    InitFlags::ABORT_ERROR,
-    InitFlags::ASYNC_READ,
-    InitFlags::BIG_WRITES,
-    InitFlags::DO_READDIRPLUS,
-    InitFlags::READDIRPLUS_AUTO,
-    InitFlags::PARALLEL_DIROPS,
-    InitFlags::ATOMIC_O_TRUNC,
-    InitFlags::HANDLE_KILLPRIV_V2,
-    InitFlags::EXPLICIT_INVAL_DATA,
-    InitFlags::EXPORT_SUPPORT,
-    InitFlags::HAS_EXPIRE_ONLY,
-    InitFlags::HAS_RESEND,
-];
-/// The kernel asks for access lists; they say whether the umask counts, which so is left to the file system.
-const ACCESS_LISTS: InitFlags = InitFlags(InitFlags::POSIX_ACL.0 | InitFlags::DONT_MASK.0);
-/// Largest request and reply body in bytes.
-const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// Requests that the kernel may send without anybody waiting for them, which are all reads into its pages. Those from a
-/// host that is silent are among them until they end, and when there are so many, nobody's pages are read.
-const BACKGROUND_REQUESTS_MAX: u16 = 1024;
 /// Read-ahead of the mount in KiB, as the system file takes it. An answer of so much and its header fit into a pipe of
 /// the size that everybody may have (1 MiB in slots of a page), and into the second cache of a processor.
 const READ_AHEAD_KB: &str = "512";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What is written past the pages at nobody's waiting would leave old ones behind.
-    #[test]
-    fn direct_writes_are_waited_for() {
-        let options = |read_only| MountOptions {
-            mountpoint: PathBuf::new(),
-            source: String::new(),
-            allow_other: false,
-            checks_modes: true,
-            exec: true,
-            threads: 1,
-            transport: Transport::Auto,
-            unopened: false,
-            maps_unkept: false,
-            read_only,
-            sync: false,
-        };
-        for read_only in [false, true] {
-            assert_eq!(wanted(true, true, true, &options(read_only)).flags.contains(InitFlags::ASYNC_DIO), read_only);
-        }
-    }
-}

@@ -1,22 +1,24 @@
 //! The one place that knows every room.
 
 mod bindings;
+mod options;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use weft_control::{Access, Mounts, Server};
 use weft_dir::CutOff;
 use weft_fuse::{Bridge, Life, LockChanges};
-use weft_remote::{Call, Caller, Name, RemoteError};
+use weft_remote::{Call, Caller, RemoteError};
 use weft_store::{Journal, NodeId, Store, StoreError, StoreOptions};
-use weft_vfs::{Notices, Policies, SpaceOptions, SpaceRule, Vfs, VfsOptions};
+use weft_vfs::{Notices, Vfs};
 use weft_web::Web;
 
-use crate::config::{Resolved, Source, SpaceSettings};
+use crate::config::Resolved;
 use crate::daemon::MountDaemon;
 use crate::handover::{Handover, Line, Word};
 use crate::metrics::http::Metrics;
@@ -31,15 +33,7 @@ pub use bindings::asked_afs;
 pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Result<()> {
     let Handover { line, kept, mount, notices: sender } = handover;
     let (device, of_former) = mount.map(|mount| (mount.device, mount.connection)).unzip();
-    // Work that is begun by the thread of a ring's queue may start one.
-    let ordinary = weft_fuse::OrdinaryThread::like_this();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(workers())
-        .thread_name("weft-worker")
-        .on_thread_start(move || ordinary.begin())
-        .enable_all()
-        .build()
-        .context("the runtime cannot be started")?;
+    let runtime = begin_runtime().context("the runtime cannot be started")?;
     let journal = Journal::new(kept.journal).context("the journal in memory cannot be used")?;
     let store = open_store(&resolved.cache_dir, journal)?;
     let (notices, receivers) = Notices::channel();
@@ -47,7 +41,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let is_follower = device.is_some();
     let ground = bindings::Ground { store: &store, cut_off, is_follower, runtime: runtime.handle() };
     let bindings::Bound { all: bindings, cells, tree } = bindings::of(&resolved, &ground)?;
-    let options = vfs_options(&resolved)?;
+    let options = options::vfs_options(&resolved)?;
     let takes_changes = bindings.iter().any(|binding| binding.remote.capabilities().writable);
     let vfs = Vfs::new(store.clone(), bindings, options, notices, runtime.handle().clone())?;
     if let Some(tree) = tree.filter(|_| device.is_none()) {
@@ -63,7 +57,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let place = resolved.mountpoint.clone();
     let mounted = weft_fuse::mount(
         Bridge::new(vfs.clone(), resolved.deadline),
-        &mount_options(&resolved, takes_changes),
+        &options::mount_options(&resolved, takes_changes),
         receivers,
         runtime.handle(),
         Some(Life {
@@ -74,20 +68,11 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
         }),
     )?;
     vfs.send_left();
-    let metrics = listen_for_metrics(&resolved, runtime.handle());
-    let told = metrics.as_ref().map(|metrics| metrics.as_ref().map_or_else(Clone::clone, |m| m.address().to_string()));
     let (replace, asked) = tokio::sync::mpsc::channel(1);
     // What is at the place of a mount that was taken over may be another by now.
     let connection = of_former.unwrap_or_else(|| connection_at(&resolved.mountpoint));
-    let daemon = MountDaemon::new(vfs.clone(), &resolved, replace)
-        .asked_through(&mounted)
-        .connected(connection)
-        .serving_metrics(told);
-    let daemon = Arc::new(daemon);
-    if let Some(Ok(metrics)) = metrics {
-        let daemon = daemon.clone();
-        runtime.spawn(metrics.serve(Arc::new(move || daemon.measures())));
-    }
+    let daemon = MountDaemon::new(vfs.clone(), &resolved, replace).asked_through(&mounted).connected(connection);
+    let daemon = serving_metrics(daemon, &resolved, runtime.handle());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let stopped = async {
         // An error means that the sender is gone, which is to stop as well.
@@ -172,14 +157,33 @@ async fn make_way(
     std::process::exit(0);
 }
 
-/// Binds what serves metrics, where somebody asked for it. An address that is taken keeps nothing from being mounted.
-fn listen_for_metrics(resolved: &Resolved, runtime: &tokio::runtime::Handle) -> Option<Result<Metrics, String>> {
+fn begin_runtime() -> std::io::Result<Runtime> {
+    // Work that is begun by the thread of a ring's queue may start one.
+    let ordinary = weft_fuse::OrdinaryThread::like_this();
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
+        .thread_name("weft-worker")
+        .on_thread_start(move || ordinary.begin())
+        .enable_all()
+        .build()
+}
+
+/// The daemon, whose metrics are served where somebody asked for it. An address that is taken keeps nothing from being mounted.
+fn serving_metrics(daemon: MountDaemon, resolved: &Resolved, runtime: &Handle) -> Arc<MountDaemon> {
+    let Some(address) = resolved.metrics.listen else { return Arc::new(daemon) };
     let _entered = runtime.enter();
-    let bound = Metrics::bind(resolved.metrics.listen?);
-    if let Err(why) = &bound {
-        tracing::warn!("metrics: {why}");
+    match Metrics::bind(address) {
+        Ok(metrics) => {
+            let daemon = Arc::new(daemon.serving_metrics(Some(metrics.address().to_string())));
+            let measured = daemon.clone();
+            runtime.spawn(metrics.serve(Arc::new(move || measured.measures())));
+            daemon
+        }
+        Err(why) => {
+            tracing::warn!("metrics: {why}");
+            Arc::new(daemon.serving_metrics(Some(why)))
+        }
     }
-    Some(bound)
 }
 
 /// Opens the cache. umount(8) does not wait for the daemon, so whoever mounts again at once finds it still closing.
@@ -191,114 +195,6 @@ fn open_store(dir: &Path, journal: Journal) -> Result<Arc<Store>, StoreError> {
             Err(StoreError::InUse { .. }) if Instant::now() < until => std::thread::sleep(CLOSING_PAUSE),
             outcome => return outcome,
         }
-    }
-}
-
-fn vfs_options(resolved: &Resolved) -> anyhow::Result<VfsOptions> {
-    let (mut rules, mut stale_rules, mut open_rules) = (Vec::new(), Vec::new(), Vec::new());
-    let mut space = space_options(&resolved.space);
-    for rule in &resolved.trees {
-        let Some(path) = below_mount(&rule.path, resolved) else { continue };
-        let names: Result<Vec<Name>, _> = path.split('/').filter(|part| !part.is_empty()).map(Name::new).collect();
-        let names = names.with_context(|| format!("the rule for {}", rule.path))?;
-        stale_rules.extend(rule.stale_if_error.map(|time| (names.clone(), time)));
-        open_rules.extend(rule.open_files.map(|shown| (names.clone(), shown)));
-        rules.extend(rule.freshness.map(|freshness| (names.clone(), freshness)));
-        if rule.class.is_some() || rule.max.is_some() {
-            space.rules.push(SpaceRule { path: names, class: rule.class, max: rule.max });
-        }
-    }
-    let bounded_max = SpaceOptions::BOUNDED_RULES_MAX;
-    if space.rules.iter().filter(|rule| rule.max.is_some()).count() > bounded_max {
-        anyhow::bail!("more than {bounded_max} [[tree]] rules have a `max`");
-    }
-    let default = VfsOptions::default();
-    let passes = resolved.passthrough && rustix::process::geteuid().is_root();
-    Ok(VfsOptions {
-        passthrough_bytes_min: if passes { default.passthrough_bytes_min } else { u64::MAX },
-        shared: resolved.allow_other,
-        deadline: resolved.deadline,
-        policies: Policies::new(resolved.freshness, rules)
-            .with_stale_if_error(resolved.stale_if_error, stale_rules)
-            .with_open_files(resolved.open_files, open_rules),
-        space,
-        unopened: resolved.unopened,
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        inodes_max: default.inodes_max.min(open_files_max() / FILES_PER_INODE),
-        ..default
-    })
-}
-
-/// What the cache may hold; the rules for trees are added by the caller.
-fn space_options(settings: &SpaceSettings) -> SpaceOptions {
-    SpaceOptions {
-        class: settings.class.unwrap_or_default(),
-        rules: Vec::new(),
-        max: settings.max,
-        scratch_max: settings.scratch_max,
-        tree_max: settings.max_per_host,
-        keep_free: settings.keep_free,
-    }
-}
-
-/// How many files this process may have open, after asking for as many as it may ask for: a cached file that was read
-/// of late stays open.
-fn open_files_max() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let current = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(error) => {
-            tracing::debug!(%error, "the limit of open files stays");
-            limit.current
-        }
-    };
-    current.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX)
-}
-
-/// A rule's path, which is one below the mount of everything, below what is mounted: all of it when the rule is about
-/// something above, `None` when it is about something else.
-fn below_mount<'a>(rule: &'a str, resolved: &Resolved) -> Option<&'a str> {
-    match &resolved.source {
-        Source::Everything => Some(rule),
-        Source::Web => rule_below(rule, "web"),
-        Source::Dirs => rule_below(rule, "dir"),
-        Source::Afs => rule_below(rule, "afs"),
-        source @ (Source::WebTree { .. } | Source::AfsCell { .. }) => {
-            rule_below(rule, &source.to_string().replacen(':', "/", 1))
-        }
-        Source::DirTree { path } => {
-            let named = resolved.dirs.iter().filter(|table| table.path == *path);
-            named.filter_map(|table| rule_below(rule, &format!("dir/{}", table.name))).next()
-        }
-    }
-}
-
-/// The part of a rule's path that lies inside a tree.
-fn rule_below<'a>(rule: &'a str, tree: &str) -> Option<&'a str> {
-    if tree == rule || tree.starts_with(&format!("{rule}/")) {
-        return Some("");
-    }
-    rule.strip_prefix(&format!("{tree}/"))
-}
-
-fn mount_options(resolved: &Resolved, takes_changes: bool) -> weft_fuse::MountOptions {
-    let source = resolved.source.to_string();
-    weft_fuse::MountOptions {
-        mountpoint: resolved.mountpoint.clone(),
-        source: if source.is_empty() { "weft".to_owned() } else { source },
-        allow_other: resolved.allow_other,
-        checks_modes: !(resolved.allow_other && resolved.source.is_afs()),
-        exec: !resolved.noexec,
-        threads: resolved.threads.unwrap_or(READERS),
-        transport: resolved.transport,
-        unopened: resolved.unopened,
-        // Of what shows the newest version the kernel keeps no pages for anybody.
-        maps_unkept: resolved.shows_newest(),
-        read_only: resolved.read_only || !takes_changes,
-        sync: resolved.sync,
     }
 }
 
@@ -327,10 +223,6 @@ fn workers() -> usize {
 
 const WORKERS_MIN: usize = 2;
 const WORKERS_MAX: usize = 8;
-/// Threads that read kernel requests, unless the configuration says otherwise.
-const READERS: usize = 2;
-/// Of the files that may be open, one in so many may belong to an inode that nobody uses.
-const FILES_PER_INODE: usize = 4;
 /// How long a cache may be in use by a daemon that is ending, and how often that is looked at.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 const CLOSING_PAUSE: Duration = Duration::from_millis(20);
@@ -344,21 +236,3 @@ const LOCKS_PATIENCE: Duration = Duration::from_secs(5);
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// How long requests under way may take when the mount has gone.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(2);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_count_from_the_root_of_the_mounted_tree() {
-        assert_eq!(rule_below("web/example.org/docs/new", "web/example.org/docs"), Some("new"));
-        assert_eq!(rule_below("web/example.org", "web/example.org/docs"), Some(""));
-        assert_eq!(rule_below("web/example.org/docs", "web/example.org/docs"), Some(""));
-        assert_eq!(rule_below("web/example.com", "web/example.org/docs"), None);
-        assert_eq!(rule_below("web/example.org/docs2", "web/example.org/docs"), None);
-        assert_eq!(
-            (rule_below("web", "web"), rule_below("web/a", "web"), rule_below("dir", "web")),
-            (Some(""), Some("a"), None)
-        );
-    }
-}
