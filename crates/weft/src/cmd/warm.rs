@@ -4,7 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use weft_control::{Code, ControlError, Located, PathBytes, Refusal, WarmForecast, WarmOrder, WarmProgress, Warmed};
+use weft_control::{
+    Code, ControlError, Located, PathBytes, Refusal, WarmForecast, WarmOrder, WarmProgress, Warmed, Warmth,
+};
 
 use super::path_list::{self, Against};
 use super::status::show_time;
@@ -14,12 +16,13 @@ use crate::config::Source;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{complain, say};
 
-/// Fetches what is at and below the paths, and tells what happens.
+/// Fetches what is at and below the paths, and tells what happens. Where the daemon is replaced meanwhile the next one is asked
+/// for the same: what came is there.
 ///
 /// # Errors
 /// When not all of it came; when the paths are in no mount, or in several.
 pub fn run(args: &WarmArgs, json: bool) -> Outcome {
-    let (located, order, bad_lines) = order(args)?;
+    let (mut located, order, bad_lines) = order(args)?;
     let mut shown = Shown::new(json);
     for line in bad_lines {
         shown.bad_line(&line.why, line.number);
@@ -27,8 +30,28 @@ pub fn run(args: &WarmArgs, json: bool) -> Outcome {
     if order.paths.is_empty() {
         return Err(shown.none_came("no path in the list is in the mount"));
     }
+    for _ in 0..DAEMONS_MAX {
+        let (mount, connection) = (located.mount, located.hello.connection);
+        if let Some(progress) = told_by(located.client.warm(order.clone()), &mut shown)? {
+            return shown.end(&progress, args);
+        }
+        located = match find(&mount) {
+            Ok(next) if next.hello.connection == connection => next,
+            _ => break,
+        };
+        shown.begin_again();
+    }
+    Err(Failure::failed("the daemon ended before all had come; what came stays, and the same command goes on"))
+}
+
+/// Shows what one daemon tells. How far it has come in the end; `None` when the daemon ended before.
+fn told_by(warmth: Result<Warmth, ControlError>, shown: &mut Shown) -> Outcome<Option<WarmProgress>> {
+    let lines = match warmth {
+        Err(ControlError::Ended) => return Ok(None),
+        lines => lines?,
+    };
     let mut done = None;
-    for line in located.client.warm(order)? {
+    for line in lines {
         let line = match line {
             Err(ControlError::Ended) => break,
             line => line?,
@@ -38,12 +61,7 @@ pub fn run(args: &WarmArgs, json: bool) -> Outcome {
         }
         shown.line(line);
     }
-    match done {
-        Some(progress) => shown.end(&progress, args),
-        None => {
-            Err(Failure::failed("the daemon ended before all had come; what came stays, and the same command goes on"))
-        }
-    }
+    Ok(done)
 }
 
 /// What is asked for, and of which mount.
@@ -132,6 +150,15 @@ impl Shown {
     fn new(json: bool) -> Shown {
         let bar = !json && std::io::stderr().is_terminal();
         Shown { json, bar, began: None, told: Instant::now(), fits: true, first_failure: None, bad_lines: 0 }
+    }
+
+    /// Another daemon begins with all of it.
+    fn begin_again(&mut self) {
+        self.line(Warmed::Note { text: "the daemon was replaced: the next one goes on".to_owned() });
+        (self.began, self.fits) = (None, true);
+        if self.bad_lines == 0 {
+            self.first_failure = None;
+        }
     }
 
     fn bad_line(&mut self, why: &str, number: usize) {
@@ -326,6 +353,8 @@ fn end_line(progress: &WarmProgress) -> String {
 /// How often progress is told where there is no terminal.
 const QUIET: Duration = Duration::from_secs(5);
 const BAR_WIDTH: usize = 20;
+/// How many daemons are asked for the same, one after the other.
+const DAEMONS_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -309,6 +309,37 @@ fn a_killed_daemon_is_gone_on_with() {
     assert_eq!(liar.times("/a.txt"), 1, "a whole file is not fetched again");
 }
 
+/// Goal: who has a tree fetched ahead does not notice that the daemon is killed, or replaced by another: that one goes on from the
+/// middle.
+#[test]
+fn the_next_daemon_goes_on() {
+    for killed in [true, false] {
+        let go_on = Arc::new(AtomicBool::new(false));
+        let (liar, _) = slow(20 << 20, go_on.clone());
+        let Some(mount) = Mount::new() else { return };
+        let top = mount.at(liar.site());
+        let mut warming = mount.weft().args(["warm", "--json"]).arg(&top).start();
+        wait_for(&mut warming, 18 << 20);
+        mount.status();
+        if killed {
+            mount.kill_daemon();
+        } else {
+            assert_eq!(mount.verb("upgrade", [mount.dir()]).code, Some(0));
+        }
+        go_on.store(true, Ordering::SeqCst);
+        let done = loop {
+            let line: Value = serde_json::from_str(&warming.line()).expect("JSON");
+            if line["event"] == "done" {
+                break line;
+            }
+        };
+        assert_eq!(warming.end(), Some(0), "{done}");
+        assert!(done["bytes_done"].as_u64().is_some_and(|bytes| bytes < LONG as u64), "{done}");
+        assert!(std::fs::read(top.join("long.bin")).expect("read") == noise(LONG));
+        assert_eq!(liar.times("/a.txt"), 1, "a whole file is not fetched again");
+    }
+}
+
 /// Goal: Ctrl-C ends the work in the daemon, and what is complete stays.
 #[test]
 fn an_interrupt_ends_the_work() {
