@@ -45,7 +45,11 @@ impl Vfs {
         let top = match self.find(path) {
             Err(VfsError::NotFound) => {
                 let done = self.reload_unknown(path, caller).await?;
-                return Ok(if self.reach_unlisted(path, caller).await? { FOUND } else { done });
+                if self.reach_unlisted(path, caller).await? {
+                    return Ok(FOUND);
+                }
+                // Its list was asked for, and has no such name.
+                return self.find(path).map(|_| done);
             }
             found => found?,
         };
@@ -56,6 +60,9 @@ impl Vfs {
         }
         let inode = self.inode(top)?;
         self.reload_one(&inode, caller, &mut done).await?;
+        if done.gone > 0 {
+            return Err(VfsError::NotFound);
+        }
         let mut waiting = if recursive { self.children(inode.id)? } else { Vec::new() };
         self.reload_all(&mut waiting, recursive, caller, done).await
     }

@@ -6,7 +6,8 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::support::{
-    Liar, Mount, Outcome, Program, Setup, answer, fails_with, is_root, names_in, page, weft_program, without,
+    Liar, Mount, Outcome, Program, Server, Setup, answer, fails_with, is_root, names_in, page, weft_program, without,
+    write_aged,
 };
 
 /// A site of three files, of which `a.txt` has been read.
@@ -169,6 +170,36 @@ fn exit_codes_are_as_documented() {
         let error: serde_json::Value = serde_json::from_str(&json.out).unwrap_or_else(|e| panic!("{e}: {json:?}"));
         assert!(error["error"]["sentence"].as_str().is_some_and(|sentence| sentence.len() > 10), "{error}");
     }
+}
+
+/// Goal: `weft reload` of what is not there says so, whatever said that it is not, or that it was: a list that is complete, its
+/// source itself, or nobody yet.
+#[test]
+fn a_reload_of_what_is_not_there_fails() {
+    let Some(nginx) = Server::nginx("") else { return };
+    for name in ["gone.txt", "removed.txt"] {
+        write_aged(&nginx.root().join(name), b"text", 10);
+    }
+    let Some(mount) = Mount::new() else { return };
+    let top = mount.at(nginx.site());
+    let reload = |name: &str| mount.verb("reload", [top.join(name)]);
+    let not_there = |name: &str| {
+        let outcome = reload(name);
+        assert_eq!(outcome.code, Some(4), "{name}: {outcome:?}");
+        assert!(outcome.err.contains(name), "{outcome:?}");
+    };
+    not_there("unknown.txt");
+    assert_eq!(names_in(&top), ["gone.txt", "removed.txt"]);
+    not_there("unlisted.txt");
+    std::fs::read(top.join("gone.txt")).expect("read");
+    for name in ["gone.txt", "removed.txt"] {
+        std::fs::remove_file(nginx.root().join(name)).expect("removed");
+        not_there(name);
+        not_there(name);
+    }
+    write_aged(&nginx.root().join("gone.txt"), b"text", 10);
+    assert_eq!(reload("gone.txt").code, Some(0));
+    assert_eq!(std::fs::read(top.join("gone.txt")).expect("read"), b"text");
 }
 
 /// Goal: a path that leads to no tree of the mount, as a mistyped one does, is refused by every verb, with what there is; one
