@@ -431,11 +431,16 @@ impl Client {
             }
             Err(error) => error,
         };
-        let explicit_port = host.authority.port.is_some();
         let why = match &error {
             ConnectError::NotTls(why) => format!("its port does not speak TLS ({why})"),
-            ConnectError::Unreachable(why) | ConnectError::TimedOut(why) if !explicit_port => {
+            ConnectError::Unreachable(why) | ConnectError::TimedOut(why) if !probing => {
                 format!("nothing answers on port 443 ({why})")
+            }
+            // A proxy for plain http alone may reach, and know, hosts that this machine does not.
+            ConnectError::Unreachable(why) | ConnectError::TimedOut(why) | ConnectError::NoSuchHost(why)
+                if self.dialer.ways_differ(&host.authority) =>
+            {
+                format!("https goes another way, on which nothing answers ({why})")
             }
             // A server that waits for the end of a line takes the connection and stays silent.
             ConnectError::TimedOut(why) if why.contains("TLS") => format!("its port does not speak TLS ({why})"),

@@ -123,6 +123,11 @@ impl Dialer {
         })
     }
 
+    /// Whether plain http goes another way to a host than https.
+    pub fn ways_differ(&self, host: &Authority) -> bool {
+        self.proxies.differ(host)
+    }
+
     /// Connects in plain text.
     pub async fn plain(&self, host: &Authority, port: u16) -> Connecting<Connected> {
         let Way { wire, through } = self.reach(host, Scheme::Http, port).await?;

@@ -195,6 +195,11 @@ impl Proxies {
         if ways.is_empty() { vec![Via::Direct] } else { ways }
     }
 
+    /// Whether plain http goes another way to a host than https: that there is none for the latter says nothing of the former.
+    pub(crate) fn differ(&self, host: &Authority) -> bool {
+        self.ways(host, Scheme::Http) != self.ways(host, Scheme::Https)
+    }
+
     /// What would serve a host, for people; nothing where there is no proxy.
     pub(crate) fn about(&self, host: &Authority, scheme: Scheme) -> Option<String> {
         let ways = self.ways(host, scheme);

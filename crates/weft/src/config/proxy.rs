@@ -21,14 +21,15 @@ impl ProxyTable {
     }
 }
 
-/// Reads `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, in lower case before upper case.
+/// Reads `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, in lower case before upper case. An empty one is none, as to
+/// curl.
 ///
 /// # Errors
 /// Which of them cannot be used, and what is allowed: to go without it would show a host what it should not see.
 pub fn usual_proxies(variable: impl Fn(&str) -> Option<String>) -> Result<UsualProxies, String> {
     let said = |name: &str| {
-        let said = variable(name).or_else(|| variable(&name.to_ascii_uppercase()));
-        said.filter(|text| !text.is_empty())
+        let said = |name: &str| variable(name).filter(|text| !text.is_empty());
+        said(name).or_else(|| said(&name.to_ascii_uppercase()))
     };
     let proxy = |name: &str| {
         let Some(text) = said(name) else { return Ok(None) };
@@ -130,7 +131,10 @@ mod tests {
         let proxies = proxies.expect("good");
         assert_eq!(shown(proxies.http).as_deref(), Some("http://lower:1"));
         assert_eq!(shown(proxies.https).as_deref(), Some("socks5://all:3"));
-        assert_eq!(read(&[("https_proxy", ""), ("HTTPS_PROXY", "http://upper:2")]).expect("good").https, None);
+        let proxies = read(&[("https_proxy", ""), ("HTTPS_PROXY", "http://upper:2")]).expect("good");
+        assert_eq!(shown(proxies.https).as_deref(), Some("http://upper:2"));
+        let proxies = read(&[("no_proxy", ""), ("NO_PROXY", "a.org")]).expect("good");
+        assert_eq!(proxies.except, NoProxy::parse("a.org"));
         assert_eq!(read(&[]).expect("good"), UsualProxies::default());
         let why = read(&[("https_proxy", "https://me:word@proxy")]).expect_err("no TLS to proxies");
         assert!(why.contains("https_proxy") && !why.contains("word"), "{why}");
