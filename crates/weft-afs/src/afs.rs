@@ -163,7 +163,6 @@ impl Afs {
         tokio::spawn(crate::locks::keep(Arc::downgrade(&shared)));
         tokio::spawn(crate::silences::keep(Arc::downgrade(&shared)));
         tokio::spawn(crate::logouts::keep(Arc::downgrade(&shared)));
-        tokio::spawn(crate::set_back::keep(Arc::downgrade(&shared)));
         tokio::spawn(crate::probes::keep(Arc::downgrade(&shared), shared.options.probe_after));
         Ok(Arc::new(Afs { shared }))
     }

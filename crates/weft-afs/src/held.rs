@@ -93,12 +93,6 @@ impl AllHeld {
         out
     }
 
-    /// Has all end so much earlier.
-    pub fn end_earlier(&mut self, by: Duration) {
-        let by_s = u32::try_from(by.as_secs().saturating_add(1)).unwrap_or(u32::MAX);
-        self.packed.values_mut().for_each(|held| held.ends_s = held.ends_s.saturating_sub(by_s));
-    }
-
     /// Forgets those that have ended by then.
     pub fn forget_ended(&mut self, now: SystemTime) {
         self.packed.retain(|_, held| time_of(held.ends_s) > now);

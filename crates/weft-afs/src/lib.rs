@@ -62,7 +62,6 @@ mod round;
 mod routes;
 mod rpc;
 mod servers;
-mod set_back;
 mod silences;
 mod socket;
 mod space;

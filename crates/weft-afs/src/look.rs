@@ -1,11 +1,11 @@
 //! What is where: status of files, content of directories, and what their promises make of it.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use weft_remote::{Audience, Call, Entry, FileKind, Lease, Name, RemoteError, Result, Version};
+use weft_remote::{Audience, Call, Entry, FileKind, Lease, Name, RemoteError, Result, Version, clock};
 
 use crate::abort::{AbortCode, Next};
 use crate::access::Operation;
@@ -217,7 +217,7 @@ impl Shared {
         let Spot { cell, fid, .. } = spot;
         let content = self.directories.get(cell, *fid)?;
         let admissions = self.directories.admissions(cell, *fid, token.map(|token| token.id));
-        let counting = admissions.iter().filter(|admission| admission.until > SystemTime::now());
+        let counting = admissions.iter().filter(|admission| admission.until > clock::now());
         let worth = counting.filter_map(|admission| {
             let lease = self.promises.lease_since(admission.ticket, cell, *fid)?;
             let audience = match (admission.who, token) {

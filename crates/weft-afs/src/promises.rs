@@ -6,7 +6,7 @@
 //!   it, is told from one of after it by its data version, and is good for one request only as well.
 //! * A break counts from the server that made the promise alone; what strangers say is refused (`afs.rs`).
 //! * [`Request::ForgetAll`](crate::wire::callback::Request) ends all promises of its server.
-//! * A promise ends by the wall clock, as leases do. One that is set back has it end as much earlier (`set_back.rs`).
+//! * A promise ends by the clock that leases go by, which nobody sets back.
 //! * What is broken is told of under each identity that it was shown under: a volume that is mounted twice has each of
 //!   its files twice. When more ways into volumes are known than are remembered, all promises end at once and that is
 //!   told: nothing is held on a way that nobody would be told of.
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Event, FileId, Lease, Name, News, ToldUpTo};
+use weft_remote::{Event, FileId, Lease, Name, News, ToldUpTo, clock};
 
 use crate::cell::CellName;
 use crate::fid::{Fid, VolumeId};
@@ -25,7 +25,6 @@ use crate::identity::{Identity, Spot, Way};
 use crate::releases::Releases;
 use crate::retimed::Written;
 use crate::servers::ServerId;
-use crate::set_back::{self, Clock};
 use crate::wire::status::Promise;
 
 /// All promises of all servers.
@@ -40,8 +39,6 @@ pub(crate) struct Promises {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By which they end.
-    clock: Clock,
     held: AllHeld,
     /// The ways on which volumes were entered, and what lead there.
     ways: HashMap<(CellName, VolumeId), Vec<Entrance>>,
@@ -87,9 +84,8 @@ impl Promises {
 
     /// To be taken before a question is sent.
     pub fn ticket(&self) -> Ticket {
-        let mut table = self.table.lock();
-        table.clock.counts();
-        Ticket { breaks: table.breaks, changes: table.changes, asked: SystemTime::now() }
+        let table = self.table.lock();
+        Ticket { breaks: table.breaks, changes: table.changes, asked: clock::now() }
     }
 
     /// Enters what a server has promised of a file with its answer; the lease that this makes.
@@ -162,7 +158,7 @@ impl Promises {
     pub fn written(&self, cell: &CellName, fid: Fid) -> Option<Written> {
         let table = self.table.lock();
         let held = table.held.get(cell, fid)?;
-        held.written.filter(|_| held.ends > SystemTime::now())
+        held.written.filter(|_| held.ends > clock::now())
     }
 
     /// We have stored a file: it is in another data version by our doing, and what was promised of it still is.
@@ -208,14 +204,14 @@ impl Promises {
     pub fn lease(&self, cell: &CellName, fid: Fid) -> Option<Lease> {
         let table = self.table.lock();
         let held = table.held.get(cell, fid)?;
-        (held.ends > SystemTime::now()).then_some(Lease::UntilBroken(held.ends))
+        (held.ends > clock::now()).then_some(Lease::UntilBroken(held.ends))
     }
 
     /// The same, if nothing that was said since the ticket was taken is about the file.
     pub fn lease_since(&self, ticket: Ticket, cell: &CellName, fid: Fid) -> Option<Lease> {
         let table = self.table.lock();
         let held = table.held.get(cell, fid)?;
-        let holds = held.ends > SystemTime::now() && !table.broken_since(ticket, held.server, cell, fid);
+        let holds = held.ends > clock::now() && !table.broken_since(ticket, held.server, cell, fid);
         holds.then_some(Lease::UntilBroken(held.ends))
     }
 
@@ -275,21 +271,6 @@ impl Promises {
         self.news.tell(events)
     }
 
-    /// Looks whether the wall clock was set back, by which promises end, and by how much.
-    pub fn look_at_clock(&self) -> Option<Duration> {
-        let mut table = self.table.lock();
-        let by = table.clock.set_back()?;
-        self.set_back(&mut table, by);
-        Some(by)
-    }
-
-    /// By what the clock says now, what was promised ends so much earlier than was told.
-    fn set_back(&self, table: &mut Table, by: Duration) {
-        table.held.end_earlier(by);
-        table.remember(Broken::All);
-        self.news.tell(vec![Event::AllBroken]);
-    }
-
     /// We have changed something, and the server calls nobody who changes: what is so on the other ways to it is told, and
     /// on all ways that these names in a directory are to be looked up again. `None` when there is nothing to tell.
     pub fn changed_here(&self, spot: &Spot, names: &[Name]) -> Option<ToldUpTo> {
@@ -314,7 +295,7 @@ impl Promises {
 
     /// The servers whose promises count still.
     pub fn servers(&self) -> HashSet<ServerId> {
-        let now = SystemTime::now();
+        let now = clock::now();
         self.table.lock().held.iter().filter(|held| held.ends > now).map(|held| held.server).collect()
     }
 
@@ -329,7 +310,7 @@ impl Table {
     /// Whether one more may be remembered; what has ended goes for it, which takes a while where there are many.
     fn has_room(&mut self, max: usize) -> bool {
         if self.held.len() >= max && self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_PAUSE) {
-            let now = SystemTime::now();
+            let now = clock::now();
             self.held.forget_ended(now);
             self.looked = Some(Instant::now());
         }
@@ -427,9 +408,8 @@ fn directory_id(spot: &Spot, door: Option<&Identity>) -> FileId {
 
 /// Longest promise that is believed, in seconds.
 const PROMISE_S_MAX: u32 = 24 * 3600;
-/// A promise is used for so much less than it lasts: clocks run at different speeds, and it takes a moment to find out that one
-/// was set back.
-const MARGIN: Duration = Duration::from_secs(2).saturating_add(set_back::UNSEEN_MAX);
+/// A promise is used for so much less than it lasts: clocks run at different speeds.
+const MARGIN: Duration = Duration::from_secs(2);
 /// How often it is looked at the most which have ended, when there is no room.
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
 /// Breaks, and changes of ours, that are remembered for answers that are under way.

@@ -54,22 +54,6 @@ fn what_is_changed_here_is_told_on_the_other_ways() {
     assert_eq!(told(), [Event::NamesBroken(there), Event::NameBroken { dir: here, name, file: None }]);
 }
 
-/// Goal: a wall clock that is set back has no promise count for longer than its server keeps it, also one whose question was
-/// asked before.
-#[test]
-fn a_clock_that_is_set_back_makes_no_promise_longer() {
-    let (promises, mut told) = promises(100);
-    let before = promises.ticket();
-    let Lease::UntilBroken(ends) = promises.enter(before, SERVER, &spot(2), PROMISE) else { panic!("a promise") };
-    promises.set_back(&mut promises.table.lock(), Duration::from_secs(600));
-    assert_eq!(told(), [Event::AllBroken]);
-    let Some(Lease::UntilBroken(now)) = promises.lease(&cell(), spot(2).fid) else { panic!("it still counts") };
-    assert!(now + Duration::from_secs(600) <= ends);
-    assert!(!holds(promises.enter(before, SERVER, &spot(3), PROMISE)), "asked before");
-    promises.set_back(&mut promises.table.lock(), Duration::from_secs(3600));
-    assert_eq!(promises.lease(&cell(), spot(2).fid), None);
-}
-
 #[test]
 fn a_break_is_told_of_under_every_identity() {
     let (promises, mut told) = promises(100);

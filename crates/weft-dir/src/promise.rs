@@ -1,8 +1,6 @@
 //! The lease of an answer: promised before the answer is read, looked at again when it has been.
 
-use std::time::SystemTime;
-
-use weft_remote::{Entry, Lease};
+use weft_remote::{Entry, Lease, clock};
 
 use crate::identity::Key;
 use crate::watches::Watches;
@@ -65,7 +63,7 @@ impl Watches {
     }
 
     fn long_lease(&self) -> Lease {
-        Lease::UntilBroken(SystemTime::now() + self.options.lease)
+        Lease::UntilBroken(clock::now() + self.options.lease)
     }
 
     /// The lease where changes are not told.

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Caller, Lease, Version};
+use crate::{Caller, Lease, Version, clock};
 
 /// Who may be served this answer from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub struct Answer<T> {
 impl<T> Answer<T> {
     /// An answer for everyone without an origin.
     pub fn new(value: T, version: Version, lease: Lease) -> Answer<T> {
-        Answer { value, version, lease, audience: Audience::Everyone, origin: None, asked: SystemTime::now() }
+        Answer { value, version, lease, audience: Audience::Everyone, origin: None, asked: clock::now() }
     }
 
     /// The same answer around another value.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::clock;
+
 /// The local user behind a request, as the kernel names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
@@ -60,7 +62,7 @@ pub struct Call {
 impl Call {
     /// A call that may take `limit` from now.
     pub fn within(caller: Caller, limit: Duration) -> Call {
-        Call { caller, begun: SystemTime::now(), deadline: Instant::now() + limit, purpose: Purpose::Use }
+        Call { caller, begun: clock::now(), deadline: Instant::now() + limit, purpose: Purpose::Use }
     }
 
     /// The same call, made ahead of any use.

@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock;
+
 /// The trust that comes with an answer. Wall-clock time, since leases outlive the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lease {
@@ -45,7 +47,7 @@ pub enum Stale {
 impl Lease {
     /// A lease of this length from now.
     pub fn lasting(time: Duration) -> Lease {
-        Lease::Until(SystemTime::now() + time)
+        Lease::Until(clock::now() + time)
     }
 
     /// What the source says of using it after its end.

@@ -29,6 +29,7 @@ mod source;
 mod traffic;
 mod version;
 
+pub mod clock;
 pub mod moment;
 
 #[cfg(feature = "testing")]

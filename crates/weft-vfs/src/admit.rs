@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Audience, Call, Caller, Checked, FileKind, Lease, Version};
+use weft_remote::{Audience, Call, Caller, Checked, FileKind, Lease, Version, clock};
 use weft_store::{ListingRecord, NodeRecord, Record};
 
 use crate::content::Check;
@@ -40,7 +40,7 @@ impl Grants {
         if self.0.len() >= GRANTS_MAX {
             self.0.remove(0);
         }
-        let (asked, learnt) = (told.asked, SystemTime::now());
+        let (asked, learnt) = (told.asked, clock::now());
         self.0.push(Grant { to: told.audience, version, lease: told.lease, asked, learnt });
     }
 
@@ -52,7 +52,7 @@ impl Grants {
         freshness: Freshness,
         has_ended: impl Fn(SystemTime) -> bool,
     ) -> bool {
-        let now = SystemTime::now();
+        let now = clock::now();
         let fresh = |grant: &Grant| now.duration_since(grant.learnt).is_ok_and(|age| age < GRANT_TIME_MIN);
         let holds = |grant: &Grant| {
             grant.to.includes(caller)
@@ -176,7 +176,7 @@ impl Vfs {
         }
         // A mere name that another user's page told is of no version that this one could contradict.
         let only_named = held.is_none() && known == Version::None;
-        if only_named || !inode.freshness.holds(&lease, learnt, SystemTime::now()) {
+        if only_named || !inode.freshness.holds(&lease, learnt, clock::now()) {
             return match self.learn_check(call, inode, &known, answer)? {
                 Check::Elsewhere(_) => Err(VfsError::Stale),
                 Check::Unchanged | Check::Changed => Ok(()),

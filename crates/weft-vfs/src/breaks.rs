@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Event, FileId, FileKind, Name};
+use weft_remote::{Event, FileId, FileKind, Name, clock};
 use weft_store::{BindingId, DentryRecord, DentryTarget, NodeId, Record};
 
 use crate::absences::ON_ITS_WAY_MAX;
@@ -38,12 +38,12 @@ struct State {
 impl Breaks {
     /// Of a source that one begins to listen to now.
     pub(crate) fn begin() -> Breaks {
-        Breaks(Mutex::new(State::since(SystemTime::now())))
+        Breaks(Mutex::new(State::since(clock::now())))
     }
 
     pub(crate) fn end(&self, id: NodeId) {
         let mut state = self.0.lock();
-        let now = SystemTime::now();
+        let now = clock::now();
         if state.of.len() >= REMEMBERED_MAX {
             // Too many to remember: the next use of each asks once.
             *state = State::since(now);
@@ -54,7 +54,7 @@ impl Breaks {
 
     fn end_name(&self, dir: NodeId, name: &Name) {
         let mut state = self.0.lock();
-        let now = SystemTime::now();
+        let now = clock::now();
         if state.names.len() >= REMEMBERED_MAX {
             *state = State::since(now);
         } else {
@@ -64,7 +64,7 @@ impl Breaks {
 
     fn end_names(&self, dir: NodeId) {
         let mut state = self.0.lock();
-        let now = SystemTime::now();
+        let now = clock::now();
         if state.all_names.len() >= REMEMBERED_MAX {
             *state = State::since(now);
         } else {
@@ -73,7 +73,7 @@ impl Breaks {
     }
 
     fn end_all(&self) {
-        *self.0.lock() = State::since(SystemTime::now());
+        *self.0.lock() = State::since(clock::now());
     }
 
     /// Whether what was asked for at `asked` about a file has ended since.
@@ -92,7 +92,7 @@ impl Breaks {
 
 /// Whether the clock was set back since then: what has ended after it was asked for seems to have ended before.
 fn is_to_come(asked: SystemTime) -> bool {
-    asked > SystemTime::now()
+    asked > clock::now()
 }
 
 impl State {

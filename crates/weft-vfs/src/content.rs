@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use weft_remote::{Along, Answer, Call, Checked, Fetched, FileKind, Found, Lease, Sameness, Span, Version};
+use weft_remote::{Along, Answer, Call, Checked, Fetched, FileKind, Found, Lease, Sameness, Span, Version, clock};
 use weft_store::{NodeId, Object};
 
 use crate::arrival::{Arrival, Delivery};
@@ -95,7 +95,7 @@ impl Vfs {
 
     /// Whether what is held is taken to be what the source has, without asking it.
     pub(crate) fn is_current(&self, inode: &Inode, current: &Current) -> Result<bool> {
-        let left = self.trusted_for(inode, &current.lease, current.checked, SystemTime::now());
+        let left = self.trusted_for(inode, &current.lease, current.checked, clock::now());
         Ok(!left.is_zero() || self.attributes_vouch(inode, current)?)
     }
 

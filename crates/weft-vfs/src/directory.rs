@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use weft_remote::{Call, Caller, Completeness, FileKind, Listing, Name, Version};
+use weft_remote::{Call, Caller, Completeness, FileKind, Listing, Name, Version, clock};
 use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId};
 
 use crate::arrival::State;
@@ -101,7 +101,7 @@ impl Vfs {
         self.notices.settled().await;
         let mark = self.store.names_mark(dir.id);
         let listing = self.store.listing(dir.id)?;
-        let now = SystemTime::now();
+        let now = clock::now();
         let trusted = |listing: ListingRecord| self.trusted_for(&dir, &listing.lease, listing.learnt, now);
         Ok(AsOf { mark, trusted: listing.map_or(Duration::ZERO, trusted) })
     }
@@ -186,7 +186,7 @@ impl Vfs {
             return Ok(false);
         }
         let listing = self.store.listing(dir.id)?;
-        let now = SystemTime::now();
+        let now = clock::now();
         let holds = |listing: &ListingRecord| !self.trusted_for(dir, &listing.lease, listing.learnt, now).is_zero();
         Ok(listing.is_some_and(|listing| holds(&listing) && self.shows_listing(dir, &listing, caller)))
     }

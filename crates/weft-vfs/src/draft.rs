@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLockReadGuard};
-use weft_remote::{Audience, Call, Caller, Lease, Version};
+use weft_remote::{Audience, Call, Caller, Lease, Version, clock};
 use weft_store::{Dirty, NewObject, Object, Origin, StoreError};
 
 use crate::attempt::Attempt;
@@ -374,7 +374,7 @@ impl Vfs {
         {
             return Ok(base.insert(object).clone());
         }
-        let object = self.new_content(inode, version, length, Lease::Spent, SystemTime::now())?;
+        let object = self.new_content(inode, version, length, Lease::Spent, clock::now())?;
         Ok(base.insert(object).clone())
     }
 

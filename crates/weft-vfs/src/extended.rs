@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tz::UtcDateTime;
 use weft_remote::{
-    Audience, Call, Change, FileKind, Lease, RemoteError, Sameness, SourceState, Version, is_access_list,
+    Audience, Call, Change, FileKind, Lease, RemoteError, Sameness, SourceState, Version, clock, is_access_list,
 };
 use weft_store::NodeId;
 
@@ -65,7 +65,7 @@ impl Vfs {
         let record = inode.record.read();
         let checked = if object.is_superseded() { UNIX_EPOCH } else { counting(object.checked) };
         let (own, told) = ((object.lease, checked), (record.lease, counting(record.learnt)));
-        let now = SystemTime::now();
+        let now = clock::now();
         let left = |(lease, checked): (Lease, SystemTime)| inode.freshness.remaining(&lease, checked, now);
         // A look at the file may have told that its content is this one (see `Vfs::is_current`).
         let is_told = record.version.compare(&object.version) == Sameness::Same;
@@ -105,7 +105,7 @@ impl Vfs {
             return Ok(None);
         }
         let inode = self.inode(node)?;
-        let now = SystemTime::now();
+        let now = clock::now();
         let text = match key {
             b"cached" => Some(self.cached_word(&inode)?.to_string()),
             b"state" => Some(self.state_of(&inode, now)?.as_str().to_string()),

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Call, Lease, Name, RemoteError, Version};
+use weft_remote::{Call, Lease, Name, RemoteError, Version, clock};
 use weft_store::{DentryRecord, DentryTarget, NodeId, Record};
 
 use crate::content::Check;
@@ -48,7 +48,7 @@ impl Vfs {
         let leads_here = known.is_none_or(|known| known.target == DentryTarget::Node(inode.id));
         // It may have come back, and be listed.
         if leads_here && !self.is_listed_since(record.parent, known.as_ref(), call.begun) {
-            let told = (Lease::lasting(GONE_LEASE), SystemTime::now());
+            let told = (Lease::lasting(GONE_LEASE), clock::now());
             self.put_absence(record.parent, &record.name, known, told)?;
         }
         Ok(VfsError::NotFound)

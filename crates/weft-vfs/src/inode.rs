@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
-use weft_remote::{FileKind, Lease, Name, NewMode, Version};
+use weft_remote::{FileKind, Lease, Name, NewMode, Version, clock};
 use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::VfsError;
@@ -207,7 +207,7 @@ impl Inode {
 
     /// Remembers what went wrong, for `weft why`.
     pub(crate) fn note_error(&self, error: &VfsError) {
-        self.content.lock().last_error = Some((SystemTime::now(), error.to_string()));
+        self.content.lock().last_error = Some((clock::now(), error.to_string()));
     }
 }
 
@@ -220,7 +220,7 @@ impl Inode {
         if failed.len() >= FAILED_NAMES_MAX {
             failed.pop_front();
         }
-        failed.push_back((name.clone(), SystemTime::now(), error.to_string()));
+        failed.push_back((name.clone(), clock::now(), error.to_string()));
     }
 }
 

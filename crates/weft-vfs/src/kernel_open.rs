@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
-use weft_remote::{Call, Name};
+use weft_remote::{Call, Name, clock};
 use weft_store::NodeId;
 
 use crate::absences::ON_ITS_WAY_MAX;
@@ -125,7 +125,7 @@ impl Vfs {
             let record = inode.record.read();
             (record.binding, record.parent, record.name.clone())
         };
-        let lately = SystemTime::now().checked_sub(ON_ITS_WAY_MAX);
+        let lately = clock::now().checked_sub(ON_ITS_WAY_MAX);
         let (Some(lately), Some(breaks)) = (lately, self.namespace.breaks(binding)) else { return true };
         // Not by the file: that it is gone ends what was told of it when somebody asks.
         breaks.name_ended(parent, &name, lately)
@@ -176,7 +176,7 @@ impl Vfs {
         };
         let is_late = |at: Instant| at.elapsed() < ON_ITS_WAY_MAX;
         let had_others = || inode.content.lock().had_several_names.is_some_and(is_late);
-        let since = || SystemTime::now().checked_sub(ON_ITS_WAY_MAX);
+        let since = || clock::now().checked_sub(ON_ITS_WAY_MAX);
         let has_ended = || since().is_some_and(|since| self.is_broken(binding, inode.id, since));
         let is_unsent = || inode.draft().is_some_and(|draft| draft.dirty.is_unsent());
         (has_others || had_others() || is_unsent())

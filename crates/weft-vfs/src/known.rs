@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use weft_remote::{FileKind, Name};
+use weft_remote::{FileKind, Name, clock};
 use weft_store::{DentryTarget, NodeId};
 
 use crate::vfs::Vfs;
@@ -130,7 +130,7 @@ impl Vfs {
 
     fn info(&self, name: Name, node: NodeId) -> Result<NameInfo> {
         if self.namespace.is_own(node) {
-            let (kind, cached, learnt) = (FileKind::Directory, Cached::Whole, SystemTime::now());
+            let (kind, cached, learnt) = (FileKind::Directory, Cached::Whole, clock::now());
             return Ok(NameInfo { name, kind, cached, size: None, modified: None, learnt });
         }
         let record = self.store.node(node)?.ok_or(VfsError::Stale)?;

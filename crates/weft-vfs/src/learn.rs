@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use weft_remote::{Answer, Attributes, Audience, Entry, Figure, Lease, Name, Origin, Sameness, Version};
+use weft_remote::{Answer, Attributes, Audience, Entry, Figure, Lease, Name, Origin, Sameness, Version, clock};
 use weft_store::{
     BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Object, Record,
 };
@@ -91,7 +91,7 @@ impl Vfs {
         match told.crossed {
             true => SystemTime::UNIX_EPOCH,
             false if self.is_breakable(binding) => told.asked,
-            false => SystemTime::now(),
+            false => clock::now(),
         }
     }
 
@@ -263,7 +263,7 @@ impl Vfs {
         let Some(mut dentry) = known.filter(leads_here) else { return Ok(None) };
         if self.has_identities(inode)? {
             // What a file is says nothing of its name, which may lead elsewhere by now.
-            let now = SystemTime::now();
+            let now = clock::now();
             if told.lease.remaining_at(now) >= dentry.lease.remaining_at(now) {
                 return Ok(None);
             }
@@ -291,7 +291,7 @@ impl Vfs {
 
     /// The same, where that says nothing of what is held of the content. Returns what is known by that.
     pub(crate) fn learn_confirmed(&self, inode: &Inode, told: &Told) -> Result<Told> {
-        let now = SystemTime::now();
+        let now = clock::now();
         let (attributes, version, lease) = {
             let record = inode.record.read();
             (record.attributes, record.version.clone(), record.lease.confirmed(told.lease, now))
@@ -432,18 +432,18 @@ impl Vfs {
 /// Whether something was asked for before that was learnt of a node. A time that is still to come is of before the clock was set
 /// back, and says nothing.
 pub(crate) fn is_asked_before(told: &Told, known: &NodeRecord) -> bool {
-    told.asked < known.learnt && known.learnt <= SystemTime::now()
+    told.asked < known.learnt && known.learnt <= clock::now()
 }
 
 /// When a version was first seen that was learnt then, or, at no time, is not known to be the newest.
 fn first_seen(learnt: SystemTime) -> SystemTime {
-    if learnt == SystemTime::UNIX_EPOCH { SystemTime::now() } else { learnt }
+    if learnt == SystemTime::UNIX_EPOCH { clock::now() } else { learnt }
 }
 
 /// Whether what is known of a name was asked for later than what is learnt. A time that is still to come is of before the
 /// clock was set back, and says nothing.
 pub(crate) fn is_newer(known: Option<&DentryRecord>, learnt: SystemTime) -> bool {
-    known.is_some_and(|known| known.learnt > learnt && known.learnt <= SystemTime::now())
+    known.is_some_and(|known| known.learnt > learnt && known.learnt <= clock::now())
 }
 
 /// Whether new attributes are about other content, or of another length, than the old ones showed.

@@ -5,7 +5,7 @@
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use weft_remote::Name;
+use weft_remote::{Name, clock};
 use weft_store::{DentryRecord, DentryTarget, NodeId};
 
 use crate::Result;
@@ -35,7 +35,7 @@ impl Listed {
 
 /// A time that is still to come is of before the clock was set back, and says nothing.
 fn is_after(newest: Option<SystemTime>, asked: SystemTime) -> bool {
-    newest.is_some_and(|newest| newest > asked && newest <= SystemTime::now())
+    newest.is_some_and(|newest| newest > asked && newest <= clock::now())
 }
 
 impl Vfs {

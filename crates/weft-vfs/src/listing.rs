@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Audience, Completeness, Entry, FileId, FileKind, Name, Page, Sameness, Version};
+use weft_remote::{Audience, Completeness, Entry, FileId, FileKind, Name, Page, Sameness, Version, clock};
 use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
 use crate::Result;
@@ -104,7 +104,7 @@ impl Vfs {
             return Ok(false);
         }
         let Some(mut listing) = self.store.listing(dir.id)? else { return Ok(true) };
-        let now = SystemTime::now();
+        let now = clock::now();
         let trusted = dir.freshness.holds(&listing.lease, listing.learnt, now);
         if trusted && told.audience != listing.audience && told.audience != Audience::Everyone {
             // It stays the other user's, to whom it is still good, and this one may see it as well.

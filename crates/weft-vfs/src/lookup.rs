@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use weft_remote::{Answer, BadName, Call, Caller, Entry, FileKind, Name};
+use weft_remote::{Answer, BadName, Call, Caller, Entry, FileKind, Name, clock};
 use weft_store::{BindingId, DentryTarget, ListingRecord, NodeId};
 
 use crate::content::Check;
@@ -353,7 +353,7 @@ impl Vfs {
             }
             let left = || match self.name_has_ended(dir, name, learnt) {
                 true => Duration::ZERO,
-                false => self.lease_left(dir, dir.id, &told.lease, learnt, SystemTime::now()),
+                false => self.lease_left(dir, dir.id, &told.lease, learnt, clock::now()),
             };
             return Ok(Looked::Absent { ttl: cap(self.absent_for(dir, name, (left(), true), left)) });
         };
@@ -367,7 +367,7 @@ impl Vfs {
             false => inode.came_for(call),
         }
         let left = match is_newest {
-            true => self.lease_left(dir, id, &told.lease, learnt, SystemTime::now()),
+            true => self.lease_left(dir, id, &told.lease, learnt, clock::now()),
             false => Duration::ZERO,
         };
         let mut found = self.entry(call, id, left).await?;

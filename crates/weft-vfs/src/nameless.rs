@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use weft_remote::{
     Attributes, Audience, Call, Caller, Change, Entry, Figure, FileId, FileKind, Lease, Name, NewAttributes, NewMode,
-    Owner, RemoteError, Version,
+    Owner, RemoteError, Version, clock,
 };
 use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, NodeRecord, Record, Store};
 
@@ -28,7 +28,7 @@ impl Vfs {
     pub async fn create_nameless(self: Arc<Self>, call: Call, dir: NodeId, mode: NewMode) -> Result<(Looked, Opened)> {
         let Ok(name) = Name::new("nameless") else { return Err(VfsError::NotFound) };
         let (dir, name) = self.spot(&call, dir, name.as_bytes()).await?;
-        let now = SystemTime::now();
+        let (now, learnt) = (SystemTime::now(), clock::now());
         let above = dir.record.read().attributes;
         // As what has a name, it gets the group of a directory with that bit.
         let inherited = above.owner.filter(|_| above.mode.is_some_and(|mode| mode & SET_GROUP_ID != 0));
@@ -52,7 +52,7 @@ impl Vfs {
             version: Version::None,
             lease: Lease::Spent,
             audience: Audience::Everyone,
-            learnt: now,
+            learnt,
             origin: None,
         };
         let id = self.identify(record.binding, &record.file)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Audience, FileId, Lease, Name, Remote, Version};
+use weft_remote::{Audience, FileId, Lease, Name, Remote, Version, clock};
 use weft_store::{BindingId, NodeId, NodeRecord, Record, Store};
 
 use crate::breaks::Breaks;
@@ -182,7 +182,7 @@ fn root_record(binding: BindingId, remote: &dyn Remote, name: Option<&Name>) -> 
         version: Version::None,
         lease: Lease::Forever,
         audience: Audience::Everyone,
-        learnt: SystemTime::now(),
+        learnt: clock::now(),
         origin: None,
     }
 }

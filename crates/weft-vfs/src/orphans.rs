@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Call, Caller, FileKind};
+use weft_remote::{Call, Caller, FileKind, clock};
 use weft_store::{BindingId, NodeId, NodeRecord, Onward, Record};
 
 use crate::bygones::Bygones;
@@ -323,7 +323,7 @@ async fn rounds(vfs: Weak<Vfs>) {
         if last_mark == Some(mark) && !is_waited_for {
             continue;
         }
-        match vfs.forget_orphans(SystemTime::now()).await {
+        match vfs.forget_orphans(clock::now()).await {
             Ok(forgotten) => tracing::debug!(forgotten, "names were gone through"),
             Err(VfsError::Store(error)) => tracing::warn!(%error, "files without a name are not forgotten"),
             Err(error) => tracing::debug!(%error, "files without a name are not forgotten"),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use weft_remote::{Change, FileId, Mutation, Name};
+use weft_remote::{Change, FileId, Mutation, Name, clock};
 use weft_store::{BindingId, NodeId};
 
 use crate::breaks::hash_of;
@@ -36,7 +36,7 @@ impl Overtaken {
 
     fn note_at(&self, at: (NodeId, Option<u64>)) {
         let mut changes = self.0.lock();
-        let now = SystemTime::now();
+        let now = clock::now();
         if changes.of.len() >= REMEMBERED_MAX {
             changes.of.clear();
             changes.others = Some(now);
@@ -59,7 +59,7 @@ impl Overtaken {
         let changes = self.0.lock();
         let changed = changes.of.get(&at).copied().or(changes.others);
         // A time that is still to come is of before the clock was set back, and says nothing.
-        changed.is_some_and(|changed| asked <= changed && changed <= SystemTime::now())
+        changed.is_some_and(|changed| asked <= changed && changed <= clock::now())
     }
 }
 

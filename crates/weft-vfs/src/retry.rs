@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use weft_remote::{Call, FileKind, Name};
+use weft_remote::{Call, FileKind, Name, clock};
 use weft_store::{NodeId, NodeRecord, Object};
 
 use crate::inode::Inode;
@@ -94,8 +94,7 @@ impl Retries {
     /// Notes that the kernel is about to be told to follow a thread's path again; false where that cannot be remembered.
     fn begin(&self, call: &Call, (dir, name): (NodeId, Name), purpose: Purpose, quiet_since: Option<Instant>) -> bool {
         let again = Again { since: Instant::now(), quiet_since };
-        let retry =
-            Retry { dir, name, purpose, again, begun: SystemTime::now(), held: None, beside: None, has_come: false };
+        let retry = Retry { dir, name, purpose, again, begun: clock::now(), held: None, beside: None, has_come: false };
         let former = self.with(|by_thread| {
             let has_room = call.caller.pid != 0 && by_thread.len() < RETRIES_MAX;
             has_room.then(|| by_thread.insert(call.caller.pid, retry))

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Lease, Source, SourceState, Stale};
+use weft_remote::{Lease, Source, SourceState, Stale, clock};
 
 use weft_store::NodeId;
 
@@ -125,7 +125,7 @@ impl Vfs {
 /// Whether a lease ended at most `time` ago. One that promised nothing ended when it was given.
 fn within(lease: &Lease, learnt: SystemTime, time: Duration) -> bool {
     let end = lease.end().unwrap_or(learnt);
-    SystemTime::now().duration_since(end).is_ok_and(|since| since <= time) || end > SystemTime::now()
+    clock::now().duration_since(end).is_ok_and(|since| since <= time) || end > clock::now()
 }
 
 /// How long the kernel keeps what is used although nobody confirms it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Audience, Caller, FileKind, Name, Version};
+use weft_remote::{Audience, Caller, FileKind, Name, Version, clock};
 use weft_store::{DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord};
 
 use crate::directory::DirectoryName;
@@ -39,7 +39,7 @@ impl Vfs {
         let Some(dentry) = known.filter(|known| known.target == DentryTarget::Node(id)) else { return Ok(None) };
         let inode = self.inode_passing(id)?;
         let Some(inode) = inode.filter(|inode| !inode.is_gone()) else { return Ok(None) };
-        let ttl = self.name_ttl(&inode, self.dentry_remaining(&dir, &name, &dentry, SystemTime::now())?);
+        let ttl = self.name_ttl(&inode, self.dentry_remaining(&dir, &name, &dentry, clock::now())?);
         if ttl.is_zero() {
             return Ok(None);
         }
@@ -79,7 +79,7 @@ impl Vfs {
         if !self.is_told_all(dir) {
             return Ok(Knowledge::Nothing);
         }
-        let now = SystemTime::now();
+        let now = clock::now();
         if let Some(dentry) = self.store.dentry(dir.id, name)? {
             dentry.node().and_then(|id| self.inodes.peek(id)).inspect(|inode| inode.note_named());
             let remaining = self.dentry_remaining(dir, name, &dentry, now)?;
@@ -93,7 +93,7 @@ impl Vfs {
                 DentryTarget::Node(id) => Knowledge::Node(id, remaining),
                 DentryTarget::Absent if remaining.is_zero() => Knowledge::Nothing,
                 DentryTarget::Absent => {
-                    let left = || self.dentry_remaining(dir, name, &dentry, SystemTime::now()).unwrap_or_default();
+                    let left = || self.dentry_remaining(dir, name, &dentry, clock::now()).unwrap_or_default();
                     Knowledge::Absent(self.absent_for(dir, name, (remaining, true), left))
                 }
             });
@@ -107,7 +107,7 @@ impl Vfs {
                 if self.is_private(listing.audience) {
                     return Ok(Knowledge::Absent(Duration::ZERO));
                 }
-                let left = || self.trusted_for(dir, &listing.lease, listing.learnt, SystemTime::now());
+                let left = || self.trusted_for(dir, &listing.lease, listing.learnt, clock::now());
                 return Ok(Knowledge::Absent(self.absent_for(dir, name, (remaining, false), left)));
             }
         }
@@ -142,7 +142,7 @@ impl Vfs {
     /// How much longer an inode's attributes are trusted: by their own lease, or by that of a listing that
     /// describes it.
     pub(crate) fn attributes_remaining(&self, inode: &Inode) -> Result<Duration> {
-        let now = SystemTime::now();
+        let now = clock::now();
         let (kind, lease, learnt) = {
             let record = inode.record.read();
             (record.attributes.kind, record.lease, record.learnt)

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use weft_remote::{Answer, Call, FileId, Name, Neighbourhood, Remote, RemoteError};
+use weft_remote::{Answer, Call, FileId, Name, Neighbourhood, Remote, RemoteError, clock};
 use weft_store::{BindingId, NodeId, NodeRecord, Store};
 
 use crate::absences::Absences;
@@ -312,7 +312,7 @@ impl Vfs {
         call: &Call,
         question: impl Future<Output = weft_remote::Result<Answer<T>>>,
     ) -> Result<Answer<T>> {
-        let asked = SystemTime::now();
+        let asked = clock::now();
         let answer = self.ask_for(call, question).await?;
         Ok(Answer { asked, ..answer })
     }

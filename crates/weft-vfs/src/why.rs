@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{
-    Audience, Completeness, Figure, FileKind, Lease, Name, RemoteError, Source, SourceState, Stale, Version,
+    Audience, Completeness, Figure, FileKind, Lease, Name, RemoteError, Source, SourceState, Stale, Version, clock,
 };
 use weft_store::{DentryTarget, ObjectRecord};
 
@@ -36,7 +36,7 @@ impl Vfs {
         let inode = self.inode(node)?;
         let record = inode.record();
         let bound = self.namespace.bound(record.binding).ok_or(VfsError::Stale)?;
-        let now = SystemTime::now();
+        let (now, by_wall) = (clock::now(), SystemTime::now());
         why.add("tree", &bound.source);
         why.add("kind", kind_words(record.attributes.kind));
         why.add("inode", &Faces::number(self.namespace.shown(inode.id)).0.to_string());
@@ -48,10 +48,10 @@ impl Vfs {
             }
         }
         why.add("size", &figure_words(record.attributes.size, |bytes| format!("{bytes} bytes")));
-        why.add("modified", &figure_words(record.attributes.modified, |at| age_words(at, now)));
+        why.add("modified", &figure_words(record.attributes.modified, |at| age_words(at, by_wall)));
         why.add("learnt", &age_words(record.learnt, now));
         if let Some(source) = bound.remote.source(&record.file) {
-            why.add("source state", &source_words(&source, now));
+            why.add("source state", &source_words(&source, by_wall));
         }
         self.why_written(&mut why, &inode, path, now);
         self.why_cached(&mut why, &inode, now)?;
@@ -70,7 +70,7 @@ impl Vfs {
         let inode = self.inode(above).ok()?;
         let content = inode.content.lock();
         let (_, at, error) = content.failed_names.iter().rev().find(|(name, ..)| *name == path[depth])?;
-        Some(format!("{error} ({})", age_words(*at, SystemTime::now())))
+        Some(format!("{error} ({})", age_words(*at, clock::now())))
     }
 
     /// The first name of a path that is known to be absent, as the path that leads to it, and since when that is known.
@@ -78,7 +78,7 @@ impl Vfs {
         let (depth, above) = (0..path.len()).rev().find_map(|depth| Some((depth, self.find(&path[..depth]).ok()?)))?;
         let dentry = self.store.dentry(self.namespace.real(above), &path[depth]).ok()??;
         let absent = dentry.target == DentryTarget::Absent;
-        absent.then(|| (path[..=depth].to_vec(), age_words(dentry.learnt, SystemTime::now())))
+        absent.then(|| (path[..=depth].to_vec(), age_words(dentry.learnt, clock::now())))
     }
 
     fn why_written(&self, why: &mut Why, inode: &Inode, path: &[Name], now: SystemTime) {

@@ -16,7 +16,7 @@ use weft_remote::{
 
 use crate::authority::Authority;
 use crate::content::{Content, has_content, origin_of, status_error};
-use crate::freshness::lease_of;
+use crate::freshness::{Came, lease_of};
 use crate::id::Place;
 use crate::index::{exact_size, parse_rfc3339};
 use crate::listing::page_name;
@@ -151,7 +151,7 @@ impl Web {
             reply.body.drain().await;
             return Err(error);
         }
-        let lease = lease_of(&reply.headers, SystemTime::now(), self.options());
+        let lease = lease_of(&reply.headers, Came::now(), self.options());
         let (origin, audience, url) = (origin_of(&reply, "S3 listing"), reply.audience, reply.url.to_string());
         let content = Content::read(reply, self.options());
         if !content.is_xml() {

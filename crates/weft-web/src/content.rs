@@ -18,7 +18,7 @@ use crate::WebOptions;
 use crate::budget::{Budget, SMALL_PAGE_BYTES};
 use crate::exchange::Reply;
 use crate::flow::Flow;
-use crate::freshness::lease_of;
+use crate::freshness::{Came, lease_of};
 use crate::headers::content_length;
 use crate::id::Place;
 use crate::refusal;
@@ -57,15 +57,14 @@ impl Content {
             modified: modified.map_or(Figure::Unknown, Figure::Exact),
             ..Attributes::of_kind(FileKind::File)
         };
-        let now = SystemTime::now();
-        let version = version_of(headers, length, now);
+        let version = version_of(headers, length, SystemTime::now());
         let ranges = text(headers, header::ACCEPT_RANGES).is_some_and(|r| r.eq_ignore_ascii_case("bytes"))
             || reply.host.has_ranges();
         Content {
             attributes,
             resumable: ranges && length.is_some() && holds_pieces_together(&version),
             version,
-            lease: lease_of(headers, now, options),
+            lease: lease_of(headers, Came::now(), options),
             origin: origin_of(&reply, "answer of the server"),
             media: media_of(headers),
             audience: reply.audience,

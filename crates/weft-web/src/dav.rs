@@ -13,7 +13,7 @@ use weft_remote::{
 
 use crate::content::{origin_of, status_error};
 use crate::exchange::{Needs, Question, Reply};
-use crate::freshness::lease_of;
+use crate::freshness::{Came, lease_of};
 use crate::id::Place;
 use crate::index::exact_size;
 use crate::name::name_of;
@@ -119,7 +119,7 @@ impl Web {
     }
 
     async fn told(&self, dir: &Place, reply: Reply) -> Result<Told> {
-        let lease = lease_of(&reply.headers, SystemTime::now(), self.options());
+        let lease = lease_of(&reply.headers, Came::now(), self.options());
         let (origin, audience) = (origin_of(&reply, "WebDAV PROPFIND"), reply.audience);
         let mut told = Told {
             answer: Answer { origin: Some(origin), audience, ..Answer::new((), Version::None, lease) },

@@ -3,32 +3,47 @@
 use std::time::{Duration, SystemTime};
 
 use hyper::header::{self, HeaderMap, HeaderName};
-use weft_remote::{Lease, Stale};
+use weft_remote::{Lease, Stale, clock};
 
 use crate::WebOptions;
 
-/// The lease of an answer that came at `now`.
-pub(crate) fn lease_of(headers: &HeaderMap, now: SystemTime, options: &WebOptions) -> Lease {
-    explicit(headers, now).unwrap_or_else(|| {
-        let date = time(headers, header::DATE).unwrap_or(now);
+/// When an answer came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    /// By the clock that leases go by.
+    counted: SystemTime,
+    /// By the wall clock, as far as servers have the same.
+    by_wall: SystemTime,
+}
+
+impl Came {
+    pub fn now() -> Came {
+        Came { counted: clock::now(), by_wall: SystemTime::now() }
+    }
+}
+
+/// The lease of an answer.
+pub(crate) fn lease_of(headers: &HeaderMap, came: Came, options: &WebOptions) -> Lease {
+    explicit(headers, came).unwrap_or_else(|| {
+        let date = time(headers, header::DATE).unwrap_or(came.by_wall);
         let modified = time(headers, header::LAST_MODIFIED);
         let quiet = modified.and_then(|modified| date.duration_since(modified).ok()).unwrap_or(Duration::ZERO);
         // RFC 9111 section 4.2.2 names this tenth.
         let max = options.heuristic_max.max(options.heuristic_min);
-        Lease::Until(now + (quiet / 10).clamp(options.heuristic_min, max))
+        Lease::Until(came.counted + (quiet / 10).clamp(options.heuristic_min, max))
     })
 }
 
 /// The lease of "there is no such thing".
-pub(crate) fn absence_lease(headers: &HeaderMap, now: SystemTime, options: &WebOptions) -> Lease {
-    explicit(headers, now).unwrap_or(Lease::Until(now + options.absence_time))
+pub(crate) fn absence_lease(headers: &HeaderMap, came: Came, options: &WebOptions) -> Lease {
+    explicit(headers, came).unwrap_or(Lease::Until(came.counted + options.absence_time))
 }
 
 /// What the answer itself says; `None` when it says nothing.
-fn explicit(headers: &HeaderMap, now: SystemTime) -> Option<Lease> {
+fn explicit(headers: &HeaderMap, came: Came) -> Option<Lease> {
     let directives = Directives::read(headers);
     if directives.no_store || directives.no_cache {
-        return Some(Lease::Said { end: now, lifetime_s: 0, stale: Stale::Forbidden });
+        return Some(Lease::Said { end: came.counted, lifetime_s: 0, stale: Stale::Forbidden });
     }
     // RFC 9111 section 5.2.2.2; a period of grace (RFC 5861 section 4) does not count against it.
     let stale = match (directives.must_revalidate, directives.stale_if_error) {
@@ -36,7 +51,7 @@ fn explicit(headers: &HeaderMap, now: SystemTime) -> Option<Lease> {
         (false, Some(grace)) => Stale::Allowed { seconds: whole_seconds(grace) },
         (false, None) => Stale::Unsaid,
     };
-    let date = time(headers, header::DATE).unwrap_or(now);
+    let date = time(headers, header::DATE).unwrap_or(came.by_wall);
     let lifetime = match (directives.max_age, headers.get(header::EXPIRES)) {
         (Some(max_age), _) => max_age,
         (None, _) if directives.immutable => IMMUTABLE,
@@ -47,9 +62,9 @@ fn explicit(headers: &HeaderMap, now: SystemTime) -> Option<Lease> {
         (None, None) => return None,
     };
     let age_header = number(headers, header::AGE).unwrap_or(Duration::ZERO);
-    let age = age_header.max(now.duration_since(date).unwrap_or(Duration::ZERO).min(DATE_AGE_MAX));
+    let age = age_header.max(came.by_wall.duration_since(date).unwrap_or(Duration::ZERO).min(DATE_AGE_MAX));
     let left = lifetime.min(LIFETIME_MAX).saturating_sub(age);
-    Some(Lease::Said { end: now + left, lifetime_s: whole_seconds(lifetime), stale })
+    Some(Lease::Said { end: came.counted + left, lifetime_s: whole_seconds(lifetime), stale })
 }
 
 fn whole_seconds(time: Duration) -> u32 {
@@ -120,7 +135,7 @@ mod tests {
     fn left(list: &[(HeaderName, &str)]) -> Duration {
         let now = httpdate::parse_http_date(DATE).unwrap();
         let headers = list.iter().map(|(n, v)| (n.clone(), v.parse().unwrap())).collect();
-        lease_of(&headers, now, &WebOptions::default()).remaining_at(now)
+        lease_of(&headers, Came { counted: now, by_wall: now }, &WebOptions::default()).remaining_at(now)
     }
 
     #[test]
@@ -145,6 +160,19 @@ mod tests {
         assert_eq!(left(&[(header::EXPIRES, "0")]).as_secs(), 0);
     }
 
+    /// Goal: an answer is as old as the wall clock says, and its lease ends by the other clock, which may be ahead.
+    #[test]
+    fn a_lease_ends_by_the_clock_that_is_not_set_back() {
+        let by_wall = httpdate::parse_http_date(DATE).unwrap();
+        let counted = by_wall + Duration::from_secs(7200);
+        for (control, seconds) in [("max-age=600", 600), ("no-cache", 0), ("public", 60)] {
+            let pairs = [(header::CACHE_CONTROL, control), (header::DATE, DATE)];
+            let headers = pairs.map(|(name, value)| (name, value.parse().unwrap())).into_iter().collect();
+            let lease = lease_of(&headers, Came { counted, by_wall }, &WebOptions::default());
+            assert_eq!(lease.end(), Some(counted + Duration::from_secs(seconds)), "{control}");
+        }
+    }
+
     #[test]
     fn without_a_lifetime_a_tenth_of_the_quiet_time_counts_within_bounds() {
         let quiet = |modified| left(&[(header::DATE, DATE), (header::LAST_MODIFIED, modified)]).as_secs();
@@ -159,7 +187,7 @@ mod tests {
         let now = httpdate::parse_http_date(DATE).unwrap();
         let stale = |value: &str| {
             let headers = HeaderMap::from_iter([(header::CACHE_CONTROL, value.parse().unwrap())]);
-            lease_of(&headers, now, &WebOptions::default()).stale()
+            lease_of(&headers, Came { counted: now, by_wall: now }, &WebOptions::default()).stale()
         };
         for (value, said) in [
             ("max-age=5", Stale::Unsaid),

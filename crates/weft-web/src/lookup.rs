@@ -1,7 +1,5 @@
 //! Finding names: one GET, answered from its headers.
 
-use std::time::SystemTime;
-
 use weft_remote::{
     Answer, Attributes, Call, Entry, FileId, FileKind, Found, Lease, Listing, Name, Origin, RemoteError, Result,
     Version,
@@ -10,7 +8,7 @@ use weft_remote::{
 use crate::authority::Authority;
 use crate::content::{Content, has_content, origin_of, status_error};
 use crate::exchange::{GetError, Reply};
-use crate::freshness::absence_lease;
+use crate::freshness::{Came, absence_lease};
 use crate::id::{Id, Place};
 use crate::ladder::{Document, holds_nothing, is_for_people};
 use crate::lister::Lister;
@@ -170,7 +168,7 @@ impl Web {
     async fn absent_or_error<T>(&self, reply: Reply) -> Result<Answer<Option<T>>> {
         let error = status_error(&reply);
         if let RemoteError::NotFound { .. } = error {
-            let lease = absence_lease(&reply.headers, SystemTime::now(), self.options());
+            let lease = absence_lease(&reply.headers, Came::now(), self.options());
             let (origin, audience) = (origin_of(&reply, reply.status.as_str()), reply.audience);
             reply.body.drain().await;
             return Ok(Answer { origin: Some(origin), audience, ..Answer::new(None, Version::None, lease) });

@@ -12,7 +12,7 @@ use crate::authority::Authority;
 use crate::cookies::Jar;
 use crate::digest::Announced;
 use crate::fetch::content_range;
-use crate::freshness::{absence_lease, lease_of};
+use crate::freshness::{Came, absence_lease, lease_of};
 use crate::index::{read_html, read_json};
 use crate::options::WebOptions;
 use crate::redirect::redirect_target;
@@ -88,8 +88,8 @@ proptest! {
         let options = WebOptions::default();
         for name in ["cache-control", "expires", "date", "age", "last-modified", "etag", "digest", "repr-digest"] {
             let headers = header(HeaderName::from_static(name), &text);
-            lease_of(&headers, SystemTime::now(), &options);
-            absence_lease(&headers, SystemTime::now(), &options);
+            lease_of(&headers, Came::now(), &options);
+            absence_lease(&headers, Came::now(), &options);
             version_of(&headers, Some(7), SystemTime::now());
             if let Some(mut announced) = Announced::read(StatusCode::OK, &headers) {
                 announced.update(b"x");

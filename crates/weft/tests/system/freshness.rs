@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::support::{Asked, Liar, Mount, Server, Setup, answer, fails_with, names_in, noise};
+use crate::interrupts::wait_until;
+use crate::support::{Asked, Clock, Liar, Mount, Server, Setup, answer, fails_with, names_in, noise};
 
 /// What a server serves right now under every path: it can be changed.
 #[derive(Clone, Default)]
@@ -73,6 +74,32 @@ fn http_trusts_for_max_age() {
     reads(&file, 0);
     assert_eq!(liar.times("/a.txt"), 1);
     assert!(mount.why(&file, "next").contains("served from the cache"), "{}", mount.why(&file, "next"));
+}
+
+/// Goal: a wall clock that is set back makes no lease longer. Method: a file is read, and the clock goes on to a second before the
+/// end of its lease, and an hour back.
+#[test]
+fn a_clock_that_is_set_back_makes_no_lease_longer() {
+    for freshness in ["http", "ttl=7201s"] {
+        let Some(clock) = Clock::new() else { return };
+        let served = Served::default();
+        served.0.lock().expect("no panic").cache_control = "cache-control: max-age=7201".to_owned();
+        let of_liar = served.clone();
+        let liar = Liar::answering(move |asked| of_liar.answer(asked));
+        let Some(mut mount) = Mount::prepare(Setup::default().option(&format!("freshness={freshness}"))) else {
+            return;
+        };
+        mount.move_to(clock.words());
+        mount.mount();
+        let file = mount.at(liar.site()).join("a.txt");
+        reads(&file, 0);
+        served.change();
+        clock.set(7200);
+        mount.why(&file, "state");
+        clock.set(3600);
+        wait_until("the end of the lease", || mount.why(&file, "state") != "fresh");
+        reads(&file, 1);
+    }
 }
 
 /// Goal: a name that was absent and has come is there after `weft reload` of its directory, or of itself, for programs
