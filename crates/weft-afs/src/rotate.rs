@@ -9,7 +9,7 @@
 //! Each call is made with the token of whoever asks (`logins.rs`), or as nobody. A token that a server refuses is dropped, and
 //! a question is put again as nobody; a change is not, for it would be somebody else's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -189,7 +189,7 @@ impl FileServers {
         (cell, volume): (&CellName, VolumeId),
         asked: &Asked<'_, C>,
     ) -> Result<Told<C::Reply>> {
-        let Asked { call, what, .. } = asked;
+        let (Asked { call, what, .. }, begun) = (asked, Instant::now());
         let mut known = self.vldb.by_id(call, cell, volume).await?;
         let was_away = self.is_away(cell, volume);
         let (mut hops, mut waits) = (HOPS_MAX, if was_away { 0 } else { WAITS_MAX });
@@ -198,6 +198,7 @@ impl FileServers {
             sites.sort_by_key(|(server, _)| self.releases.turn(cell, volume, *server));
             // A change does not go on from one that is silent to another.
             sites.sort_by_key(|(_, at)| self.rpc.silences.is_given_up(*at));
+            let asked_at: HashSet<SocketAddr> = sites.iter().map(|(_, at)| *at).collect();
             let Missed { after, last } = match self.round(sites, asked, waits > 0).await {
                 Ok(mut answer) => {
                     answer.teller.copy = kind_of(&known, volume);
@@ -217,10 +218,15 @@ impl FileServers {
                 None => RemoteError::Unreachable { detail: format!("{what}: no server has volume {volume}") },
             };
             match after {
-                After::GiveUp => {
-                    // It may be elsewhere by the next time.
-                    self.vldb.doubt(cell, volume);
-                    return Err(error());
+                After::GiveUp | After::Seek => {
+                    let is_old = after == After::Seek && known.is_of_before(begun);
+                    let moved = if is_old { self.seek(call, cell, volume, &asked_at).await } else { None };
+                    let Some(moved) = moved else {
+                        // It may be elsewhere by the next time.
+                        self.vldb.doubt(cell, volume);
+                        return Err(error());
+                    };
+                    known = moved;
                 }
                 After::AskVldb if hops > 0 => {
                     hops -= 1;
@@ -237,6 +243,21 @@ impl FileServers {
                 After::AskVldb | After::Wait => return Err(error()),
             }
         }
+    }
+
+    /// Where a volume is by now, whose servers are silent at the addresses at which they were asked; `None` where the database
+    /// has no other, or does not say so soon: it may be as silent.
+    async fn seek(
+        &self,
+        call: &Call,
+        cell: &CellName,
+        volume: VolumeId,
+        asked_at: &HashSet<SocketAddr>,
+    ) -> Option<Arc<Volume>> {
+        let soon = Call { deadline: call.deadline.min(Instant::now() + SEEK_PATIENCE), ..*call };
+        let fresh = self.vldb.ask(&soon, cell, &volume.to_string()).await.ok()?;
+        let sites = self.servers.in_order(&servers_of(&fresh, volume));
+        sites.iter().any(|(_, at)| !asked_at.contains(at)).then_some(fresh)
     }
 
     /// Asks some sites, in order ([`ask_in_turn`]): of what may be put twice, also several at once.
@@ -370,7 +391,7 @@ fn after(failure: &Failure, repeat: Repeat, call: &Call) -> Option<After> {
             Next::GiveUp | Next::OlderCall | Next::DropToken | Next::DoubtToken => None,
         },
         Failure::Silent(_) | Failure::TimedOut => {
-            (repeat == Repeat::Freely && !call.remaining().is_zero()).then_some(After::GiveUp)
+            (repeat == Repeat::Freely && !call.remaining().is_zero()).then_some(After::Seek)
         }
         Failure::Refused(_) | Failure::Damaged(_) | Failure::Unaskable(_) => None,
     }
@@ -402,6 +423,8 @@ const PAUSES: [Duration; 11] = {
     pauses[2] = Duration::from_millis(80);
     pauses
 };
+/// How long the database may take to say where a volume is whose servers are silent.
+const SEEK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long nobody waits for a volume that was with none of its servers.
 const AWAY_TIME: Duration = Duration::from_secs(10);
 /// Volumes of which that is remembered.

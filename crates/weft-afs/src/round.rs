@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum After {
     GiveUp,
+    /// It may have moved: who should have it is silent.
+    Seek,
     AskVldb,
     Wait,
 }

@@ -40,6 +40,11 @@ impl Volume {
         self.entry.volumes.iter().flatten().any(|id| id.to_string() == digits)
     }
 
+    /// Whether the database said so before then.
+    pub fn is_of_before(&self, then: Instant) -> bool {
+        self.asked < then
+    }
+
     /// The servers of a copy, as far as their addresses are known.
     pub fn servers_of(&self, copy: VolumeType) -> Vec<ServerId> {
         let sites = self.entry.sites_of(copy);

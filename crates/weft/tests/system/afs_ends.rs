@@ -13,7 +13,7 @@ use rustix::process::Pid;
 
 use crate::afs::{mounted_on, mounted_with, read};
 use crate::interrupts::wait_until;
-use crate::support::{AfsCell, Mount, noise};
+use crate::support::{AfsCell, Mount, Program, names_in, noise};
 
 /// The port of the only socket of UDP that a daemon has (proc(5): of a row in its network's table the second column is the
 /// address, and the tenth the socket's number).
@@ -180,6 +180,26 @@ fn who_does_not_answer_is_waited_for_once() {
     }
     cell.connect("c1", true);
     wait_until("they answer", || std::fs::read(&missing).is_ok());
+}
+
+/// Goal: a file server that comes back under another address is found by the first who asks.
+#[test]
+fn a_file_server_is_found_at_another_address() {
+    let Some(cell) = AfsCell::own() else { return };
+    let Some(mount) = mounted_on(&cell, "c1", "afs", &[]) else { return };
+    let bob = mount.at("weft.test/user/bob");
+    assert!(names_in(&bob).contains(&"notes.txt".to_owned()));
+    cell.kill("fs2", "dafileserver");
+    let device = |verb: &str, address: &str| {
+        let words = ["-n", &cell.namespace("fs2"), "address", verb, address, "dev", "eth0"];
+        Program::new("ip").args(words).good();
+    };
+    device("del", "10.77.0.2/24");
+    device("add", "10.77.0.22/24");
+    cell.restart("fs2", "dafileserver");
+    let known = || cell.on("c1", ["vos", "listaddrs", "-noresolve", "-noauth"]).run().out;
+    wait_until("the database knows the address", || known().contains("10.77.0.22"));
+    assert_eq!(read(&bob.join("notes.txt")), "notes of bob\n");
 }
 
 /// Goal: after an unmount file servers do not call the mount that was; one that was killed is called. Method: somebody takes
