@@ -80,6 +80,12 @@ impl Stamp {
         }
     }
 
+    /// Whether a version was told to who may only look at the file of which a reader has been told the other.
+    pub fn is_looked_at(told: &Version, known: &Version) -> bool {
+        let is_look = |version: &Version| version.token().is_some_and(|token| token.ends_with(LOOKED_AT));
+        is_look(told) && !is_look(known) && Stamp::of(known).is_some_and(|known| known.is_version(told))
+    }
+
     /// Whether a version that was told is this one, of whatever form.
     pub fn is_version(&self, told: &Version) -> bool {
         Stamp::of(told).is_some_and(|told| {
@@ -252,6 +258,12 @@ mod tests {
         let is_version = |told: &Version, status: &Status| stamp(status, Some(5)).is_version(told);
         assert_eq!(shown_version(&reader), version(&reader));
         assert!(!version(&looker).still_holds(&shown_version(&looker)));
+        assert!(Stamp::is_looked_at(&shown_version(&looker), &version(&looker)));
+        assert!(!Stamp::is_looked_at(&version(&looker), &shown_version(&looker)), "that is a reader's");
+        assert!(
+            !Stamp::is_looked_at(&stamp(&looker, Some(6)).shown_version(&looker), &version(&looker)),
+            "of another volume"
+        );
         assert!(is_version(&shown_version(&looker), &reader) && is_version(&version(&looker), &looker));
     }
 

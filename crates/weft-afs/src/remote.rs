@@ -14,7 +14,7 @@ use weft_remote::{
 use crate::afs::{Afs, Shared};
 use crate::cell::CellName;
 use crate::doors::mount_of_cell;
-use crate::facts::{self, Told};
+use crate::facts::{self, Stamp, Told};
 use crate::identity::{Identity, Spot};
 use crate::look::{Worth, shown};
 use crate::rotate::FileServers;
@@ -132,6 +132,10 @@ impl Remote for Afs {
 
     async fn sync(&self, call: &Call, file: &FileId) -> Result<()> {
         self.shared.sync(call, file).await
+    }
+
+    fn is_looked_at(&self, told: &Version, known: &Version) -> bool {
+        Stamp::is_looked_at(told, known)
     }
 
     async fn may_write(&self, call: &Call, file: &FileId, dir: Option<&FileId>, _appends: bool) -> Result<()> {

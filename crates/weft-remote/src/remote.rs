@@ -273,6 +273,12 @@ pub trait Remote: Send + Sync {
         false
     }
 
+    /// Whether the version `told` is the word on `known` to somebody who may look at the file and not read it: where that has a
+    /// version of its own. Never asks anybody.
+    fn is_looked_at(&self, _told: &Version, _known: &Version) -> bool {
+        false
+    }
+
     /// Whether a file may still have a name under which it was told of, by what the kind has heard since: not where somebody else
     /// has moved it and nothing is known of another file there. Never asks anybody.
     fn may_be_named(&self, _file: &FileId, _dir: &FileId, _name: &Name) -> bool {

@@ -4,7 +4,7 @@
 //! source is asked as that user whether it gives the very version that is held. If it does, the user is granted this
 //! version for as long as the source's word is good; if it gives it to anybody, it is everyone's from then on. One
 //! path has one content at a time: while what is held may be trusted, somebody to whom the source gives another
-//! version is refused.
+//! version is refused. Who may look at a file and not read it is granted its attributes alone.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,10 +20,19 @@ use crate::learn::Told;
 use crate::vfs::Vfs;
 use crate::{Result, VfsError};
 
+/// What somebody wants to be shown of a file, the lesser first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Want {
+    Attributes,
+    /// All of it, and of a directory its names.
+    Content,
+}
+
 /// The source's word that somebody else may have a version that is held as well.
 #[derive(Debug)]
 struct Grant {
     to: Audience,
+    what: Want,
     version: Version,
     lease: Lease,
     asked: SystemTime,
@@ -35,20 +44,20 @@ struct Grant {
 pub(crate) struct Grants(Vec<Grant>);
 
 impl Grants {
-    fn add(&mut self, version: Version, told: &Told) {
+    fn add(&mut self, version: Version, what: Want, told: &Told) {
         self.0.retain(|grant| grant.to != told.audience || grant.version != version);
         if self.0.len() >= GRANTS_MAX {
             self.0.remove(0);
         }
         let (asked, learnt) = (told.asked, clock::now());
-        self.0.push(Grant { to: told.audience, version, lease: told.lease, asked, learnt });
+        self.0.push(Grant { to: told.audience, what, version, lease: told.lease, asked, learnt });
     }
 
     /// `has_ended`: whether the source has ended since what was asked for then.
     fn hold(
         &self,
         caller: &Caller,
-        version: &Version,
+        (version, want): (&Version, Want),
         freshness: Freshness,
         has_ended: impl Fn(SystemTime) -> bool,
     ) -> bool {
@@ -56,6 +65,7 @@ impl Grants {
         let fresh = |grant: &Grant| now.duration_since(grant.learnt).is_ok_and(|age| age < GRANT_TIME_MIN);
         let holds = |grant: &Grant| {
             grant.to.includes(caller)
+                && grant.what >= want
                 && version.still_holds(&grant.version)
                 && (fresh(grant) || freshness.holds(&grant.lease, grant.learnt, now))
                 && !has_ended(grant.asked)
@@ -67,7 +77,11 @@ impl Grants {
 impl Inode {
     /// Remembers that the source gives this version to an audience as well.
     pub(crate) fn grant(&self, version: Version, told: &Told) {
-        self.content.lock().grants.add(version, told);
+        self.content.lock().grants.add(version, Want::Content, told);
+    }
+
+    fn grant_attributes(&self, version: Version, told: &Told) {
+        self.content.lock().grants.add(version, Want::Attributes, told);
     }
 }
 
@@ -79,22 +93,38 @@ impl Vfs {
     /// `Denied` where the source gives this caller another version than the one that is held; whatever keeps the
     /// source from giving it.
     pub(crate) async fn admit(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
-        if self.admits(inode, call) {
-            return Ok(());
-        }
-        Box::pin(self.admit_asking(call, inode)).await
+        self.admit_to(Want::Content, call, inode).await
     }
 
-    async fn admit_asking(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
-        let _gate = inode.gate.lock().await;
-        if self.admits(inode, call) {
+    /// The same of who wants its attributes alone.
+    ///
+    /// # Errors
+    /// As of [`Vfs::admit`].
+    pub(crate) async fn admit_to_attributes(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        self.admit_to(Want::Attributes, call, inode).await
+    }
+
+    async fn admit_to(self: &Arc<Self>, want: Want, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        if self.admits_to(want, inode, call) {
             return Ok(());
         }
-        self.confirm(call, inode).await.inspect_err(|error| inode.note_error(error))
+        Box::pin(self.admit_asking(want, call, inode)).await
+    }
+
+    async fn admit_asking(self: &Arc<Self>, want: Want, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+        let _gate = inode.gate.lock().await;
+        if self.admits_to(want, inode, call) {
+            return Ok(());
+        }
+        self.confirm(want, call, inode).await.inspect_err(|error| inode.note_error(error))
     }
 
     /// The same without asking.
     pub(crate) fn admits(&self, inode: &Inode, call: &Call) -> bool {
+        self.admits_to(Want::Content, inode, call)
+    }
+
+    fn admits_to(&self, want: Want, inode: &Inode, call: &Call) -> bool {
         let (audience, version) = {
             let record = inode.record.read();
             if record.audience.includes(&call.caller) {
@@ -103,12 +133,16 @@ impl Vfs {
             (record.audience, record.version.clone())
         };
         // Not under the record's lock: that of the content comes first.
-        self.shows(inode, audience, &version, &call.caller)
+        self.shows_as(want, inode, (audience, &version), &call.caller)
     }
 
     /// Whether something of an inode that came with an audience may be shown to a caller without asking. The word on its name
     /// counts as that on itself: whoever may list a directory, and see what is in it, is said by the directory.
     pub(crate) fn shows(&self, inode: &Inode, audience: Audience, version: &Version, caller: &Caller) -> bool {
+        self.shows_as(Want::Content, inode, (audience, version), caller)
+    }
+
+    fn shows_as(&self, want: Want, inode: &Inode, (audience, version): (Audience, &Version), caller: &Caller) -> bool {
         if audience.includes(caller) {
             return true;
         }
@@ -120,7 +154,7 @@ impl Vfs {
         let has_ended = |asked| {
             breaks.is_some_and(|breaks| breaks.ended(inode.id, asked) || breaks.name_ended(parent, &name, asked))
         };
-        inode.content.lock().grants.hold(caller, version, inode.freshness, has_ended)
+        inode.content.lock().grants.hold(caller, (version, want), inode.freshness, has_ended)
     }
 
     /// Whether the kernel must not keep what it is told of an inode: it would show it to others.
@@ -149,7 +183,7 @@ impl Vfs {
     }
 
     /// Asks the source as this caller. The gate is held.
-    async fn confirm(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>) -> Result<()> {
+    async fn confirm(self: &Arc<Self>, want: Want, call: &Call, inode: &Arc<Inode>) -> Result<()> {
         if inode.kind() == FileKind::Directory {
             return self.confirm_directory(call, inode).await;
         }
@@ -173,6 +207,10 @@ impl Vfs {
         if same {
             inode.grant(known, &told);
             return if told.audience == Audience::Everyone { self.open_to_everyone(inode) } else { Ok(()) };
+        }
+        if remote.is_looked_at(&told.version, &known) {
+            inode.grant_attributes(known, &told);
+            return if want == Want::Attributes { Ok(()) } else { Err(VfsError::Denied) };
         }
         // A mere name that another user's page told is of no version that this one could contradict.
         let only_named = held.is_none() && known == Version::None;

@@ -209,7 +209,7 @@ impl Vfs {
         if inode.is_gone() {
             return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
-        self.admit(call, &inode).await?;
+        self.admit_to_attributes(call, &inode).await?;
         self.outdate_sent(call, &inode).await?;
         self.let_ended_go(&inode).await;
         let is_told_all = self.is_told_all(&inode);
@@ -291,10 +291,10 @@ impl Vfs {
     async fn entry(self: &Arc<Self>, call: &Call, id: NodeId, ttl: Duration) -> Result<Looked> {
         let inode = self.inode(id)?;
         // Before anything is learnt on this caller's word: what the source hides from one is not gone for others.
-        let shown = match self.admit(call, &inode).await {
+        let shown = match self.admit_to_attributes(call, &inode).await {
             Ok(()) if inode.is_settled() => Ok(inode),
             Ok(()) => match self.settle(call, inode).await {
-                Ok(inode) => self.admit(call, &inode).await.map(|()| inode),
+                Ok(inode) => self.admit_to_attributes(call, &inode).await.map(|()| inode),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),

@@ -36,7 +36,7 @@ impl Vfs {
         }
         let inode = self.inode(node)?;
         self.refuse_read_only(&inode)?;
-        self.admit(&call, &inode).await?;
+        self.admit_to_attributes(&call, &inode).await?;
         if handle.is_none() {
             self.refuse_moved(&call, &inode).await?;
         }

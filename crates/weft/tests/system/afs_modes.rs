@@ -41,7 +41,13 @@ fn who_may_write_sets_modes_and_times() {
     );
     good(&alice, "truncate -s 0 file 2>&- || echo no; cat file; ./file 2>&- || echo no", "no\ntext\nno\n");
     good(&alice, "chmod 200 file; echo more >>file; cat file 2>&- || echo no; ! test -r file", "no\n");
-    good(&alice, "chmod 644 file; cat file", "text\nmore\n");
+    // Others look at it as ever, also where its owner has just written it.
+    for (mode, shown) in [("200", "222\nno\n"), ("000", "0\nno\n")] {
+        good(&alice, &format!("chmod 600 file; echo >>file; chmod {mode} file"), "");
+        good(&bob, "stat -c %a file; cat file 2>&- || echo no", shown);
+    }
+    good(&alice, "chmod 644 file; cat file", "text\nmore\n\n\n");
+    good(&bob, "cat file", "text\nmore\n\n\n");
 
     for script in ["chmod 600 program", "touch -d @1 program", "echo x >>program", "rm -f program", "touch new"] {
         let outcome = run(&bob, script);
