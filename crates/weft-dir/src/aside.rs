@@ -8,8 +8,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::timeout_at;
 use weft_remote::{RemoteError, Result};
@@ -32,11 +33,14 @@ struct Answers {
     count: AtomicU64,
     /// The count at which a call was given up that had been made at that count already.
     silent_at: AtomicU64,
+    /// When that call was given up. Held for one look or one change.
+    silent_since: Mutex<SystemTime>,
 }
 
 impl Answers {
     fn new() -> Answers {
-        Answers { count: AtomicU64::new(0), silent_at: AtomicU64::new(u64::MAX) }
+        let silent_since = Mutex::new(SystemTime::UNIX_EPOCH);
+        Answers { count: AtomicU64::new(0), silent_at: AtomicU64::new(u64::MAX), silent_since }
     }
 
     fn count(&self) -> u64 {
@@ -50,7 +54,8 @@ impl Answers {
 
     /// A call is given up that was made at this count.
     fn given_up(&self, made_at: u64) {
-        if self.count() == made_at {
+        if self.count() == made_at && !self.is_silent() {
+            *self.silent_since.lock() = SystemTime::now();
             self.silent_at.store(made_at, Ordering::Release);
         }
     }
@@ -65,6 +70,11 @@ impl Aside {
     pub fn new(is_near: bool) -> Aside {
         let (seats, answers) = (Arc::new(Semaphore::new(AT_ONCE_MAX)), Arc::new(Answers::new()));
         Aside { seats, answers, silence_after: SILENCE_AFTER, is_near }
+    }
+
+    /// Since when nothing is answered, if so.
+    pub fn silent_since(&self) -> Option<SystemTime> {
+        self.answers.is_silent().then(|| *self.answers.silent_since.lock())
     }
 
     /// Does `work` that is short as a rule: here, if this thread is lent, and otherwise as [`Aside::run`] does. What is done

@@ -12,6 +12,7 @@ use crate::error::DirectoryError;
 use crate::facts::facts;
 use crate::gone::Gone;
 use crate::hear::Listener;
+use crate::mount_note::MountNote;
 use crate::moved::HeldOpen;
 use crate::newborn::Newborn;
 use crate::options::DirectoryOptions;
@@ -70,41 +71,29 @@ impl Directory {
     /// # Errors
     /// [`DirectoryError`] says what to do about it.
     pub fn open(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
-        let news = Arc::new(News::new(options.events_max));
-        Directory::begin(Top::open(&options.path)?, options, news)
+        Directory::begin(Top::open(&options.path)?, options)
     }
 
-    /// The same of one that was shown before: where it cannot be opened now, it is when it can be, and until then nothing in it
-    /// is reached (`Unreachable`). So it is where something was mounted there ([`Directory::is_mounted`]), and is not now.
+    /// The same of one that may be away: where it cannot be opened now, it is when it can be, and until then nothing in it is
+    /// reached (`Unreachable`). So it is where something was mounted there ([`MountNote`](crate::MountNote)), and is not now.
     ///
     /// # Errors
     /// [`DirectoryError`] says what to do about it.
-    pub fn open_or_await(
-        options: DirectoryOptions,
-        was_mounted: bool,
-    ) -> std::result::Result<Arc<Directory>, DirectoryError> {
-        let news = Arc::new(News::new(options.events_max));
+    pub fn open_or_await(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
+        let was_mounted = options.mount_note.as_ref().is_some_and(MountNote::was_mounted);
         match Top::open(&options.path) {
             Err(DirectoryError::Open { .. }) => {}
             Ok(top) if was_mounted && !top.is_mounted => {}
-            top => return Directory::begin(top?, options, news),
+            top => return Directory::begin(top?, options),
         }
         tracing::warn!(path = %options.path.display(), "a directory is away: it is waited for");
-        let directory = Directory::begin(Top::absent(&options.path, was_mounted)?, options, news)?;
+        let directory = Directory::begin(Top::absent(&options.path, was_mounted)?, options)?;
         directory.now().watches.end(Gone::Absent);
         Ok(directory)
     }
 
-    /// Whether something is mounted at the very path, the root of a file system or what is bound there.
-    pub fn is_mounted(&self) -> bool {
-        self.now().top.is_mounted
-    }
-
-    fn begin(
-        top: Top,
-        options: DirectoryOptions,
-        news: Arc<News>,
-    ) -> std::result::Result<Arc<Directory>, DirectoryError> {
+    fn begin(top: Top, options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
+        let news = Arc::new(News::new(options.events_max));
         let open = RwLock::new(Open::begin(top, &options, &news)?);
         let looked = Mutex::new(Instant::now());
         Ok(Arc::new(Directory { place: Arc::new(Place { options, news, open, looked }) }))
@@ -168,6 +157,9 @@ impl Open {
         }
         let places = Arc::new(Places::new(options.places_max));
         let watches = Arc::new(Watches::new(top.clone(), options.clone(), news.clone(), places.clone()));
+        if let Some(note) = &options.mount_note {
+            note.put(top.is_mounted);
+        }
         // From now on it is told when the top itself goes.
         watches.watch(b"");
         let listener = Listener::start(watches.clone()).map_err(|source| DirectoryError::Thread { path, source })?;
@@ -206,15 +198,22 @@ impl Shared {
         }
     }
 
-    /// What is to be told of it while it has gone.
+    /// What is to be told of it while it has gone, or answers nothing.
     pub fn away(&self) -> Option<Source> {
-        let (gone, since) = self.watches.table.lock().gone?;
-        let name = self.top.shown(b"");
+        let (name, gone) = (self.top.shown(b""), self.watches.table.lock().gone);
+        let (since, last_contact, why) = match gone {
+            Some((gone, since)) => (since, (gone != Gone::Absent).then_some(since), gone.error(&name)),
+            None => {
+                let since = self.aside.silent_since()?;
+                let detail = format!("{name}: what it is on answers nothing; it is found when it does");
+                (since, Some(since), RemoteError::Unreachable { detail })
+            }
+        };
         Some(Source {
             state: SourceState::Disconnected,
             since,
-            last_contact: (gone != Gone::Absent).then_some(since),
-            last_error: Some((since, gone.error(&name).to_string())),
+            last_contact,
+            last_error: Some((since, why.to_string())),
             name,
             requests: 0,
             received_bytes: 0,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::CutOff;
+use crate::{CutOff, MountNote};
 
 /// What a [`Directory`](crate::Directory) is opened with.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct DirectoryOptions {
     pub events_max: usize,
     /// Where writes are noted for the daemon after this one.
     pub cut_off: Option<Arc<CutOff>>,
+    /// Where it is noted for that one whether something is mounted at the top.
+    pub mount_note: Option<MountNote>,
 }
 
 impl DirectoryOptions {
@@ -43,6 +45,7 @@ impl DirectoryOptions {
             places_max: 2 << 20,
             events_max: 4096,
             cut_off: None,
+            mount_note: None,
         }
     }
 }

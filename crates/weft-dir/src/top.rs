@@ -77,7 +77,10 @@ impl Top {
 
     /// The real path of what is at `path`, for people.
     pub fn shown(&self, path: &[u8]) -> String {
-        self.path.join(OsStr::from_bytes(path)).display().to_string()
+        match path {
+            b"" => self.path.display().to_string(),
+            _ => self.path.join(OsStr::from_bytes(path)).display().to_string(),
+        }
     }
 
     /// The top itself.

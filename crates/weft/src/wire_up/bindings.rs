@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use weft_afs::{Afs, AfsOptions, Kvno, Modes, Tickets};
-use weft_dir::{CutOff, Directory, DirectoryOptions};
+use weft_dir::{CutOff, Directory, DirectoryError, DirectoryOptions, MountNote};
 use weft_remote::Name;
 use weft_store::Store;
 use weft_vfs::Binding;
@@ -55,9 +55,10 @@ pub(super) fn of(resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Bou
     let all = match &resolved.source {
         Source::Everything => {
             let mut all = vec![web(vec![kind("web")])?];
-            // One directory that is not there keeps nothing else from being mounted.
+            // One directory that is not there keeps nothing else from being mounted, and is shown when it is there.
             for table in &resolved.dirs {
-                match directory(vec![kind("dir"), table.name.clone()], table.into(), resolved, ground) {
+                let shown = Shown { is_awaited: true, ..table.into() };
+                match directory(vec![kind("dir"), table.name.clone()], shown, resolved, ground) {
                     Ok(binding) => all.push(binding),
                     Err(error) => tracing::error!("dir/{} is left out: {error:#}", table.name),
                 }
@@ -106,7 +107,7 @@ pub(super) fn of(resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Bou
         }
         Source::DirTree { path } => {
             let read_only = resolved.dirs.iter().any(|table| table.path == *path && table.read_only);
-            vec![directory(Vec::new(), Shown { path, read_only }, resolved, ground)?]
+            vec![directory(Vec::new(), Shown { path, read_only, is_awaited: false }, resolved, ground)?]
         }
     };
     Ok(Bound { all, cells: bound_cells, tree })
@@ -120,17 +121,20 @@ fn kind(name: &str) -> Name {
 struct Shown<'a> {
     path: &'a Path,
     read_only: bool,
+    /// Whether it is waited for where it is not there.
+    is_awaited: bool,
 }
 
 impl<'a> From<&'a DirTable> for Shown<'a> {
     fn from(table: &'a DirTable) -> Shown<'a> {
-        Shown { path: &table.path, read_only: table.read_only }
+        Shown { path: &table.path, read_only: table.read_only, is_awaited: false }
     }
 }
 
 /// One directory of this machine.
 fn directory(at: Vec<Name>, shown: Shown<'_>, resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Binding> {
-    let path = whole_path(shown.path).or_else(|error| match ground.is_follower {
+    let is_awaited = shown.is_awaited || ground.is_follower;
+    let path = whole_path(shown.path).or_else(|error| match is_awaited {
         true => Ok(path_to_come(shown.path)),
         false => Err(error),
     })?;
@@ -144,23 +148,17 @@ fn directory(at: Vec<Name>, shown: Shown<'_>, resolved: &Resolved, ground: &Grou
     }
     let _entered = ground.runtime.enter();
     let source = format!("dir:{}", path.display());
+    let mount_note = Some(MountNote::new(ground.store.notes("dir"), source.as_bytes()));
     let (read_only, cut_off) = (shown.read_only, ground.cut_off.clone());
-    let options = DirectoryOptions { read_only, cut_off, ..DirectoryOptions::new(path) };
-    // For the next daemon: what is below a mount is not what was shown.
-    let notes = ground.store.notes("dir");
-    let key = source.as_bytes();
-    let was_mounted = notes.get(key)?.is_some();
-    if ground.is_follower {
-        let remote = Directory::open_or_await(options, was_mounted)?;
-        return Ok(Binding { at, source, remote });
-    }
-    let remote = Directory::open(options)?;
-    // A full disk keeps nothing from being mounted.
-    if remote.is_mounted() != was_mounted
-        && let Err(error) = notes.put(key, remote.is_mounted().then_some(b"mounted"))
-    {
-        tracing::warn!(%error, "it cannot be noted whether {source} is mounted");
-    }
+    let options = DirectoryOptions { read_only, cut_off, mount_note, ..DirectoryOptions::new(path) };
+    let remote = match ground.is_follower {
+        // What was mounted then is waited for as well.
+        true => Directory::open_or_await(options)?,
+        false => match Directory::open(options.clone()) {
+            Err(DirectoryError::Open { .. }) if is_awaited => Directory::open_or_await(options)?,
+            opened => opened?,
+        },
+    };
     Ok(Binding { at, source, remote })
 }
 
@@ -169,10 +167,23 @@ fn whole_path(path: &Path) -> anyhow::Result<PathBuf> {
     std::fs::canonicalize(path).with_context(|| format!("{}: the directory cannot be reached", path.display()))
 }
 
-/// The same of one that is not there, as far as there is something on the way to it.
+/// The same of one that is not there, as far as there is something on the way to it. A link may be there that leads to it.
 fn path_to_come(path: &Path) -> PathBuf {
-    let real = |above: &Path| Some(std::fs::canonicalize(above).ok()?.join(path.strip_prefix(above).ok()?));
-    path.ancestors().find_map(real).unwrap_or_else(|| path.to_owned())
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let real = |above: &Path| {
+            let rest = path.strip_prefix(above).ok()?.to_owned();
+            Some((std::fs::canonicalize(above).ok()?, rest))
+        };
+        let Some((real, rest)) = path.ancestors().find_map(real) else { break };
+        let mut names = rest.components();
+        let Some(first) = names.next() else { return real };
+        path = match std::fs::read_link(real.join(first)) {
+            Ok(target) => real.join(target).join(names.as_path()),
+            Err(_) => return real.join(&rest),
+        };
+    }
+    path
 }
 
 /// AFS with the cells that are written down, as this mount shows it.
@@ -280,12 +291,47 @@ fn sample_site(runtime: tokio::runtime::Handle) -> Connector {
     })
 }
 
+/// Links that are followed on the way to a directory that is not there, as many as the kernel follows.
+const LINKS_MAX: usize = 40;
 /// Bytes under way between the daemon and the sample site in it.
 const PIPE_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a directory that is not there has the name that it has when it is, so that its cache is the same.
+    #[test]
+    fn the_path_of_what_is_to_come_is_what_it_is_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let real = std::fs::canonicalize(folder.path()).expect("there");
+        let link = |target: &str, at: &str| std::os::unix::fs::symlink(target, real.join(at)).expect("made");
+        std::fs::create_dir(real.join("media")).expect("made");
+        link("media/stick", "direct");
+        link("../to/./media", "media/around");
+        link("..", "media/up");
+        link(real.join("direct").to_str().expect("text"), "absolute");
+        link(".", "to");
+        for (asked, leads) in [
+            ("media/stick", "media/stick"),
+            ("media/stick/a/b", "media/stick/a/b"),
+            ("direct", "media/stick"),
+            ("absolute/a", "media/stick/a"),
+            ("media/around/stick", "media/stick"),
+            ("media/up/direct/a", "media/stick/a"),
+        ] {
+            let (asked, leads) = (real.join(asked), real.join(leads));
+            let to_come = path_to_come(&asked);
+            assert_eq!(to_come.as_os_str(), leads.as_os_str(), "{}", asked.display());
+            std::fs::create_dir_all(&leads).expect("made");
+            assert_eq!(whole_path(&asked).expect("there").as_os_str(), leads.as_os_str());
+            assert_eq!(path_to_come(&asked).as_os_str(), leads.as_os_str());
+            let stick = real.join("media/stick");
+            std::fs::remove_dir_all(&stick).expect("removed");
+        }
+        link("circle", "circle");
+        assert_eq!(path_to_come(&real.join("circle")).as_os_str(), real.join("circle").as_os_str());
+    }
 
     #[test]
     fn private_addresses_are_refused_where_others_may_use_the_mount() {
