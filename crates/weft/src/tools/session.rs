@@ -11,7 +11,7 @@ use weft_afs::{AfsOptions, As, Client, Level, Place};
 use weft_remote::RemoteError;
 
 use super::hosts::Hosts;
-use super::whereabouts::{Link, Whereabouts};
+use super::whereabouts::{Link, Whereabouts, no_rights, no_such_file};
 use crate::cells::{Cells, this_cell};
 use crate::config::{AfsSettings, Environment, Given, MountOptions, Source, resolve};
 use crate::exit::{Exit, Failure, Outcome};
@@ -159,6 +159,30 @@ impl Session {
             }
             _ => Failure::new(exit, error),
         }
+    }
+
+    /// Waits for an answer about what a path leads to.
+    ///
+    /// # Errors
+    /// As of [`Session::answer`].
+    pub fn answer_of<T>(
+        &self,
+        (path, place): (&Path, &Place),
+        asked: impl Future<Output = weft_remote::Result<T>>,
+    ) -> Outcome<T> {
+        self.wait(asked).map_err(|error| self.failure_of((path, place), &error))
+    }
+
+    /// What a refusal comes to that is about what a path leads to; with the words by which scripts know it.
+    pub fn failure_of(&self, (path, place): (&Path, &Place), error: &RemoteError) -> Failure {
+        let Failure { exit, sentence } = self.failure(&place.cell, error);
+        let words = match error {
+            RemoteError::NotFound { .. } => no_such_file(path),
+            RemoteError::Denied { .. } => no_rights(path),
+            RemoteError::ReadOnly { .. } => "You can not change a backup or readonly volume".to_owned(),
+            _ => return Failure::new(exit, sentence),
+        };
+        Failure::new(exit, format!("{words}: {sentence}"))
     }
 
     /// The cell that a command is about: the one that is named, else that of ThisCell, else the only one.

@@ -2,6 +2,8 @@
 //!
 //! On other file systems anybody may write such attributes on files of one's own, and with them send whoever uses a tool
 //! elsewhere. So a path counts only when the kernel says that it is in a mount of weft which this user or root has made.
+//!
+//! The words of failures are those of OpenAFS's `fs` (`src/venus/fs.c`, `Die`): scripts look for them.
 
 use std::path::Path;
 
@@ -70,9 +72,20 @@ impl Whereabouts {
     }
 }
 
-/// What is told of a path that is not in AFS.
+/// What is told of a path that is not in AFS, in the words by which scripts know it.
 fn not_in_afs(path: &Path) -> Failure {
-    Failure::new(Exit::NoMount, format!("{}: not in AFS: it is in no cell that a mount of weft shows", path.display()))
+    let words = format!("Invalid argument; it is possible that {} is not in AFS.", path.display());
+    Failure::new(Exit::NoMount, format!("{words} It is in no cell that a mount of weft shows"))
+}
+
+/// The same of one that is not there.
+pub fn no_such_file(path: &Path) -> String {
+    format!("File '{}' doesn't exist", path.display())
+}
+
+/// The same of one with which its user may not do this.
+pub fn no_rights(path: &Path) -> String {
+    format!("You don't have the required access rights on '{}'", path.display())
 }
 
 fn in_trusted_mount(path: &Path, link: Link) -> Outcome {
@@ -103,13 +116,19 @@ fn attribute(path: &Path, name: &str, link: Link) -> Outcome<Option<String>> {
 }
 
 fn failed(path: &Path, errno: Errno) -> Failure {
-    let exit = match errno {
-        Errno::NOENT | Errno::NOTDIR => Exit::NotFound,
-        Errno::ACCESS | Errno::PERM => Exit::Denied,
-        Errno::HOSTUNREACH | Errno::NETDOWN | Errno::NETUNREACH | Errno::TIMEDOUT => Exit::Unreachable,
-        _ => Exit::Failed,
+    let told = || {
+        let text = std::io::Error::from(errno).to_string();
+        format!("{}: {}", path.display(), text.split(" (os error").next().unwrap_or_default())
     };
-    Failure::new(exit, format!("{}: {}", path.display(), std::io::Error::from(errno)))
+    match errno {
+        Errno::NOENT => Failure::new(Exit::NotFound, no_such_file(path)),
+        Errno::NOTDIR => Failure::new(Exit::NotFound, told()),
+        Errno::ACCESS | Errno::PERM => Failure::new(Exit::Denied, no_rights(path)),
+        Errno::HOSTUNREACH | Errno::NETDOWN | Errno::NETUNREACH | Errno::TIMEDOUT => {
+            Failure::new(Exit::Unreachable, told())
+        }
+        _ => Failure::new(Exit::Failed, told()),
+    }
 }
 
 /// Longest value that is read.

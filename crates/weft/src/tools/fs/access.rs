@@ -95,7 +95,7 @@ pub fn of_caller(session: &Session, arguments: &Arguments) -> Outcome {
         let place = session.place(path)?;
         let what = path.display().to_string();
         let question = FetchStatus { fid: place.fid };
-        let status = session.answer(&place.cell, session.client()?.ask(&place, &what, &question))?.status;
+        let status = session.answer_of((path, &place), session.client()?.ask(&place, &what, &question))?.status;
         let rights = letters(status.caller_access);
         let text = format!("Callers access to {what} is {rights}");
         Ok(Told::new(text, json!({ "path": path, "rights": rights })))
@@ -179,7 +179,7 @@ fn fetch(session: &Session, path: &Path) -> Outcome<(Place, Acl)> {
     let place = session.place(path)?;
     let what = format!("{}: the access list", path.display());
     let question = FetchAcl { fid: place.fid };
-    let reply = session.answer(&place.cell, session.client()?.ask(&place, &what, &question))?;
+    let reply = session.answer_of((path, &place), session.client()?.ask(&place, &what, &question))?;
     let acl = Acl::read(&reply.acl.0).map_err(|error| Failure::failed(format!("{what} of the server: {error}")))?;
     Ok((place, acl))
 }
@@ -199,7 +199,7 @@ fn store(session: &Session, place: &Place, path: &Path, acl: &Acl) -> Outcome {
             let sentence = format!("{detail}: is there a user or group that the cell does not know?");
             Err(Failure::failed(sentence))
         }
-        Err(error) => Err(session.failure(&place.cell, &error)),
+        Err(error) => Err(session.failure_of((path, place), &error)),
     }
 }
 

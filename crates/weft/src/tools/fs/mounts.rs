@@ -66,7 +66,7 @@ pub fn make(session: &Session, arguments: &Arguments) -> Outcome {
     let status = StatusChange { mode: Some(MOUNT_POINT_MODE), ..StatusChange::default() };
     let question = Symlink { dir: place.fid, name, content: Text(content), status };
     let what = path.display().to_string();
-    session.answer(&place.cell, session.client()?.change(&place, &what, &question))?;
+    session.answer_of((path, &place), session.client()?.change(&place, &what, &question))?;
     session.tell_all(Told::new("", json!({ "path": path, "volume": mount_point.to_string() })));
     Ok(())
 }
@@ -83,7 +83,7 @@ pub fn remove(session: &Session, arguments: &Arguments) -> Outcome {
         let place = session.place(parent)?;
         let what = path.display().to_string();
         let question = RemoveFile { dir: place.fid, name };
-        session.answer(&place.cell, session.client()?.change(&place, &what, &question))?;
+        session.answer_of((path, &place), session.client()?.change(&place, &what, &question))?;
         Ok(Told::new("", json!({ "path": path })))
     })
 }

@@ -97,7 +97,7 @@ pub fn set_quota(session: &Session, arguments: &Arguments) -> Outcome {
         motto: weft_afs::wire::Text(nothing()),
     };
     let what = format!("{}: the quota of volume {}", paths[0].display(), place.fid.volume);
-    session.answer(&place.cell, session.client()?.change(&place, &what, &question))?;
+    session.answer_of((&paths[0], &place), session.client()?.change(&place, &what, &question))?;
     session.tell_all(Told::new("", json!({ "path": paths[0], "quota_max_kib": quota_max_kib })));
     Ok(())
 }
@@ -164,7 +164,7 @@ fn volume_of(session: &Session, path: &Path) -> Outcome<(Place, Volume)> {
     let place = session.place(path)?;
     let what = format!("{}: volume {}", path.display(), place.fid.volume);
     let question = GetVolumeStatus { volume: place.fid.volume };
-    let reply: VolumeReply = session.answer(&place.cell, session.client()?.ask(&place, &what, &question))?;
+    let reply: VolumeReply = session.answer_of((path, &place), session.client()?.ask(&place, &what, &question))?;
     let (name, offline) = (server_text(&reply.name.0), server_text(&reply.offline.0));
     Ok((place, Volume { status: reply.status, name, offline }))
 }
