@@ -75,7 +75,7 @@ impl Directory {
     }
 
     /// The same of one that may be away: where it cannot be opened now, it is when it can be, and until then nothing in it is
-    /// reached (`Unreachable`). So it is where something was mounted there ([`MountNote`](crate::MountNote)), and is not now.
+    /// reached (`Unreachable`). So it is where something was mounted there ([`MountNote`]), and is not now.
     ///
     /// # Errors
     /// [`DirectoryError`] says what to do about it.
