@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Request, StatusCode};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::Request;
 use parking_lot::Mutex;
-use url::Url;
-use weft_remote::{Audience, Call, Notes, Purpose, RemoteError, Result, Traffic};
+use weft_remote::{Call, Notes, RemoteError, Result, Traffic};
 
 use crate::WebOptions;
 use crate::authority::Authority;
@@ -20,20 +19,18 @@ use crate::contact::{Took, cause};
 use crate::content::may_take_long;
 use crate::digest::Announced;
 use crate::exchange::{GetError, Needs, Question, Reply, request_error};
-use crate::flow::{DRAIN_TIME_MAX, Flow};
-use crate::headers::{announced_length, check_headers, is_of_s3, retry_after};
+use crate::flow::Flow;
+use crate::headers::{announced_length, check_headers};
 use crate::hearsay::unreachable_by;
+use crate::hops::{Hop, Hops};
 use crate::host::{Host, Scheme};
 use crate::id::Place;
 use crate::identity::Identity;
 use crate::landing::{Landing, Landings};
 use crate::pass::{HopLogin, Pass};
-use crate::patience::Patience;
 use crate::pool::{Lent, Which};
 use crate::probe::{Probes, Waiting};
 use crate::proxy::Proxy;
-use crate::redirect::{check_hop, is_slashed, redirect_target, target_of};
-use crate::refusal;
 use crate::slots::Expects;
 use crate::target::Target;
 use crate::traffic::shown;
@@ -47,16 +44,6 @@ pub(crate) struct Client {
     budget: Arc<Budget>,
     pub(crate) probes: Probes,
     pub(crate) landings: Landings,
-}
-
-/// What one hop gave.
-struct Hop {
-    scheme: Scheme,
-    status: StatusCode,
-    headers: HeaderMap,
-    body: Flow,
-    unplaced: bool,
-    host: Arc<Host>,
 }
 
 impl Client {
@@ -170,125 +157,15 @@ impl Client {
         landing: Option<&Landing>,
         question: &Question<'_>,
     ) -> std::result::Result<Reply, GetError> {
-        let mut target = Target::of(place)?;
-        let builtin = self.options.builtin.contains_key(&target.authority.text());
-        let mut pass = match builtin {
-            true => None,
-            false => self.options.credentials.pass(&call.caller, &target.authority).await?,
-        };
-        let first = self.host(&target.authority);
-        if first.takes_plus_for_space(&place.path) {
-            target.spell_plus();
-        }
-        let mut redirects: Vec<String> = Vec::new();
-        // All hops together wait no longer than one for bodies that nobody wants.
-        let mut drain_time = DRAIN_TIME_MAX;
-        let mut slashed = false;
-        let mut patience = Patience::default();
-        let mut renewed = false;
-        let mut asked = None;
-        if let Some(landing) = landing {
-            redirects.clone_from(&landing.redirects);
-            check_hop(&first, &landing.asked, &landing.url, &redirects, self.options.redirects_max)?;
-            if let (Some(pass), Some(begun)) = (pass.as_mut(), Target::of_url(&landing.asked)) {
-                begun.scheme.into_iter().for_each(|scheme| pass.begin(scheme));
-            }
-            target = target_of(&landing.asked, &landing.url)?;
-            asked = Some(landing.asked.to_string());
-        }
-        loop {
-            let visited = redirects.is_empty();
-            let hop = match self.send(call, &target, question, pass.as_mut(), visited).await {
-                Ok(hop) => hop,
-                // Only the host the user named can be absent; one that a redirect names is a fault of the source.
-                Err(GetError::NoSuchHost(detail)) if !visited => {
-                    return Err(GetError::Remote(RemoteError::Unreachable { detail }));
-                }
-                Err(other) => return Err(other),
-            };
-            let Hop { scheme, status, headers, mut body, unplaced, host } = hop;
-            let url = Url::parse(&target.url(scheme))
-                .map_err(|e| RemoteError::Failed { detail: format!("{}: {e}", target.url(scheme)) })?;
-            if visited && is_of_s3(&headers) {
-                host.saw_s3();
-                if target.spell_plus() {
-                    // It may have given what has a space in that place.
-                    body.drain().await;
-                    continue;
-                }
-            }
-            let asked = asked.get_or_insert_with(|| url.to_string());
-            let not_now = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-            host.judged(not_now.then(|| format!("{url}: {status}")));
-            if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-                body.drain().await;
-                self.wait_as_told(call, &url, status, &headers, &mut patience).await?;
-                continue;
-            }
-            if status == StatusCode::BAD_REQUEST
-                && scheme == Scheme::Https
-                && let Some(why) = refusal::of_certificate(&mut body).await
-            {
-                return Err(RemoteError::Denied { detail: format!("{url}: {why}") }.into());
-            }
-            if status == StatusCode::UNAUTHORIZED {
-                let denied = |why: String| RemoteError::Denied { detail: format!("{url}: {status}, and {why}") };
-                if let Some(pass) = pass.as_mut().filter(|_| !renewed)
-                    && pass.renew().await.map_err(denied)?
-                {
-                    renewed = true;
-                    body.drain().await;
-                    continue;
-                }
-            } else if let Some(pass) = &pass {
-                pass.worked();
-            }
-            let Some(next) = redirect_target(&url, status, &headers) else {
-                let led = landing.map_or(Audience::Everyone, |landing| landing.audience);
-                let mut audience =
-                    pass.as_ref().map(Pass::audience).filter(|own| *own != Audience::Everyone).unwrap_or(led);
-                let absent = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
-                if audience != Audience::Everyone {
-                    first.saw_login();
-                } else if absent && (first.has_logins() || self.options.credentials.has_login_for(&first.authority)) {
-                    // Many hosts hide from strangers what they show to those who log in.
-                    audience = Audience::Only { uid: call.caller.uid };
-                }
-                let asked = asked.clone();
-                return Ok(Reply { status, headers, asked, url, redirects, body, unplaced, host, slashed, audience });
-            };
-            let next = next?;
-            redirects.push(next.to_string());
-            check_hop(&host, &url, &next, &redirects, self.options.redirects_max)?;
-            let since = Instant::now();
-            body.drain_within(drain_time).await;
-            drain_time = drain_time.saturating_sub(since.elapsed());
-            slashed = slashed || is_slashed(place, &next);
-            target = target_of(&url, &next)?;
-        }
+        Hops::begin(self, call, place, landing).await?.answer(question).await
     }
 
-    /// Sleeps as long as Retry-After says, or as a server's silence on that deserves, if that fits.
-    async fn wait_as_told(
-        &self,
-        call: &Call,
-        url: &Url,
-        status: StatusCode,
-        headers: &HeaderMap,
-        patience: &mut Patience,
-    ) -> Result<()> {
-        let told = retry_after(headers);
-        let pause = match call.purpose {
-            Purpose::Use => patience.pause(told, call.remaining()),
-            Purpose::Ahead => None,
-        };
-        let busy = || RemoteError::Busy { detail: format!("{url}: {status}"), retry_after: told };
-        tokio::time::sleep(pause.ok_or_else(busy)?).await;
-        Ok(())
-    }
-
-    /// One request and its answer's headers, on a connection of whatever the host speaks.
-    async fn send(
+    /// One request and its answer's headers, on a connection of whatever the host speaks. `visited`: whether it is the host that
+    /// was named, and no redirect that leads there.
+    ///
+    /// # Errors
+    /// What keeps the host from answering, and answers whose headers cannot be believed.
+    pub(crate) async fn send(
         self: &Arc<Self>,
         call: &Call,
         target: &Target,
@@ -338,14 +215,7 @@ impl Client {
                         return Err(error.into());
                     }
                     waiting.over();
-                    host.counts.answered(sent.elapsed());
-                    if scheme == Scheme::Https {
-                        host.learn(scheme, "a redirect led to https");
-                    }
-                    let was_away = host.is_away();
-                    if host.answered(visited, &*self.notes) && was_away {
-                        self.probes.tell_back(&host);
-                    }
+                    self.has_answered(&host, scheme, sent.elapsed(), visited);
                     check_headers(&url, &parts.headers)?;
                     let announced = announced_length(parts.status, &parts.headers);
                     let (status, took_ms) = (parts.status.as_u16(), sent.elapsed().as_millis());
@@ -378,6 +248,17 @@ impl Client {
                     return Err(error.into());
                 }
             }
+        }
+    }
+
+    fn has_answered(&self, host: &Arc<Host>, scheme: Scheme, took: Duration, visited: bool) {
+        host.counts.answered(took);
+        if scheme == Scheme::Https {
+            host.learn(scheme, "a redirect led to https");
+        }
+        let was_away = host.is_away();
+        if host.answered(visited, &*self.notes) && was_away {
+            self.probes.tell_back(host);
         }
     }
 

@@ -24,6 +24,7 @@ mod flow;
 mod freshness;
 mod headers;
 mod hearsay;
+mod hops;
 mod host;
 mod id;
 mod identity;
