@@ -82,11 +82,12 @@ impl Directory {
     pub fn open_or_await(options: DirectoryOptions) -> std::result::Result<Arc<Directory>, DirectoryError> {
         let was_mounted = options.mount_note.as_ref().is_some_and(MountNote::was_mounted);
         match Top::open(&options.path) {
-            Err(DirectoryError::Open { .. }) => {}
-            Ok(top) if was_mounted && !top.is_mounted => {}
+            Err(error @ DirectoryError::Open { .. }) => tracing::warn!("{error}; it is waited for"),
+            Ok(top) if was_mounted && !top.is_mounted => {
+                tracing::warn!("{}: what was mounted there is not; it is waited for", options.path.display());
+            }
             top => return Directory::begin(top?, options),
         }
-        tracing::warn!(path = %options.path.display(), "a directory is away: it is waited for");
         let directory = Directory::begin(Top::absent(&options.path, was_mounted)?, options)?;
         directory.now().watches.end(Gone::Absent);
         Ok(directory)

@@ -30,7 +30,7 @@ impl Gone {
                 detail: format!("{shown}: it was unmounted while it was in use; mount it again"),
             },
             Gone::Absent => RemoteError::Unreachable {
-                detail: format!("{shown}: it is not there; mount what it is in, or make it"),
+                detail: format!("{shown}: it is not there, or not to be opened; mount what it is in, or make it"),
             },
             Gone::Unheard => RemoteError::Failed {
                 detail: format!(

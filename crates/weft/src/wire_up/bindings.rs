@@ -178,9 +178,10 @@ fn path_to_come(path: &Path) -> PathBuf {
         let Some((real, rest)) = path.ancestors().find_map(real) else { break };
         let mut names = rest.components();
         let Some(first) = names.next() else { return real };
+        // Name by name: nothing would be joined with a slash.
         path = match std::fs::read_link(real.join(first)) {
-            Ok(target) => real.join(target).join(names.as_path()),
-            Err(_) => return real.join(&rest),
+            Ok(target) => names.fold(real.join(target), |path, name| path.join(name)),
+            Err(_) => return rest.components().fold(real, |path, name| path.join(name)),
         };
     }
     path
