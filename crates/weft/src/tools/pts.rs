@@ -215,7 +215,9 @@ impl<'s> Database<'s> {
     /// Somebody by a name or a number; a name that is a number is a name first.
     fn find(&self, named: &str) -> Outcome<Who> {
         let unknown = || {
-            let sentence = format!("{named}: the cell {} has no user and no group of this name or id", self.cell.name);
+            // Scripts look for the first words, which are those of OpenAFS's `pts`.
+            let words = format!("User or group doesn't exist: {named}");
+            let sentence = format!("{words}: the cell {} has no user and no group of this name or id", self.cell.name);
             Failure::new(Exit::NotFound, sentence)
         };
         if let Some(name) = Principal::new(named.as_bytes()) {

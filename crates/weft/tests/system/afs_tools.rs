@@ -471,7 +471,8 @@ fn vos_says_what_openafs_says() {
 fn vos_refuses_what_is_not_there() {
     let Some(tools) = Tools::new() else { return };
     for (line, code, wanted) in [
-        ("vos examine no.such.volume", 4, "no such volume"),
+        ("vos examine no.such.volume", 4, "vos: VLDB: no such entry: volume no.such.volume"),
+        ("vos listvldb -name no.such.volume", 4, "vos: VLDB: no such entry"),
         ("vos examine pub.backup", 4, "does not exist"),
         ("vos listvldb -name pub -locked", 2, "-name goes with none"),
         ("vos listvol 10.77.0.1 c", 4, "does not exist on the server"),
@@ -508,7 +509,7 @@ fn pts_says_what_openafs_says() {
     tools.good_as("alice", "pts membership alice");
     tools.refused_as("alice", "pts membership bob", 5, "asked as alice@WEFT.TEST");
     tools.refused_as("alice", "pts membership alice -noauth", 5, "permission denied");
-    tools.refused("pts examine nobody.here", 4, "no user and no group");
+    tools.refused("pts examine nobody.here", 4, "pts: User or group doesn't exist: nobody.here");
     tools.refused("pts examine 99999", 4, "no user and no group");
     tools.refused("pts listentries", 5, "permission denied");
     let alice = tools.json("pts examine alice");

@@ -8,9 +8,21 @@ use weft_afs::wire::vl::{EntriesLike, Entry, ListAttributesN2, Operations, Site,
 
 use super::partition;
 use super::volumes::address_of;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::tools::arguments::Arguments;
 use crate::tools::session::{Session, Told};
+
+/// What the database has of a volume. That it has nothing is told in the words of OpenAFS's `vos`, for which scripts look.
+///
+/// # Errors
+/// `NotFound`; what keeps the database from answering.
+pub fn of_volume(session: &Session, cell: &Cell, asked: &str) -> Outcome<Entry> {
+    let entry = session.answer(&cell.name, session.client()?.volume(&cell.name, asked));
+    entry.map_err(|Failure { exit, sentence }| match exit {
+        Exit::NotFound => Failure::new(exit, format!("VLDB: no such entry: {sentence}")),
+        _ => Failure::new(exit, sentence),
+    })
+}
 
 /// `vos listvldb`.
 pub fn list(session: &Session, arguments: &Arguments) -> Outcome {
@@ -20,7 +32,7 @@ pub fn list(session: &Session, arguments: &Arguments) -> Outcome {
         if locked || arguments.has("server") || arguments.has("partition") {
             return Err(Failure::usage("-name goes with none of -server, -partition and -locked"));
         }
-        let entry = session.answer(&cell.name, session.client()?.volume(&cell.name, asked))?;
+        let entry = of_volume(session, &cell, asked)?;
         session.tell_all(Told::new(named_lines(session, &entry), fields(session, &entry)));
         return Ok(());
     }

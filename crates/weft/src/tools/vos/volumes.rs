@@ -22,7 +22,7 @@ pub fn examine(session: &Session, arguments: &Arguments) -> Outcome {
     let asked = arguments.needed("id")?;
     let (extended, format) = (arguments.has("extended"), arguments.has("format"));
     only_one(extended, format)?;
-    let entry = session.answer(&cell.name, session.client()?.volume(&cell.name, asked))?;
+    let entry = entries::of_volume(session, &cell, asked)?;
     let (kind, volume) = copy_of(&entry, asked)?;
     let zone = times::zone();
     let (mut blocks, mut fields) = (Vec::new(), Vec::new());
