@@ -21,6 +21,12 @@ pub fn now() -> SystemTime {
     time(AHEAD.told(wall_ns, running_ns))
 }
 
+/// What the wall clock, as it is set now, said when this one said so: to be held against times of others.
+pub fn by_wall(at: SystemTime) -> SystemTime {
+    let ahead = now().duration_since(SystemTime::now()).unwrap_or_default();
+    at.checked_sub(ahead).unwrap_or(at)
+}
+
 /// How far the wall clock was ahead of the one that nobody sets, the furthest that it was.
 #[derive(Debug)]
 struct Ahead(AtomicI64);
@@ -70,6 +76,7 @@ mod tests {
         let (before, told, after) = (SystemTime::now(), now(), SystemTime::now());
         // Another test may have been stopped between its two looks.
         assert!(before <= told && told <= after.max(now()));
+        assert!(by_wall(told) <= told && by_wall(now()) <= SystemTime::now());
         for ns in [i64::MIN + 1, -1, 0, 1, i64::MAX] {
             assert_eq!(nanoseconds(time(ns)), ns);
         }

@@ -185,7 +185,7 @@ impl Vfs {
             return false;
         }
         let listed_apart = record.attributes.modified.known().and_then(|modified| modified.checked_add(LISTED_LATE));
-        listed_apart.is_none_or(|from| record.learnt < from)
+        listed_apart.is_none_or(|from| clock::by_wall(record.learnt) < from)
     }
 
     /// A listing, if it vouches for a node in it with this audience. One that is for one user alone does for what is for that
