@@ -187,6 +187,8 @@ impl Vfs {
                 let mut entry = found.entry.clone();
                 entry.name = record.name.clone();
                 let (id, _) = self.learn_entry(record.parent, record.binding, &entry, &told)?;
+                // What has its place now is no version of it, and whatever has it later is another file.
+                self.give_up_content(inode.id)?;
                 self.take_along(call, id, record.binding, *found, &told)?;
                 Ok(Check::Elsewhere(id))
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{Call, Lease, Name, RemoteError, Version, clock};
-use weft_store::{DentryRecord, DentryTarget, NodeId, Record};
+use weft_store::{BindingId, DentryRecord, DentryTarget, NodeId, Record};
 
 use crate::content::Check;
 use crate::inode::Inode;
@@ -108,7 +108,12 @@ impl Vfs {
     /// offline as well.
     pub(crate) fn has_identities(&self, inode: &Inode) -> Result<bool> {
         let binding = inode.record.read().binding;
-        Ok(self.remote(binding)?.capabilities().stable_ids)
+        Ok(!self.is_known_by_name(binding)?)
+    }
+
+    /// Whether a file of this tree is whatever has its name: another that has it later is taken to be the same.
+    pub(crate) fn is_known_by_name(&self, binding: BindingId) -> Result<bool> {
+        Ok(!self.remote(binding)?.capabilities().stable_ids)
     }
 
     /// Asks what the name leads to now under which a file was known that is gone.

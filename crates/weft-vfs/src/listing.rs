@@ -17,7 +17,7 @@ use crate::Result;
 use crate::agree::{contradicts, finer, newer, tells_attributes};
 use crate::changes::ChangeKind;
 use crate::inode::Inode;
-use crate::learn::{Told, is_asked_before, is_newer};
+use crate::learn::{Told, has_come, is_asked_before, is_newer};
 use crate::notice::Notice;
 use crate::vfs::Vfs;
 
@@ -254,7 +254,15 @@ impl Vfs {
             return Ok(None);
         }
         let old = self.store.node(id)?;
-        let merged = self.merge_row(id, rows, entry, old.as_ref())?;
+        let mut merged = self.merge_row(id, rows, entry, old.as_ref())?;
+        if let Some(old) = old.as_ref().filter(|_| has_come(known.as_ref()) && !tells_attributes(&entry.attributes))
+            && self.is_known_by_name(rows.binding)?
+        {
+            // It was gone in between: what is held, and known, of it is of before.
+            self.distrust_content(id)?;
+            let record = merged.unwrap_or_else(|| old.clone());
+            merged = Some(NodeRecord { learnt: SystemTime::UNIX_EPOCH, ..record });
+        }
         self.tell_row(rows, source, known.as_ref(), id, old.as_ref(), merged.as_ref());
         let stays_anothers = self.is_private(rows.told.audience)
             && merged.is_none()

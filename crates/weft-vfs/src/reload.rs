@@ -59,7 +59,11 @@ impl Vfs {
             return self.reload_all(&mut waiting, recursive, caller, done).await;
         }
         let inode = self.inode(top)?;
-        self.reload_one(&inode, caller, &mut done).await?;
+        match self.reload_one(&inode, caller, &mut done).await {
+            // Something else has its place now.
+            Err(VfsError::Stale) => return self.look_for(path, caller).await.map(|()| FOUND),
+            outcome => outcome?,
+        }
         if done.gone > 0 {
             return Err(VfsError::NotFound);
         }

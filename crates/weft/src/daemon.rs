@@ -283,7 +283,12 @@ impl Daemon for MountDaemon {
         let caller = Caller { uid, gid: uid, pid: 0 };
         let reloaded = self.vfs.reload(&self.in_a_tree(path)?, depth == Depth::Below, caller).await;
         self.tell_kernel().await;
-        let done = reloaded.map_err(|error| refusal(path, &error))?;
+        let done = reloaded.map_err(|error| match error {
+            VfsError::NotFound => {
+                Refusal::new(Code::NotFound, format!("{}: asked just now: not found at the source", shown(path)))
+            }
+            error => refusal(path, &error),
+        })?;
         Ok(Reloaded { checked: done.checked, changed: done.changed + done.gone, failed: done.failed })
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::interrupts::wait_until;
-use crate::support::{Asked, Clock, Liar, Mount, Server, Setup, answer, fails_with, names_in, noise};
+use crate::support::{Asked, Clock, Liar, Mount, Server, Setup, answer, fails_with, names_in, noise, write_aged};
 
 /// What a server serves right now under every path: it can be changed.
 #[derive(Clone, Default)]
@@ -206,6 +206,50 @@ fn a_list_does_not_vouch_for_what_has_just_changed() {
     }
     listed();
     assert_eq!(read(), "version 1 of it");
+}
+
+/// Goal: of a file that was gone, by a list, and has come again nothing is shown that was held of it before, although that would
+/// be trusted still; the list of this server tells names alone.
+#[test]
+fn what_has_come_back_is_not_what_it_was() {
+    let Some(python) = Server::python() else { return };
+    let file = python.root().join("a.txt");
+    write_aged(&file, b"before", 5000);
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(python.site());
+    let reload = |path: &Path| assert_eq!(mount.verb("reload", [path]).code, Some(0));
+    assert_eq!(names_in(&top), ["a.txt"]);
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"before");
+    std::fs::remove_file(&file).expect("removed");
+    reload(&top);
+    fails_with(std::fs::metadata(top.join("a.txt")), Errno::NOENT);
+    write_aged(&file, b"after it", 6000);
+    reload(&top);
+    assert_eq!(std::fs::metadata(top.join("a.txt")).expect("there").len(), 8);
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"after it");
+}
+
+/// Goal: the same of a file in whose place a directory was for a while, as told by `weft reload` of itself.
+#[test]
+fn what_was_a_directory_is_not_the_file_from_before() {
+    let Some(nginx) = Server::nginx("") else { return };
+    let place = nginx.root().join("a.txt");
+    write_aged(&place, b"before", 5000);
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let path = mount.at(nginx.site()).join("a.txt");
+    let reload = || {
+        let outcome = mount.verb("reload", [&path]);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    };
+    assert_eq!(std::fs::read(&path).expect("read"), b"before");
+    std::fs::remove_file(&place).expect("removed");
+    write_aged(&place.join("below"), b"below", 5000);
+    reload();
+    assert_eq!(names_in(&path), ["below"]);
+    std::fs::remove_dir_all(&place).expect("removed");
+    write_aged(&place, b"after!", 6000);
+    reload();
+    assert_eq!(std::fs::read(&path).expect("read"), b"after!");
 }
 
 #[test]
