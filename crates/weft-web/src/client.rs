@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::Request;
+use hyper::header::{self, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use weft_remote::{Call, Notes, RemoteError, Result, Traffic};
 
