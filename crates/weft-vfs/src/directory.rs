@@ -97,7 +97,12 @@ impl Vfs {
             return Err(VfsError::NotADirectory);
         }
         self.admit(&call, &dir).await?;
-        self.list(&call, &dir).await?;
+        let listed = self.list(&call, &dir).await;
+        if let Err(VfsError::Stale) = listed {
+            // The kernel follows the path again, once in a call: what it opens then may be no directory.
+            self.begins_again(&call, &dir);
+        }
+        listed?;
         self.notices.settled().await;
         let mark = self.store.names_mark(dir.id);
         let listing = self.store.listing(dir.id)?;

@@ -367,7 +367,8 @@ fn what_finds_no_room_is_kept() {
     assert!((20 << 20..=40 << 20).contains(&unsent) && told["unsent"][0]["length"] == 40 << 20, "{told}");
     quota("0");
     let sent = folder.mount.verb("unsent --send", [folder.at("file")]);
-    assert_eq!(sent.code, Some(0), "{sent:?}");
+    // It may have been tried again just then.
+    assert!(sent.code == Some(0) || sent.err.contains("nothing that was written to it is unsent"), "{sent:?}");
     let Some(fresh) = Afsd::mount(&cell, "c2") else { return };
     assert!(std::fs::read(fresh.dir().join("weft.test/scratch/full/file")).expect("read") == long);
 }

@@ -252,6 +252,29 @@ fn what_was_a_directory_is_not_the_file_from_before() {
     assert_eq!(std::fs::read(&path).expect("read"), b"after!");
 }
 
+/// Goal: who opens a file where the kernel has seen a directory gets the file as soon as the directory's lease has ended, and no
+/// error on the way.
+#[test]
+fn a_file_is_opened_where_a_directory_was() {
+    let Some(nginx) = Server::nginx("") else { return };
+    let place = nginx.root().join("a.txt");
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1s")) else { return };
+    let path = mount.at(nginx.site()).join("a.txt");
+    write_aged(&place, &noise(1000), 5000);
+    assert_eq!(std::fs::read(&path).expect("read").len(), 1000);
+    std::fs::remove_file(&place).expect("removed");
+    write_aged(&place.join("below"), b"below", 5000);
+    wait_until("it is a directory", || std::fs::metadata(&path).expect("there").is_dir());
+    assert_eq!(names_in(&path), ["below"]);
+    std::fs::remove_dir_all(&place).expect("removed");
+    write_aged(&place, &noise(2000), 5000);
+    let read = || match std::fs::read(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => None,
+        read => Some(read.expect("read")),
+    };
+    wait_until("it is a file", || read().is_some_and(|bytes| bytes == noise(2000)));
+}
+
 #[test]
 fn manual_waits_for_reload() {
     let Some((served, liar, mount)) = scene("no-store", Setup::default().option("freshness=manual")) else { return };
