@@ -152,11 +152,13 @@ pub fn mount<H: Handler>(
     let place = || options.mountpoint.clone();
     // Where all is only read the kernel's own locks do: then it need not tell who closes what.
     let locks = handler.has_locks() && !options.read_only;
-    let asked = || wanted(privileged, locks, handler.has_access_lists(), options);
     let connection = match life {
         Some(Life { roll, device: Some(device), notices, .. }) => Connection::again(device, roll, notices)
             .map_err(|source| MountError::Kept { mountpoint: place(), source })?,
-        life => Connection::new(options, &asked(), life)?,
+        life => {
+            let wanted = wanted(privileged, locks, handler.has_access_lists(), options);
+            Connection::new(options, &wanted, life)?
+        }
     };
     let Connection { session, roll, entries, notices: sender, undo } = connection;
     let agreed = session.negotiated();

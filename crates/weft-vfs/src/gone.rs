@@ -108,12 +108,12 @@ impl Vfs {
     /// offline as well.
     pub(crate) fn has_identities(&self, inode: &Inode) -> Result<bool> {
         let binding = inode.record.read().binding;
-        Ok(!self.is_known_by_name(binding)?)
+        self.tree_has_identities(binding)
     }
 
-    /// Whether a file of this tree is whatever has its name: another that has it later is taken to be the same.
-    pub(crate) fn is_known_by_name(&self, binding: BindingId) -> Result<bool> {
-        Ok(!self.remote(binding)?.capabilities().stable_ids)
+    /// The same of all files of a tree. Elsewhere a file is whatever has its name: another that has it later is taken to be the same.
+    pub(crate) fn tree_has_identities(&self, binding: BindingId) -> Result<bool> {
+        Ok(self.remote(binding)?.capabilities().stable_ids)
     }
 
     /// Asks what the name leads to now under which a file was known that is gone.

@@ -142,7 +142,7 @@ impl Vfs {
             Sameness::Different => true,
             Sameness::CannotTell => has_come(known.as_ref()),
         };
-        if self.is_known_by_name(binding)? && old.as_ref().is_some_and(is_other) {
+        if !self.tree_has_identities(binding)? && old.as_ref().is_some_and(is_other) {
             // What is held is of before, for however long that was trusted.
             self.distrust_content(id)?;
         }

@@ -256,7 +256,7 @@ impl Vfs {
         let old = self.store.node(id)?;
         let mut merged = self.merge_row(id, rows, entry, old.as_ref())?;
         if let Some(old) = old.as_ref().filter(|_| has_come(known.as_ref()) && !tells_attributes(&entry.attributes))
-            && self.is_known_by_name(rows.binding)?
+            && !self.tree_has_identities(rows.binding)?
         {
             // It was gone in between: what is held, and known, of it is of before.
             self.distrust_content(id)?;

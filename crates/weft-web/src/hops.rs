@@ -31,6 +31,14 @@ pub(crate) struct Hop {
     pub host: Arc<Host>,
 }
 
+/// When a question is put once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    AtOnce,
+    /// As long as the server wants to be left alone.
+    AfterPause,
+}
+
 /// The way of one question.
 pub(crate) struct Hops<'a> {
     client: &'a Arc<Client>,
@@ -116,9 +124,11 @@ impl<'a> Hops<'a> {
             let mut hop = self.ask(question).await?;
             let url = self.target.url(hop.scheme);
             let url = Url::parse(&url).map_err(|e| RemoteError::Failed { detail: format!("{url}: {e}") })?;
-            if let Some(pause) = self.pause_before_again(&mut hop, &url).await? {
+            if let Some(again) = self.again(&mut hop, &url).await? {
                 hop.body.drain().await;
-                tokio::time::sleep(pause?).await;
+                if again == Again::AfterPause {
+                    tokio::time::sleep(self.pause_as_told(&url, hop.status, &hop.headers)?).await;
+                }
                 continue;
             }
             let Some(next) = redirect_target(&url, hop.status, &hop.headers) else {
@@ -138,18 +148,13 @@ impl<'a> Hops<'a> {
         })
     }
 
-    /// How long to wait before the same is asked for once more, maybe in other words; `None` when it is not. The error within: it
-    /// would be, and there is no time for that.
-    async fn pause_before_again(
-        &mut self,
-        hop: &mut Hop,
-        url: &Url,
-    ) -> std::result::Result<Option<Result<Duration>>, GetError> {
+    /// Whether, and when, the same is asked for once more, maybe in other words.
+    async fn again(&mut self, hop: &mut Hop, url: &Url) -> Result<Option<Again>> {
         if self.redirects.is_empty() && is_of_s3(&hop.headers) {
             hop.host.saw_s3();
             if self.target.spell_plus() {
                 // It may have given what has a space in that place.
-                return Ok(Some(Ok(Duration::ZERO)));
+                return Ok(Some(Again::AtOnce));
             }
         }
         self.asked.get_or_insert_with(|| url.to_string());
@@ -157,17 +162,17 @@ impl<'a> Hops<'a> {
         let not_now = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         hop.host.judged(not_now.then(|| format!("{url}: {status}")));
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            return Ok(Some(self.pause_as_told(url, status, &hop.headers)));
+            return Ok(Some(Again::AfterPause));
         }
         if status == StatusCode::BAD_REQUEST
             && hop.scheme == Scheme::Https
             && let Some(why) = refusal::of_certificate(&mut hop.body).await
         {
-            return Err(RemoteError::Denied { detail: format!("{url}: {why}") }.into());
+            return Err(RemoteError::Denied { detail: format!("{url}: {why}") });
         }
         if status == StatusCode::UNAUTHORIZED {
             let renewed = self.has_another_login(status, url).await?;
-            return Ok(renewed.then_some(Ok(Duration::ZERO)));
+            return Ok(renewed.then_some(Again::AtOnce));
         }
         if let Some(pass) = &self.pass {
             pass.worked();

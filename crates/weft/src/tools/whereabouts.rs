@@ -116,10 +116,7 @@ fn attribute(path: &Path, name: &str, link: Link) -> Outcome<Option<String>> {
 }
 
 fn failed(path: &Path, errno: Errno) -> Failure {
-    let told = || {
-        let text = std::io::Error::from(errno).to_string();
-        format!("{}: {}", path.display(), text.split(" (os error").next().unwrap_or_default())
-    };
+    let told = || format!("{}: {}", path.display(), nix::errno::Errno::from_raw(errno.raw_os_error()).desc());
     match errno {
         Errno::NOENT => Failure::new(Exit::NotFound, no_such_file(path)),
         Errno::NOTDIR => Failure::new(Exit::NotFound, told()),

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Liar, Mount, Outcome, Program, Server, Setup, answer, is_root, noise, page, without, write_aged};
+use crate::support::{
+    Liar, Mount, Outcome, Program, Running, Server, Setup, answer, is_root, noise, page, without, write_aged,
+};
 
 /// The lines of `weft warm --json` with these words, and its end.
 fn warm<A: AsRef<std::ffi::OsStr>>(
@@ -269,12 +271,34 @@ fn slow(held_after: usize, go_on: Arc<AtomicBool>) -> (Liar, Arc<AtomicUsize>) {
     (liar, served)
 }
 
-/// Reads lines until a progress says that so many bytes came.
-fn wait_for(warming: &mut crate::support::Running, bytes: u64) {
-    loop {
-        let line: Value = serde_json::from_str(&warming.line()).expect("JSON");
-        if line["event"] == "progress" && line["bytes_done"].as_u64().is_some_and(|done| done >= bytes) {
-            return;
+/// A warming that has come to the middle of the long file, at which the server waits.
+struct Halfway {
+    warming: Running,
+    mount: Mount,
+    liar: Liar,
+    served: Arc<AtomicUsize>,
+    go_on: Arc<AtomicBool>,
+}
+
+impl Halfway {
+    /// The server waits after so many bytes, of which so many have come.
+    fn at(held_after: usize, came: u64) -> Option<Halfway> {
+        let go_on = Arc::new(AtomicBool::new(false));
+        let (liar, served) = slow(held_after, go_on.clone());
+        let mount = Mount::new()?;
+        let warming = mount.weft().args(["warm", "--json"]).arg(mount.at(liar.site())).start();
+        let mut halfway = Halfway { warming, mount, liar, served, go_on };
+        halfway.wait_for("progress", |line| line["bytes_done"].as_u64().is_some_and(|done| done >= came));
+        Some(halfway)
+    }
+
+    /// The next line of this event that is so.
+    fn wait_for(&mut self, event: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let line: Value = serde_json::from_str(&self.warming.line()).expect("JSON");
+            if line["event"] == event && is_so(&line) {
+                return line;
+            }
         }
     }
 }
@@ -283,12 +307,9 @@ fn wait_for(warming: &mut crate::support::Running, bytes: u64) {
 /// read then is right.
 #[test]
 fn a_killed_daemon_is_gone_on_with() {
-    let go_on = Arc::new(AtomicBool::new(false));
-    let (liar, _) = slow(20 << 20, go_on.clone());
-    let Some(mount) = Mount::new() else { return };
+    let Some(halfway) = Halfway::at(20 << 20, 18 << 20) else { return };
+    let Halfway { go_on, liar, mount, warming, .. } = halfway;
     let top = mount.at(liar.site());
-    let mut warming = mount.weft().args(["warm", "--json"]).arg(&top).start();
-    wait_for(&mut warming, 18 << 20);
     let status = mount.status();
     assert_eq!(status["warms"][0]["path"], liar.site(), "{status}");
     // What was noted of a part is durable within the interval of flushes, or when a verb asks.
@@ -314,25 +335,17 @@ fn a_killed_daemon_is_gone_on_with() {
 #[test]
 fn the_next_daemon_goes_on() {
     for killed in [true, false] {
-        let go_on = Arc::new(AtomicBool::new(false));
-        let (liar, _) = slow(20 << 20, go_on.clone());
-        let Some(mount) = Mount::new() else { return };
-        let top = mount.at(liar.site());
-        let mut warming = mount.weft().args(["warm", "--json"]).arg(&top).start();
-        wait_for(&mut warming, 18 << 20);
-        mount.status();
+        let Some(mut halfway) = Halfway::at(20 << 20, 18 << 20) else { return };
+        halfway.mount.status();
         if killed {
-            mount.kill_daemon();
+            halfway.mount.kill_daemon();
         } else {
-            assert_eq!(mount.verb("upgrade", [mount.dir()]).code, Some(0));
+            assert_eq!(halfway.mount.verb("upgrade", [halfway.mount.dir()]).code, Some(0));
         }
-        go_on.store(true, Ordering::SeqCst);
-        let done = loop {
-            let line: Value = serde_json::from_str(&warming.line()).expect("JSON");
-            if line["event"] == "done" {
-                break line;
-            }
-        };
+        halfway.go_on.store(true, Ordering::SeqCst);
+        let done = halfway.wait_for("done", |_| true);
+        let Halfway { liar, mount, warming, .. } = halfway;
+        let top = mount.at(liar.site());
         assert_eq!(warming.end(), Some(0), "{done}");
         assert!(done["bytes_done"].as_u64().is_some_and(|bytes| bytes < LONG as u64), "{done}");
         assert!(std::fs::read(top.join("long.bin")).expect("read") == noise(LONG));
@@ -343,12 +356,9 @@ fn the_next_daemon_goes_on() {
 /// Goal: Ctrl-C ends the work in the daemon, and what is complete stays.
 #[test]
 fn an_interrupt_ends_the_work() {
-    let go_on = Arc::new(AtomicBool::new(false));
-    let (liar, served) = slow(12 << 20, go_on.clone());
-    let Some(mount) = Mount::new() else { return };
+    let Some(halfway) = Halfway::at(12 << 20, 10 << 20) else { return };
+    let Halfway { go_on, served, liar, mount, warming } = halfway;
     let top = mount.at(liar.site());
-    let mut warming = mount.weft().args(["warm", "--json"]).arg(&top).start();
-    wait_for(&mut warming, 10 << 20);
     let group = warming.id();
     kill_process(Pid::from_raw(group as i32).expect("a process"), Signal::INT).expect("sent");
     assert_ne!(warming.end(), Some(0));
