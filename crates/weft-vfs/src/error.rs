@@ -36,7 +36,7 @@ pub enum VfsError {
     #[error("not an open file")]
     BadHandle,
     /// The tree was taken off the network.
-    #[error("offline by `weft offline`, and not held here; `weft online` puts it back on the network")]
+    #[error("offline by `weft offline`: its source is not asked; `weft online` puts it back on the network")]
     Offline,
     /// What may be held is held; the file is served without being stored.
     #[error(transparent)]

@@ -47,6 +47,11 @@ pub(crate) fn find(path: &Path) -> Outcome<Located> {
     }
 }
 
+/// The daemon that follows one of this mount that has ended; `None` when none does.
+fn next_of(mount: &Path, ended: &Hello) -> Option<Located> {
+    find(mount).ok().filter(|next| next.hello.connection == ended.connection)
+}
+
 /// The place of the only mount.
 fn only_mount() -> Outcome<std::path::PathBuf> {
     let mut all = daemons(&Environment::of_this_process().socket_dir());

@@ -10,7 +10,7 @@ use weft_control::{
 
 use super::path_list::{self, Against};
 use super::status::show_time;
-use super::{find, only_mount, show_bytes};
+use super::{find, next_of, only_mount, show_bytes};
 use crate::cli::WarmArgs;
 use crate::config::Source;
 use crate::exit::{Exit, Failure, Outcome};
@@ -31,14 +31,11 @@ pub fn run(args: &WarmArgs, json: bool) -> Outcome {
         return Err(shown.none_came("no path in the list is in the mount"));
     }
     for _ in 0..DAEMONS_MAX {
-        let (mount, connection) = (located.mount, located.hello.connection);
         if let Some(progress) = told_by(located.client.warm(order.clone()), &mut shown)? {
             return shown.end(&progress, args);
         }
-        located = match find(&mount) {
-            Ok(next) if next.hello.connection == connection => next,
-            _ => break,
-        };
+        let Some(next) = next_of(&located.mount, &located.hello) else { break };
+        located = next;
         shown.begin_again();
     }
     Err(Failure::failed("the daemon ended before all had come; what came stays, and the same command goes on"))

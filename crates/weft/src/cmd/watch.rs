@@ -3,22 +3,24 @@
 use std::path::Path;
 use std::time::Duration;
 
-use weft_control::{Change, Watched};
+use serde_json::json;
+use weft_control::{Change, ControlError, Located, Watched, Watching};
 
-use super::{find, hint_if_unknown};
+use super::{find, hint_if_unknown, next_of};
 use crate::exit::{Failure, Outcome};
 use crate::output::{complain, say};
 use crate::watching::check_pace;
 
-/// Prints what changes at and below a path, until interrupted or unmounted; has it asked about `every` so often.
+/// Prints what changes at and below a path, until interrupted or unmounted; has it asked about `every` so often. Where the daemon
+/// is replaced meanwhile, the next one goes on.
 ///
 /// # Errors
-/// When the path is in no mount; when the daemon goes without a word.
+/// When the path is in no mount; when the daemon goes without a word, and none follows it.
 pub fn run(path: &Path, every: Option<Duration>, json: bool) -> Outcome {
     check_pace(every).map_err(Failure::usage)?;
     let mut asked = find(path)?;
-    let located = find(path)?;
-    let watching = located.client.watch(&located.path.0, every)?;
+    let Located { client, hello, mount, path: watched, .. } = find(path)?;
+    let mut watching = Ok(client.watch(&watched.0, every)?);
     // For people, and for scripts that must not change anything before: on standard error, which is not the stream.
     complain!("weft: watching {}", path.display());
     let next = match every {
@@ -26,15 +28,38 @@ pub fn run(path: &Path, every: Option<Duration>, json: bool) -> Outcome {
         None => "it is told of when somebody finds it; `--validate` asks for it",
     };
     hint_if_unknown(&mut asked, next);
-    for line in watching {
+    while let Err(ended) = told_by(watching, json) {
+        let ControlError::Ended = ended else { return Err(ended.into()) };
+        watching = next_of(&mount, &hello).ok_or(ended)?.client.watch(&watched.0, every);
+        if watching.is_ok() {
+            show_replaced(json);
+        }
+    }
+    complain!("weft: unmounted");
+    Ok(())
+}
+
+/// Shows what one daemon tells, until the mount ends.
+///
+/// # Errors
+/// `Ended` when the daemon ended before; what else keeps its words from being understood.
+fn told_by(watching: Result<Watching, ControlError>, json: bool) -> Result<(), ControlError> {
+    for line in watching? {
         match line? {
             line if json => say!("{}", serde_json::to_string(&line).expect("plain data")),
             Watched::Change(change) => say!("{}", words(&change)),
             Watched::Lost { lost } => say!("too slow: {lost} changes of the mount are not told"),
         }
     }
-    complain!("weft: unmounted");
     Ok(())
+}
+
+/// Another daemon tells from now on. It knows what the former knew: what it finds changed since is told.
+fn show_replaced(json: bool) {
+    match json {
+        true => say!("{}", json!({ "replaced": true })),
+        false => say!("the daemon was replaced: the next one goes on; what was found in between may not be told"),
+    }
 }
 
 /// `10:40:37Z changed  web/example.org/a.txt  12 bytes  "1" -> "2"`.

@@ -12,6 +12,12 @@ fn watch(mount: &Mount, words: &str, path: &std::path::Path) -> Running {
     watching
 }
 
+/// Has a server give this file from now on, all of it at once: whoever asks in between must not find it empty.
+fn put(server: &Server, name: &str, text: &str) {
+    let (fresh, place) = (server.root().join("fresh"), server.root().join(name));
+    std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, place)).expect("written");
+}
+
 /// The next line about a name that ends so, with its kind of change.
 #[track_caller]
 fn line(watching: &mut Running, name: &str, change: &str) -> Value {
@@ -38,19 +44,14 @@ fn changes_at_a_server_are_told() {
     }
     std::fs::read_dir(top.join("d")).expect("listed").for_each(drop);
     let mut watching = watch(&mount, "watch --json --validate 1s", &top.join("d"));
-    // At once: whoever asks in between must not find it empty.
-    let write = |name: &str, text: &str| {
-        let (fresh, place) = (server.root().join("fresh"), server.root().join(name));
-        std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, place)).expect("written");
-    };
-    write("other/changes.txt", "second");
-    write("d/changes.txt", "second");
+    put(&server, "other/changes.txt", "second");
+    put(&server, "d/changes.txt", "second");
     let changed = line(&mut watching, "/d/changes.txt", "changed");
     assert_eq!(changed["size"], 6, "{changed}");
     assert!(changed["from"] != changed["to"] && changed["at"].as_f64() > Some(1e9), "{changed}");
     std::fs::remove_file(server.root().join("d/goes.txt")).expect("removed");
     line(&mut watching, "/d/goes.txt", "gone");
-    write("d/comes.txt", "third");
+    put(&server, "d/comes.txt", "third");
     let new = line(&mut watching, "/d/comes.txt", "new");
     assert_eq!(new["size"], 5, "{new}");
     assert!(!watching.seen().contains("other"), "{}", watching.seen());
@@ -68,9 +69,8 @@ fn a_file_that_comes_later_is_told() {
     let mut watching = watch(&mount, "watch --json --validate 1s", &file);
     let hint = watching.error_line();
     assert!(hint.contains("/later.txt: ") && hint.contains("it is asked for"), "{hint}");
-    let (fresh, place) = (server.root().join("fresh"), server.root().join("later.txt"));
     std::fs::metadata(&file).expect_err("it is not there");
-    std::fs::write(&fresh, "there").and_then(|()| std::fs::rename(&fresh, place)).expect("written");
+    put(&server, "later.txt", "there");
     let new = line(&mut watching, "/later.txt", "new");
     assert_eq!(new["size"], 5, "{new}");
     assert_eq!(std::fs::read(&file).expect("read"), b"there");
@@ -105,6 +105,31 @@ fn what_other_readers_find_is_told_in_words() {
     let told = watching.error_line();
     assert!(told.contains("the daemon ended before"), "{told}");
     assert_eq!(watching.end(), Some(1), "a daemon that dies is no good end");
+}
+
+/// Goal: who watches goes on with the next daemon, is told that there is another, and of what has changed in between. Method: the
+/// daemon is killed, and the one after it upgraded; each time a file changes that the former had told of.
+#[test]
+fn the_next_daemon_tells_on() {
+    let Some(server) = Server::nginx("") else { return };
+    write_aged(&server.root().join("d/a.txt"), b"1", 10);
+    let Some(mount) = Mount::with(Setup::default().option("freshness=manual")) else { return };
+    let top = mount.at(server.site());
+    assert_eq!(std::fs::read(top.join("d/a.txt")).expect("read"), b"1");
+    let mut watching = watch(&mount, "watch --json --validate 1s", &top.join("d"));
+    for (killed, text) in [(true, "of the second"), (false, "of the third daemon")] {
+        match killed {
+            true => mount.kill_daemon(),
+            false => assert_eq!(mount.verb("upgrade", [mount.dir()]).code, Some(0)),
+        }
+        put(&server, "d/a.txt", text);
+        let changed = line(&mut watching, "/d/a.txt", "changed");
+        assert_eq!(changed["size"], text.len(), "{changed}");
+    }
+    let replaced = watching.seen().lines().filter(|line| *line == "{\"replaced\":true}").count();
+    assert_eq!(replaced, 2, "{}", watching.seen());
+    mount.umount();
+    assert_eq!(watching.end(), Some(0), "the mount's end is the stream's");
 }
 
 /// Goal: stored bytes that do not match their checksum are told as damage, when they are found and fetched again.
