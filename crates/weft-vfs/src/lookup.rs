@@ -188,6 +188,9 @@ impl Vfs {
                     (Err(error), None) if is_gone(&error) && self.is_of_open(&inode)? => {
                         self.show(&inode, Duration::ZERO, &call.caller)
                     }
+                    (Err(error), None) if self.is_being_removed(&inode, &error).await => {
+                        self.show(&inode, Duration::ZERO, &call.caller)
+                    }
                     (stat, None) => {
                         if matches!(stat, Err(VfsError::Stale)) {
                             // What is told after that is of after the path was followed again.
@@ -257,6 +260,21 @@ impl Vfs {
     /// Whether somebody has a file open that is itself whatever its names are.
     pub(crate) fn is_held_open(&self, inode: &Inode) -> Result<bool> {
         Ok(self.has_identities(inode)? && !self.handles.of(inode).is_empty())
+    }
+
+    /// Whether a directory, which the source has no more, is one that is removed from here, perhaps just now: whoever has it open, or
+    /// is in it, may see what it was. Of directories the kernel does not say by which open one it asks, and by a path it comes to
+    /// none that it has had removed.
+    async fn is_being_removed(&self, dir: &Inode, error: &VfsError) -> bool {
+        if dir.kind() != FileKind::Directory || !(is_gone(error) || matches!(error, VfsError::Stale)) {
+            return false;
+        }
+        let above = dir.record.read().parent;
+        if let Some(above) = self.inodes.peek(above) {
+            // Whoever removes it holds that until it is noted.
+            drop(above.gate.lock().await);
+        }
+        dir.is_gone()
     }
 
     fn attributes_serve_after(&self, inode: &Inode, error: &VfsError) -> bool {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Quality};
-use weft_remote::{Call, Caller, Completeness, Name, RemoteError};
-use weft_vfs::{Freshness, Looked, NodeId, VfsError};
+use weft_remote::fake::{Fake, Fault, Gate, Operation, Order, Promise, Quality};
+use weft_remote::{Call, Caller, Completeness, FileKind, Name, RemoteError};
+use weft_vfs::{Freshness, Looked, NodeId, Notices, Removal, VfsError};
 
 use crate::bench::Bench;
+use crate::breaks::told_to;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_root_holds_the_bindings_and_asks_nobody() {
@@ -262,4 +263,29 @@ async fn a_word_on_a_name_that_comes_late_does_not_replace_a_newer_list() {
         let found = bench.lookup(dir, "brief.txt").await.expect("an answer");
         assert_eq!(matches!(found, Looked::Entry { .. }), came, "{found:?}");
     }
+}
+
+/// Goal: whoever has a directory open may ask what it is while it is removed from here: of directories the kernel does not say
+/// that they are open. Method: the answer to the removal is held back until the source, which has made it, was asked about the
+/// directory and about its name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_is_being_removed_may_be_looked_at() {
+    let bench = told_to(Fake::writable(), Notices::nowhere());
+    bench.fake.dir("a/going");
+    let (above, going) = (bench.walk("fake/a").await.unwrap().node, bench.walk("fake/a/going").await.unwrap().node);
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::ApplyAnswer).times(1));
+    let removal = bench.vfs.clone().remove_name(bench.call(), above, b"going".to_vec(), Removal::Directory);
+    let removing = tokio::spawn(removal);
+    gate.arrived(1).await;
+    bench.fake.adjust(|terms| terms.told_all = false);
+    bench.fake.reset_counts();
+    let looking = tokio::spawn(bench.vfs.clone().stat(bench.call(), going, None));
+    while bench.fake.counts().attributes + bench.fake.counts().lookup < 2 {
+        tokio::task::yield_now().await;
+    }
+    gate.open();
+    removing.await.unwrap().expect("removed");
+    let stat = looking.await.unwrap().expect("what it was");
+    assert_eq!((stat.kind, stat.links), (FileKind::Directory, 0));
 }
