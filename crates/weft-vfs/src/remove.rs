@@ -26,7 +26,8 @@ pub enum OfPinned {
 }
 
 impl Vfs {
-    /// Drops a file's content from the cache, or that of everything below a directory. The names stay known.
+    /// Drops a file's content from the cache, or that of everything below a directory, but of what is being written. The names
+    /// stay known.
     /// `uid` must own what it drops, or be root.
     ///
     /// # Errors
@@ -58,6 +59,9 @@ impl Vfs {
                 pinned = true;
                 continue;
             }
+            if self.is_being_written(node) {
+                continue;
+            }
             removed.files += 1;
             removed.bytes += self.drop_content(node)?;
         }
@@ -75,6 +79,13 @@ impl Vfs {
         }
         let inode = self.inodes.get(node);
         Ok(inode.and_then(|inode| inode.content.lock().current.as_ref().map(|current| current.object.owner_uid())))
+    }
+
+    /// Whether somebody has a file open for writing, or what was written is not sent: what lies below that stays, for those who
+    /// open it next read and write it together with who has it open.
+    fn is_being_written(&self, node: NodeId) -> bool {
+        let inode = self.inodes.get(node);
+        inode.is_some_and(|inode| inode.draft().is_some() || self.is_open_for_writing(&inode))
     }
 
     /// Has the next use of a directory list it anew; its names stay known.

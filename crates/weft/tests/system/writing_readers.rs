@@ -1,7 +1,8 @@
-//! Readers of files whose names and attributes are changed through the mount meanwhile.
+//! Readers of files whose names and attributes are changed through the mount meanwhile, or whose content is dropped.
 
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use crate::support::{Pair, noise};
 
@@ -33,6 +34,38 @@ fn a_read_goes_on_while_the_file_is_renamed() {
     std::fs::remove_file(pair.at("linked")).expect("removed");
     for _ in 5..LENGTH >> 20 {
         read_piece("unlink");
+    }
+    pair.agree();
+}
+
+/// Goal: who has a file open for writing reads and writes it together with whoever opens it next, also when the cache was told to
+/// drop it meanwhile. Method: a file is written, emptied, lengthened by another descriptor right after `weft rm -w`.
+#[test]
+fn what_is_open_for_writing_is_dropped_for_nobody() {
+    let Some(pair) = Pair::new() else { return };
+    let change: [fn(&File); 3] = [
+        |other| other.write_all_at(b"other", 3).expect("written"),
+        |other| other.set_len(0).expect("cut"),
+        |other| other.write_all_at(b"other", 400_000).expect("written"),
+    ];
+    for (nth, change) in change.into_iter().enumerate() {
+        for of_both in [false, true] {
+            let path = pair.at(format!("file-{nth}-{of_both}"));
+            std::fs::write(&path, noise(300_000)).expect("written");
+            let open = || File::options().read(true).write(true).open(&path).expect("opened");
+            let file = open();
+            let other = of_both.then(open);
+            assert_eq!(pair.mount.verb("rm -w", [&path]).code, Some(0));
+            let other = other.unwrap_or_else(open);
+            change(&other);
+            drop(other);
+            file.write_all_at(b"one", 1000).expect("it is the same file");
+            let mut bytes = Vec::new();
+            (&file).read_to_end(&mut bytes).expect("read");
+            drop(file);
+            assert!(std::fs::read(&path).expect("read") == bytes && bytes.len() >= 1003);
+            assert_eq!(&bytes[1000..1003], b"one");
+        }
     }
     pair.agree();
 }
