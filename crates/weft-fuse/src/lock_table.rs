@@ -26,8 +26,8 @@ use weft_remote::{Caller, LockMode};
 use weft_vfs::{HandleId, LockChange, NodeId, OpenRecord};
 
 use crate::Errno;
+use crate::changes::Changes;
 use crate::handler::{Answer, SourceLocks};
-use crate::lock_changes::LockChanges;
 use crate::lock_waits::{Blocked, Waiting};
 use crate::locks::{END, Family, FileLocks, Held, Owner};
 use crate::roll::Roll;
@@ -44,7 +44,7 @@ pub(crate) struct LockTable<S> {
     /// Which owner of POSIX locks waits for which. Held for one look or one change.
     blocked: Mutex<HashMap<u64, u64>>,
     /// What sources are asked to change.
-    changes: LockChanges,
+    changes: Changes,
 }
 
 /// A file with locks.
@@ -95,12 +95,12 @@ impl<S: SourceLocks> LockTable<S> {
             files: Mutex::default(),
             waiting: AtomicUsize::default(),
             blocked: Mutex::default(),
-            changes: LockChanges::default(),
+            changes: Changes::default(),
         }
     }
 
     /// What sources are asked to change, for who is to wait for that.
-    pub fn changes(&self) -> &LockChanges {
+    pub fn changes(&self) -> &Changes {
         &self.changes
     }
 

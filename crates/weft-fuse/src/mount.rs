@@ -6,12 +6,12 @@ use std::sync::Arc;
 use weft_fusedev::{End, InitError, InitFlags, Serving, Transport};
 use weft_vfs::{NoticeReceivers, OnTurned};
 
+use crate::changes::Changes;
 use crate::connection::{ACCESS_LISTS, Connection, wanted};
 use crate::door::{Door, Manner};
 use crate::drive::Driver;
 use crate::handler::Handler;
 use crate::life::{self, Life};
-use crate::lock_changes::LockChanges;
 use crate::meter::Meter;
 use crate::notify;
 use crate::pages::Pages;
@@ -95,7 +95,7 @@ pub enum MountError {
 pub struct Mounted {
     serving: Serving,
     meter: Arc<Meter>,
-    lock_changes: LockChanges,
+    changes: Changes,
     mountpoint: PathBuf,
 }
 
@@ -105,9 +105,9 @@ impl Mounted {
         &self.meter
     }
 
-    /// What sources are asked to change of locks.
-    pub fn lock_changes(&self) -> &LockChanges {
-        &self.lock_changes
+    /// What sources are asked to change, for a daemon that is replaced.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     /// How requests come.
@@ -181,7 +181,7 @@ pub fn mount<H: Handler>(
     let renewed = roll.clone();
     handler.on_turned(OnTurned::new(move |handle, record| renewed.renew_file(handle.0, record)));
     let door = Door::new(Arc::new(handler), driver, session.backings(), pages, manner, roll.clone());
-    let (modes, lock_changes) = (door.modes(), door.locks().changes().clone());
+    let (modes, changes) = (door.modes(), door.locks().changes().clone());
     let threads = |source| MountError::Threads { mountpoint: place(), source };
     let notifier = session.notifier();
     let is_new = entries.is_none();
@@ -208,7 +208,7 @@ pub fn mount<H: Handler>(
     if !is_new {
         life::ask_anew(&notifier, &held);
     }
-    Ok(Mounted { serving, meter, lock_changes, mountpoint: place() })
+    Ok(Mounted { serving, meter, changes, mountpoint: place() })
 }
 
 /// The kernel offers 128 KiB of read-ahead when it mounts; more is set on the mount's device afterwards. Only root

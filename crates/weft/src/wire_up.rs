@@ -12,7 +12,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use weft_control::{Access, Mounts, Server};
 use weft_dir::CutOff;
-use weft_fuse::{Bridge, Life, LockChanges};
+use weft_fuse::{Bridge, Changes, Life};
 use weft_remote::{Call, Caller, RemoteError};
 use weft_store::{Journal, NodeId, Store, StoreError, StoreOptions};
 use weft_vfs::{Notices, Vfs};
@@ -82,7 +82,7 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     runtime.spawn(unmount_on_signal(daemon.clone()));
     // A supervisor that is gone leaves the daemon to itself.
     if line.say(Word::Serving, &[]).is_ok() {
-        runtime.spawn(make_way(asked, line, store.clone(), mounted.lock_changes().clone()));
+        runtime.spawn(make_way(asked, line, store.clone(), mounted.changes().clone()));
     }
     ready.mounted();
 
@@ -130,12 +130,7 @@ fn connection_at(place: &Path) -> Option<u32> {
 
 /// When somebody asks for it: ends this process, so that its supervisor starts the program that is installed. What is
 /// not answered by then is sent again to the next daemon.
-async fn make_way(
-    mut asked: tokio::sync::mpsc::Receiver<()>,
-    line: Line,
-    store: Arc<Store>,
-    lock_changes: LockChanges,
-) {
+async fn make_way(mut asked: tokio::sync::mpsc::Receiver<()>, line: Line, store: Arc<Store>, changes: Changes) {
     if asked.recv().await.is_none() {
         return;
     }
@@ -148,9 +143,9 @@ async fn make_way(
     if !matches!(flushed, Ok(Ok(Ok(())))) {
         tracing::warn!("the store was not written to its end before the next daemon");
     }
-    if !lock_changes.end(LOCKS_PATIENCE).await {
+    if !changes.end(CHANGES_PATIENCE).await {
         tracing::warn!(
-            "a lock is being changed at a source that is silent: it may be left there until its time has come"
+            "a name or a lock is being changed at a source that is silent: a lock may be left there until its time has come"
         );
     }
     // Nothing is let go of in order: what the kernel holds is the next daemon's.
@@ -230,8 +225,8 @@ const CLOSING_PAUSE: Duration = Duration::from_millis(20);
 const FIND_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the disk may take when another daemon is to come.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
-/// How long sources may take to answer what was asked of locks before the next daemon is to come.
-const LOCKS_PATIENCE: Duration = Duration::from_secs(5);
+/// How long sources may take to answer what they were asked to change before the next daemon is to come.
+const CHANGES_PATIENCE: Duration = Duration::from_secs(5);
 /// How long file servers may take to hear that this client ends.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// How long requests under way may take when the mount has gone.

@@ -2,7 +2,7 @@
 //! them. What it had begun is on the roll, so that whoever serves next takes "it exists" or "it is not there" for done, where
 //! what is there can be what the request was to make: somebody else may have been faster, and two must not be told that they
 //! are the one who has made it. It looks also before it says that what the kernel knew is stale, for the kernel would follow the
-//! path again and find that. Two names that were to be exchanged have been where each leads to what the other led to before.
+//! path again and find that. A daemon that is replaced lets what it has begun come to its end, and begins no more. Two names that were to be exchanged have been where each leads to what the other led to before.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,6 +14,7 @@ use weft_vfs::{NodeId, file_of};
 
 use super::Door;
 use crate::Errno;
+use crate::changes::Changing;
 use crate::handler::{Answer, Attributes, EntryReply, Handler};
 use crate::roll::{Begun, Entry, Key, Roll};
 
@@ -26,6 +27,8 @@ pub(super) struct Change {
     begun: Begun,
     /// When this daemon began to serve: the former one had ended by then.
     since: SystemTime,
+    /// `None` where this daemon is about to end.
+    changing: Option<Changing>,
 }
 
 /// What a name is to stand for.
@@ -69,12 +72,26 @@ impl<H: Handler> Door<H> {
     fn begin_change_as(&self, header: &Header, now: impl FnOnce() -> Begun) -> Change {
         let former = header.is_resent().then(|| self.roll.was_begun(header.unique)).flatten();
         let (before, begun) = (former.is_some(), former.unwrap_or_else(now));
-        self.roll.enter(&Entry::Change { unique: header.unique, begun });
-        Change { roll: self.roll.clone(), unique: header.unique, before, begun, since: self.since }
+        let changing = self.locks.changes().try_begin();
+        // What is left to the next daemon has not been begun, unless it was by a former one.
+        if before || changing.is_some() {
+            self.roll.enter(&Entry::Change { unique: header.unique, begun });
+        }
+        Change { roll: self.roll.clone(), unique: header.unique, before, begun, since: self.since, changing }
     }
 }
 
 impl Change {
+    /// Returns when it may be made: never where this daemon is about to end, for the next one is sent the request again.
+    pub(super) fn may_be_made(&self) -> impl Future<Output = ()> + Send + use<> {
+        let is_left = self.changing.is_none();
+        async move {
+            if is_left {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     /// What came of making a name: what is there, where a former daemon may have made it.
     pub(super) fn made<H: Handler>(
         &self,
@@ -84,7 +101,9 @@ impl Change {
         made: impl Future<Output = Answer<EntryReply>> + Send + 'static,
     ) -> impl Future<Output = Answer<EntryReply>> + Send + 'static {
         let (handler, name, before, since) = (handler.clone(), name.to_vec(), self.before, self.since);
+        let may_be_made = self.may_be_made();
         async move {
+            may_be_made.await;
             match made.await {
                 Err(Errno(errno @ (E::EXIST | E::STALE))) if before => {
                     let found = handler.lookup(caller, dir, name).await;
@@ -121,7 +140,9 @@ impl Change {
         let exchanged = self.begun.exchanged.filter(|_| before);
         // As far as is known by what the former daemon noted, and nobody has asked since.
         let moved = before.then(|| handler.known_at(dir, &name)).flatten();
+        let may_be_made = self.may_be_made();
         async move {
+            may_be_made.await;
             if let (Some(nodes), Takes::For(other_dir, other)) = (exchanged, &takes)
                 && are_exchanged(&*handler, caller, [(dir, &name), (*other_dir, other)], nodes).await
             {

@@ -80,9 +80,10 @@ impl<H: Handler> Door<H> {
         let (dir, caller) = (NodeId(header.node), caller(header));
         let made = self.handler.create_open(caller, dir, name.to_vec(), mode);
         let (again, name, begun) = (self.handler.clone(), name.to_vec(), change.before);
-        let is_ours = change.to_be_made();
+        let (is_ours, may_be_made) = (change.to_be_made(), change.may_be_made());
         let exclusive = OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
         let made = async move {
+            may_be_made.await;
             match made.await {
                 Ok((entry, opened)) => made_of(&*again, entry, opened),
                 Err(Errno(E::EXIST)) => match made_before {

@@ -3,12 +3,15 @@
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::thread::{JoinHandle, ScopedJoinHandle};
+use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use rustix::process::Pid;
 
 use crate::afs::{mounted_on, mounted_with, read};
@@ -306,3 +309,61 @@ fn asks(dir: PathBuf, by: &'static str, does: Does) -> JoinHandle<std::io::Resul
     wait_until("it is asked", || asks.is_finished() || is_asked());
     asks
 }
+
+/// Goal: who makes names does not notice that the program of the mount is exchanged: of two machines that make the same name one
+/// is told that it has, and a file that had none gets the one that it is given. Method: both again and again, while one
+/// machine's mount is upgraded.
+#[test]
+fn who_makes_names_again_and_again_does_not_notice_upgrades() {
+    let Some(cell) = AfsCell::up() else { return };
+    let [Some(here), Some(there)] = ["c1", "c2"].map(|node| mounted_on(cell, node, "afs", &[])) else { return };
+    let folder = "weft.test/scratch/upgraded-names";
+    std::fs::create_dir(here.at(folder)).expect("made");
+    let (ended, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let until_ended = |act: &(dyn Fn(usize) + Sync)| {
+        for round in (0..).take_while(|_| !ended.load(Ordering::Relaxed)) {
+            act(round);
+            rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let makes = |mount: &Mount, name: &str| std::fs::create_dir(mount.at(folder).join(name)).is_ok();
+    let both_make = |round| {
+        let name = format!("dir {round}");
+        let made = std::thread::scope(|scope| {
+            let other = scope.spawn(|| makes(&there, &name));
+            [makes(&here, &name), other.join().expect("no panic")]
+        });
+        assert_eq!(made.iter().filter(|made| **made).count(), 1, "{name}: {made:?}");
+    };
+    let gives_a_name = |round| {
+        let dir = here.at(folder);
+        let nameless = open(&dir, OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR | Mode::WUSR).expect("made");
+        rustix::io::write(&nameless, b"content").expect("written");
+        let (held, name) = (format!("/proc/self/fd/{}", nameless.as_raw_fd()), dir.join(format!("file {round}")));
+        linkat(CWD, held, CWD, &name, AtFlags::SYMLINK_FOLLOW).unwrap_or_else(|errno| panic!("{errno}: {name:?}"));
+    };
+    std::thread::scope(|scope| {
+        let makers = [scope.spawn(|| until_ended(&both_make)), scope.spawn(|| until_ended(&gives_a_name))];
+        let upgraded: Vec<Option<i32>> = (0..UPGRADES)
+            .map(|_| {
+                let (before, until) = (rounds.load(Ordering::Relaxed), Instant::now() + PATIENCE);
+                // A server may wait for what it has asked the former daemon.
+                while rounds.load(Ordering::Relaxed) <= before + 2
+                    && Instant::now() < until
+                    && !makers.iter().any(ScopedJoinHandle::is_finished)
+                {
+                    std::thread::park_timeout(Duration::from_millis(5));
+                }
+                here.verb("upgrade", [here.dir()]).code
+            })
+            .collect();
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!(upgraded, [Some(0); UPGRADES]);
+    });
+    std::fs::remove_dir_all(here.at(folder)).expect("removed");
+}
+
+/// How often a mount is upgraded.
+const UPGRADES: usize = 12;
+/// Longer than a server waits for a daemon that has ended.
+const PATIENCE: Duration = Duration::from_secs(60);
