@@ -295,7 +295,7 @@ impl Vfs {
         self.learn_empty(id, &answer.value.dirs, &told)?;
         let inode = self.inode(id)?;
         let left = self.attributes_remaining(&inode)?;
-        Ok(Looked::Entry { stat: self.show(&inode, left, &call.caller), ttl: left })
+        Ok(Looked::Entry { stat: self.show(&inode, left, &call.caller), ttl: self.name_ttl(&inode, left) })
     }
 
     /// Learns what a name leads to that was made or moved here: the kernel knows, and is not told.

@@ -11,13 +11,13 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use weft_remote::fake::{Fake, Promise, Quality};
 use weft_remote::{
-    Answer, Audience, Call, Caller, Capabilities, Checked, Cursor, Event, Fetched, FileId, Found, Listing, Mutation,
-    Name, Outcome, Remote, RemoteError, Result, Span, Version,
+    Answer, Audience, Call, Caller, Capabilities, Checked, Cursor, Event, Fetched, FileId, FileKind, Found, Listing,
+    Mutation, Name, Outcome, Remote, RemoteError, Result, Span, Version,
 };
 use weft_store::{Store, StoreOptions};
 use weft_vfs::{
-    Binding, Data, Freshness, Looked, NodeId, Notices, OpenFor, Policies, SetStat, Stat, Vfs, VfsError, VfsOptions,
-    Write,
+    Binding, Data, Freshness, Looked, NewNode, NodeId, Notices, OpenFor, Policies, SetStat, Stat, Vfs, VfsError,
+    VfsOptions, Write,
 };
 
 use crate::bench::names;
@@ -182,6 +182,19 @@ impl House {
         let snapshot = self.vfs.directory_names(stat.node, &call.caller)?;
         let rows = (0..snapshot.len()).filter_map(|index| snapshot.get(index));
         Ok(rows.map(|row| String::from_utf8_lossy(row.name).into_owned()).collect())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_kernel_does_not_keep_what_one_user_makes() {
+    let house = House::new(Freshness::Http);
+    let (dir, _) = house.walk(ALICE, "x/a").await.expect("hers");
+    for kind in [FileKind::File, FileKind::Directory] {
+        let (call, name) = (House::call(ALICE), format!("{kind:?}").into_bytes());
+        let new = NewNode { kind, mode: 0o755.into(), device: 0 };
+        let made = house.vfs.clone().create(call, dir.node, name, new).await.expect("made");
+        let Looked::Entry { stat, ttl } = made else { panic!("{made:?}") };
+        assert_eq!((stat.ttl, ttl), (Duration::ZERO, Duration::ZERO), "{kind:?}");
     }
 }
 
