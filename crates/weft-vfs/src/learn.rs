@@ -137,14 +137,11 @@ impl Vfs {
         self.put(changes, is_confirmed)?;
         drop(names);
         self.distrust_left(binding, known, Some(id))?;
-        let is_other = |old: &NodeRecord| match old.version.compare(&told.version) {
-            Sameness::Same | Sameness::Equivalent => false,
-            Sameness::Different => true,
-            Sameness::CannotTell => has_come(known.as_ref()),
-        };
-        if !self.tree_has_identities(binding)? && old.as_ref().is_some_and(is_other) {
-            // What is held is of before, for however long that was trusted.
-            self.distrust_content(id)?;
+        if let Some(old) = &old
+            && !self.tree_has_identities(binding)?
+        {
+            let has_come = self.has_come(known.as_ref(), id)?;
+            self.leave_what_was(id, entry.attributes.kind, old.version.compare(&told.version), has_come)?;
         }
         Ok((id, true))
     }
@@ -447,11 +444,6 @@ pub(crate) fn is_asked_before(told: &Told, known: &NodeRecord) -> bool {
 /// When a version was first seen that was learnt then, or, at no time, is not known to be the newest.
 fn first_seen(learnt: SystemTime) -> SystemTime {
     if learnt == SystemTime::UNIX_EPOCH { clock::now() } else { learnt }
-}
-
-/// Whether a name was absent, as far as anything was known of it: what it led to before says nothing of what it leads to.
-pub(crate) fn has_come(known: Option<&DentryRecord>) -> bool {
-    known.is_none_or(|known| known.target == DentryTarget::Absent)
 }
 
 /// Whether what is known of a name was asked for later than what is learnt. A time that is still to come is of before the

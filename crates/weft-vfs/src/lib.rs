@@ -23,6 +23,7 @@ mod by_locks;
 mod bygones;
 mod catch_up;
 mod changes;
+mod come;
 mod content;
 mod data;
 mod directory;

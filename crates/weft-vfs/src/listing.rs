@@ -17,7 +17,7 @@ use crate::Result;
 use crate::agree::{contradicts, finer, newer, tells_attributes};
 use crate::changes::ChangeKind;
 use crate::inode::Inode;
-use crate::learn::{Told, has_come, is_asked_before, is_newer};
+use crate::learn::{Told, is_asked_before, is_newer};
 use crate::notice::Notice;
 use crate::vfs::Vfs;
 
@@ -41,6 +41,15 @@ struct Rows {
     /// It was listed before: a name that is not known is a new one.
     listed_before: Option<Version>,
     learnt: SystemTime,
+}
+
+/// What a row has changed of a name.
+#[derive(Default)]
+struct Row {
+    /// What it led to, where that is another from now on.
+    left: Option<DentryRecord>,
+    /// The directory that has come there.
+    come: Option<NodeId>,
 }
 
 impl Vfs {
@@ -192,7 +201,7 @@ impl Vfs {
             let next = entries.split_off(entries.len().saturating_sub(ROWS_AT_ONCE));
             entries.shrink_to_fit();
             let mut changes = Vec::with_capacity(next.len() * 2);
-            let mut left = Vec::new();
+            let (mut left, mut come) = (Vec::new(), Vec::new());
             let names = self.renames.lock();
             if rows.are_overtaken() {
                 return Ok(());
@@ -202,12 +211,14 @@ impl Vfs {
                 changes.extend(self.doubted_listing(rows.dir, |listing| listing.version != Version::None)?);
             }
             for entry in next.into_iter().rev() {
-                let was = self.learn_row(&mut changes, rows, &entry)?;
-                left.extend(was.map(|was| (entry.name, was)));
+                let row = self.learn_row(&mut changes, rows, &entry)?;
+                left.extend(row.left.map(|was| (entry.name, was)));
+                come.extend(row.come);
             }
             self.store.apply(changes)?;
             drop(names);
             self.distrust_vanished(rows, left)?;
+            come.into_iter().try_for_each(|dir| self.forget_below(dir))?;
         }
         Ok(())
     }
@@ -226,8 +237,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns what the name led to where that is another from now on.
-    fn learn_row(&self, changes: &mut Vec<Record>, rows: &Rows, entry: &Entry) -> Result<Option<DentryRecord>> {
+    fn learn_row(&self, changes: &mut Vec<Record>, rows: &Rows, entry: &Entry) -> Result<Row> {
         let source = match (rows.own_listing, tells_attributes(&entry.attributes)) {
             (true, true) => DentrySource::Described,
             (true, false) => DentrySource::Listed,
@@ -237,10 +247,10 @@ impl Vfs {
         if let Some(known) = &known
             && self.row_knows_less(known, entry)?
         {
-            return Ok(None);
+            return Ok(Row::default());
         }
         if self.overtaken.is_name(rows.dir, &entry.name, rows.told.asked) {
-            return Ok(None);
+            return Ok(Row::default());
         }
         let id = self.identify(rows.binding, &entry.id)?;
         let target = DentryTarget::Node(id);
@@ -248,17 +258,18 @@ impl Vfs {
             && (is_newer(Some(&known), rows.learnt)
                 || (!rows.own_listing && self.is_listed(rows.dir, entry, &known)?))
         {
-            return Ok(None);
+            return Ok(Row::default());
         }
         if !rows.own_listing && known.is_none() && self.denied_since(rows.dir, &entry.name, rows.told.asked)? {
-            return Ok(None);
+            return Ok(Row::default());
         }
         let old = self.store.node(id)?;
         let mut merged = self.merge_row(id, rows, entry, old.as_ref())?;
-        if let Some(old) = old.as_ref().filter(|_| has_come(known.as_ref()) && !tells_attributes(&entry.attributes))
-            && !self.tree_has_identities(rows.binding)?
-        {
-            // It was gone in between: what is held, and known, of it is of before.
+        let has_come =
+            old.is_some() && !self.tree_has_identities(rows.binding)? && self.has_come(known.as_ref(), id)?;
+        let is_directory = entry.attributes.kind == FileKind::Directory;
+        if let Some(old) = old.as_ref().filter(|_| has_come && !is_directory && !tells_attributes(&entry.attributes)) {
+            // What is held, and known, of it is of before.
             self.distrust_content(id)?;
             let record = merged.unwrap_or_else(|| old.clone());
             merged = Some(NodeRecord { learnt: SystemTime::UNIX_EPOCH, ..record });
@@ -280,7 +291,7 @@ impl Vfs {
         if let Some(record) = merged {
             self.put_node(changes, (id, false), old.as_ref(), record)?;
         }
-        Ok(known.filter(|known| known.target != target))
+        Ok(Row { left: known.filter(|known| known.target != target), come: (has_come && is_directory).then_some(id) })
     }
 
     /// Whether what a name leads to is told by the directory's own list, which describes it or is all there is: a link elsewhere

@@ -275,6 +275,58 @@ fn a_file_is_opened_where_a_directory_was() {
     wait_until("it is a file", || read().is_some_and(|bytes| bytes == noise(2000)));
 }
 
+/// Goal: the same of all that is in a directory that was gone, at any depth, and of one that was a file for a while.
+#[test]
+fn what_is_in_a_directory_that_has_come_back_is_not_what_it_was() {
+    let Some(python) = Server::python() else { return };
+    let at_source = |path: &str| python.root().join(path);
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(python.site());
+    let read = |path: &str| String::from_utf8(std::fs::read(top.join(path)).expect("read")).expect("text");
+    let reload = || assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    let remove = || std::fs::remove_dir_all(at_source("d")).expect("removed");
+    for (round, file, minutes) in [("first", "e/a.txt", 5000), ("second", "e/b.txt", 6000), ("third", "e/c.txt", 7000)]
+    {
+        for file in ["a.txt", "e/a.txt", file] {
+            write_aged(&at_source("d").join(file), round.as_bytes(), minutes);
+        }
+        reload();
+        assert_eq!([read("d/a.txt"), read("d/e/a.txt"), read(&format!("d/{file}"))], [round; 3]);
+        assert!(names_in(&top.join("d/e")).contains(&file[2..].to_owned()), "{file}");
+        remove();
+        if round == "first" {
+            reload();
+            fails_with(std::fs::metadata(top.join("d")), Errno::NOENT);
+        } else {
+            write_aged(&at_source("d"), b"a file", 5000);
+            reload();
+            assert_eq!(read("d"), "a file");
+            std::fs::remove_file(at_source("d")).expect("removed");
+        }
+    }
+}
+
+/// Goal: the same of a file in whose place lists have told a directory.
+#[test]
+fn what_was_listed_as_a_directory_is_not_the_file_from_before() {
+    let Some(python) = Server::python() else { return };
+    let place = python.root().join("a.txt");
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(python.site());
+    let reload = || assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    write_aged(&place, b"before", 5000);
+    reload();
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"before");
+    std::fs::remove_file(&place).expect("removed");
+    write_aged(&place.join("below"), b"below", 5000);
+    reload();
+    assert!(std::fs::metadata(top.join("a.txt")).expect("there").is_dir());
+    std::fs::remove_dir_all(&place).expect("removed");
+    write_aged(&place, b"after!", 6000);
+    reload();
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"after!");
+}
+
 #[test]
 fn manual_waits_for_reload() {
     let Some((served, liar, mount)) = scene("no-store", Setup::default().option("freshness=manual")) else { return };
