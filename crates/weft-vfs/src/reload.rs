@@ -71,14 +71,23 @@ impl Vfs {
         self.reload_all(&mut waiting, recursive, caller, done).await
     }
 
-    /// Asks now for a path that is not known, or known to be absent.
+    /// Asks now for a path that is not known, or known to be absent. Where the source is silent, all is as before.
     ///
     /// # Errors
     /// `NotFound` when it is not there; whatever keeps the source from answering.
     pub(crate) async fn reload_unknown(self: &Arc<Self>, path: &[Name], caller: Caller) -> Result<Reloaded> {
-        if let Some(absence) = self.forget_absence(path)? {
-            return self.look_again(path, absence, caller).await;
+        let absence = self.forget_absence(path)?;
+        let asked = self.ask_for_unknown(path, caller).await;
+        if let Some(absence) = absence
+            && matches!(&asked, Err(error) if !is_gone(error))
+        {
+            self.put_back(absence)?;
         }
+        asked
+    }
+
+    /// Asks for a path of whose name nothing is known.
+    async fn ask_for_unknown(self: &Arc<Self>, path: &[Name], caller: Caller) -> Result<Reloaded> {
         // It may be in the list by now: that says so, or that it is not.
         let Some(dir) = self.denied_by(path, &caller)? else {
             return self.look_for(path, caller).await.map(|()| FOUND);
@@ -107,16 +116,15 @@ impl Vfs {
         Ok(Some(Absence { dir, name: name.clone(), dentry }))
     }
 
-    /// Asks for a path that was absent. Where the source is silent, it is as before.
-    async fn look_again(self: &Arc<Self>, path: &[Name], absence: Absence, caller: Caller) -> Result<Reloaded> {
-        let looked = self.look_for(path, caller).await;
+    /// Has a name be absent again, of which nothing else has been learnt.
+    fn put_back(&self, absence: Absence) -> Result<()> {
         let Absence { dir, name, dentry } = absence;
         let _names = self.renames.lock();
-        if matches!(&looked, Err(error) if !is_gone(error)) && self.store.dentry(dir, &name)?.is_none() {
+        if self.store.dentry(dir, &name)?.is_none() {
             self.absent_names.note(dir, &name);
             self.store.apply(vec![Record::Dentry(dir, name, Some(dentry))])?;
         }
-        looked.map(|()| FOUND)
+        Ok(())
     }
 
     /// The directory that says of this name that it is absent, by its list.

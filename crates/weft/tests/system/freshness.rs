@@ -327,6 +327,26 @@ fn what_was_listed_as_a_directory_is_not_the_file_from_before() {
     assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"after!");
 }
 
+/// Goal: a name of which it is known that it is absent, by itself and by the list of before, is asked about all the same.
+#[test]
+fn what_was_absent_is_asked_about_when_one_says_so() {
+    let Some(nginx) = Server::nginx("autoindex_format json;") else { return };
+    let place = nginx.root().join("a.txt");
+    write_aged(&nginx.root().join("b.txt"), b"another", 5000);
+    let Some(mount) = Mount::with(Setup::default().option("freshness=manual")) else { return };
+    let path = mount.at(nginx.site()).join("a.txt");
+    assert_eq!(names_in(&mount.at(nginx.site())), ["b.txt"]);
+    for round in ["first", "second"] {
+        assert_eq!(mount.verb("reload", [&path]).code, Some(4));
+        fails_with(std::fs::read(&path), Errno::NOENT);
+        write_aged(&place, round.as_bytes(), 5000);
+        let reloaded = mount.verb("reload", [&path]);
+        assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+        assert_eq!(std::fs::read(&path).expect("there"), round.as_bytes());
+        std::fs::remove_file(&place).expect("removed");
+    }
+}
+
 #[test]
 fn manual_waits_for_reload() {
     let Some((served, liar, mount)) = scene("no-store", Setup::default().option("freshness=manual")) else { return };
