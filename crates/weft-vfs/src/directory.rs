@@ -163,11 +163,22 @@ impl Vfs {
                 Ok(false) => {}
                 Err(error) => {
                     dir.note_error(&error);
-                    return self.stale_listing(dir, &call.caller, error).map(|()| None);
+                    return self.without_list(call, dir, error).await.map(|()| None);
                 }
             }
         }
         Ok(None)
+    }
+
+    /// The listing could not be had just now: where the directory has no names either, and is gone, the one above it is asked
+    /// whether it has that name still.
+    pub(crate) async fn without_list(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, error: VfsError) -> Result<()> {
+        let is_gone = is_gone(&error);
+        let serves = self.stale_listing(dir, &call.caller, error);
+        if is_gone && serves.is_err() {
+            self.ask_above(call, dir).await?;
+        }
+        serves
     }
 
     /// Asks for a directory's listing whatever is known of it; what is known stays when there is no answer.

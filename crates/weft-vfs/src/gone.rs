@@ -86,6 +86,24 @@ impl Vfs {
         error
     }
 
+    /// Has the list of the directory above say whether one is there that gives no list and has no names: by itself that says
+    /// nothing, for there may be files in it all the same.
+    pub(crate) async fn ask_above(self: &Arc<Self>, call: &Call, dir: &Inode) -> Result<()> {
+        let (above, name) = {
+            let record = dir.record.read();
+            (record.parent, record.name.clone())
+        };
+        if self.has_identities(dir)? || self.namespace.is_own(above) {
+            return Ok(());
+        }
+        if self.store.listing(above)?.is_some_and(|listing| listing.completeness.denies(&name))
+            && let Err(error) = Box::pin(self.relist(call, &self.inode(above)?)).await
+        {
+            tracing::debug!(%error, "whether a directory is there its list does not say");
+        }
+        Ok(())
+    }
+
     /// What whoever came by an inode is told when the source says that it is of another kind now: `Stale`, once it is known what
     /// its name leads to. Other errors are what they are.
     pub(crate) async fn of_another_kind(

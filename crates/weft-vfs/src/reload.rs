@@ -211,7 +211,7 @@ impl Vfs {
         if let Err(error) = self.relist(call, dir).await {
             dir.note_error(&error);
             // Names that are known from elsewhere are all that a directory without a list has.
-            self.stale_listing(dir, &call.caller, error.clone())?;
+            self.without_list(call, dir, error.clone()).await?;
             if before.is_some() {
                 return Err(error);
             }
