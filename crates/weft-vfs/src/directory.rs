@@ -170,15 +170,13 @@ impl Vfs {
         Ok(None)
     }
 
-    /// The listing could not be had just now: where the directory has no names either, and is gone, the one above it is asked
-    /// whether it has that name still.
+    /// The listing could not be had just now, which leaves the names that are known otherwise: none where the directory is not
+    /// there any more.
     pub(crate) async fn without_list(self: &Arc<Self>, call: &Call, dir: &Arc<Inode>, error: VfsError) -> Result<()> {
-        let is_gone = is_gone(&error);
-        let serves = self.stale_listing(dir, &call.caller, error);
-        if is_gone && serves.is_err() {
-            self.ask_above(call, dir).await?;
+        if is_gone(&error) && self.is_gone_by_list(call, dir).await? {
+            return Err(error);
         }
-        serves
+        self.stale_listing(dir, &call.caller, error)
     }
 
     /// Asks for a directory's listing whatever is known of it; what is known stays when there is no answer.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{Call, Lease, Name, RemoteError, Version, clock};
-use weft_store::{BindingId, DentryRecord, DentryTarget, NodeId, Record};
+use weft_store::{BindingId, DentryRecord, DentryTarget, ListingRecord, NodeId, Record};
 
 use crate::content::Check;
 use crate::inode::Inode;
@@ -86,22 +86,26 @@ impl Vfs {
         error
     }
 
-    /// Has the list of the directory above say whether one is there that gives no list and has no names: by itself that says
-    /// nothing, for there may be files in it all the same.
-    pub(crate) async fn ask_above(self: &Arc<Self>, call: &Call, dir: &Inode) -> Result<()> {
+    /// Whether the list of the directory above, asked for now, is without one that gives no list: by itself that says nothing,
+    /// for there may be files in it all the same.
+    pub(crate) async fn is_gone_by_list(self: &Arc<Self>, call: &Call, dir: &Inode) -> Result<bool> {
         let (above, name) = {
             let record = dir.record.read();
             (record.parent, record.name.clone())
         };
         if self.has_identities(dir)? || self.namespace.is_own(above) {
-            return Ok(());
+            return Ok(false);
         }
-        if self.store.listing(above)?.is_some_and(|listing| listing.completeness.denies(&name))
-            && let Err(error) = Box::pin(self.relist(call, &self.inode(above)?)).await
-        {
-            tracing::debug!(%error, "whether a directory is there its list does not say");
+        let tells = |listing: ListingRecord| listing.completeness.denies(&name);
+        if !self.store.listing(above)?.is_some_and(tells) {
+            return Ok(false);
         }
-        Ok(())
+        if let Err(error) = Box::pin(self.relist(call, &self.inode(above)?)).await {
+            tracing::debug!(%error, "the list above does not tell whether a directory is there");
+            return Ok(false);
+        }
+        let leads = self.store.dentry(above, &name)?.and_then(|leads| leads.node());
+        Ok(leads != Some(dir.id) && self.store.listing(above)?.is_some_and(tells))
     }
 
     /// What whoever came by an inode is told when the source says that it is of another kind now: `Stale`, once it is known what

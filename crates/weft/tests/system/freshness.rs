@@ -347,19 +347,25 @@ fn what_was_absent_is_asked_about_when_one_says_so() {
     }
 }
 
-/// Goal: a directory that is gone has no name any more once that was found, also where a list was to be trusted that has it.
+/// Goal: a directory that is gone has no name any more once that was found, also where a list was to be trusted that has it, and
+/// whatever is known of what was in it.
 #[test]
 fn a_directory_that_is_gone_has_no_name() {
     let Some(nginx) = Server::nginx("autoindex_format json;") else { return };
-    write_aged(&nginx.root().join("d/a.txt"), b"in it", 5000);
+    for dir in ["listed", "read"] {
+        write_aged(&nginx.root().join(dir).join("a.txt"), b"in it", 5000);
+    }
     let Some(mount) = Mount::with(Setup::default().option("freshness=manual")) else { return };
     let top = mount.at(nginx.site());
-    assert_eq!(names_in(&top), ["d"]);
-    assert_eq!(names_in(&top.join("d")), ["a.txt"]);
-    std::fs::remove_dir_all(nginx.root().join("d")).expect("removed");
-    assert_eq!(mount.verb("reload", [top.join("d")]).code, Some(4));
-    fails_with(std::fs::metadata(top.join("d")), Errno::NOENT);
-    assert!(names_in(&top).is_empty());
+    assert_eq!(names_in(&top), ["listed", "read"]);
+    assert_eq!(names_in(&top.join("listed")), ["a.txt"]);
+    assert_eq!(std::fs::read(top.join("read/a.txt")).expect("read"), b"in it");
+    for dir in ["listed", "read"] {
+        std::fs::remove_dir_all(nginx.root().join(dir)).expect("removed");
+        assert_eq!(mount.verb("reload", [top.join(dir)]).code, Some(4), "{dir}");
+        fails_with(std::fs::metadata(top.join(dir)), Errno::NOENT);
+        assert!(!names_in(&top).contains(&dir.to_owned()));
+    }
 }
 
 #[test]
