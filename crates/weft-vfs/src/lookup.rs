@@ -224,6 +224,7 @@ impl Vfs {
             return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
         if self.is_left_open(&inode)? {
+            self.settle_left_open(&inode)?;
             return Ok(self.show(&inode, Duration::ZERO, &call.caller));
         }
         match Box::pin(self.refresh(call, inode.clone())).await {
@@ -255,6 +256,16 @@ impl Vfs {
         let leads = self.store.dentry(dir, &name)?;
         let is_left = leads.is_some_and(|leads| leads.target != DentryTarget::Node(inode.id));
         Ok(is_left && !self.handles.of(inode).is_empty())
+    }
+
+    /// Has a file without a name be as long as what is open of it, where a list has told about how long it is: that was another,
+    /// which had its name since.
+    fn settle_left_open(&self, inode: &Inode) -> Result<()> {
+        let open = self.handles.of(inode);
+        match open.iter().find(|open| !open.is_over()).and_then(|open| open.length()) {
+            Some(length) if !inode.is_settled() => self.learn_length(inode.id, length),
+            _ => Ok(()),
+        }
     }
 
     /// Whether somebody has a file open that is itself whatever its names are.

@@ -19,6 +19,7 @@ mod afs_users;
 mod afs_writing;
 mod away;
 mod cache_check;
+mod come_and_gone;
 mod directories;
 mod directories_beside;
 mod ends;

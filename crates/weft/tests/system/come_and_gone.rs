@@ -1,0 +1,139 @@
+//! Names that come to lead to something again, and names that go.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::Errno;
+
+use crate::support::{Liar, Mount, Server, Setup, answer, fails_with, names_in, page, write_aged};
+
+/// Goal: of all that is in a directory that was gone, at any depth, or was a file for a while, nothing is shown that was held of
+/// it before, although that would be trusted still.
+#[test]
+fn what_is_in_a_directory_that_has_come_back_is_not_what_it_was() {
+    let Some(python) = Server::python() else { return };
+    let at_source = |path: &str| python.root().join(path);
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(python.site());
+    let read = |path: &str| String::from_utf8(std::fs::read(top.join(path)).expect("read")).expect("text");
+    let reload = || assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    let remove = || std::fs::remove_dir_all(at_source("d")).expect("removed");
+    for (round, file, minutes) in [("first", "e/a.txt", 5000), ("second", "e/b.txt", 6000), ("third", "e/c.txt", 7000)]
+    {
+        for file in ["a.txt", "e/a.txt", file] {
+            write_aged(&at_source("d").join(file), round.as_bytes(), minutes);
+        }
+        reload();
+        assert_eq!([read("d/a.txt"), read("d/e/a.txt"), read(&format!("d/{file}"))], [round; 3]);
+        assert!(names_in(&top.join("d/e")).contains(&file[2..].to_owned()), "{file}");
+        remove();
+        if round == "first" {
+            reload();
+            fails_with(std::fs::metadata(top.join("d")), Errno::NOENT);
+        } else {
+            write_aged(&at_source("d"), b"a file", 5000);
+            reload();
+            assert_eq!(read("d"), "a file");
+            std::fs::remove_file(at_source("d")).expect("removed");
+        }
+    }
+}
+
+/// Goal: the same of a file in whose place lists have told a directory.
+#[test]
+fn what_was_listed_as_a_directory_is_not_the_file_from_before() {
+    let Some(python) = Server::python() else { return };
+    let place = python.root().join("a.txt");
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(python.site());
+    let reload = || assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    write_aged(&place, b"before", 5000);
+    reload();
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"before");
+    std::fs::remove_file(&place).expect("removed");
+    write_aged(&place.join("below"), b"below", 5000);
+    reload();
+    assert!(std::fs::metadata(top.join("a.txt")).expect("there").is_dir());
+    std::fs::remove_dir_all(&place).expect("removed");
+    write_aged(&place, b"after!", 6000);
+    reload();
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"after!");
+}
+
+/// Goal: a name of which it is known that it is absent, by itself and by the list of before, is asked about all the same.
+#[test]
+fn what_was_absent_is_asked_about_when_one_says_so() {
+    let Some(nginx) = Server::nginx("autoindex_format json;") else { return };
+    let place = nginx.root().join("a.txt");
+    write_aged(&nginx.root().join("b.txt"), b"another", 5000);
+    let Some(mount) = Mount::with(Setup::default().option("freshness=manual")) else { return };
+    let path = mount.at(nginx.site()).join("a.txt");
+    assert_eq!(names_in(&mount.at(nginx.site())), ["b.txt"]);
+    for round in ["first", "second"] {
+        assert_eq!(mount.verb("reload", [&path]).code, Some(4));
+        fails_with(std::fs::read(&path), Errno::NOENT);
+        write_aged(&place, round.as_bytes(), 5000);
+        let reloaded = mount.verb("reload", [&path]);
+        assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+        assert_eq!(std::fs::read(&path).expect("there"), round.as_bytes());
+        std::fs::remove_file(&place).expect("removed");
+    }
+}
+
+/// Goal: a directory that is gone has no name any more once that was found, also where a list was to be trusted that has it, and
+/// whatever is known of what was in it.
+#[test]
+fn a_directory_that_is_gone_has_no_name() {
+    let Some(nginx) = Server::nginx("autoindex_format json;") else { return };
+    for dir in ["listed", "read"] {
+        write_aged(&nginx.root().join(dir).join("a.txt"), b"in it", 5000);
+    }
+    let Some(mount) = Mount::with(Setup::default().option("freshness=manual")) else { return };
+    let top = mount.at(nginx.site());
+    assert_eq!(names_in(&top), ["listed", "read"]);
+    assert_eq!(names_in(&top.join("listed")), ["a.txt"]);
+    assert_eq!(std::fs::read(top.join("read/a.txt")).expect("read"), b"in it");
+    for dir in ["listed", "read"] {
+        std::fs::remove_dir_all(nginx.root().join(dir)).expect("removed");
+        assert_eq!(mount.verb("reload", [top.join(dir)]).code, Some(4), "{dir}");
+        fails_with(std::fs::metadata(top.join(dir)), Errno::NOENT);
+        assert!(!names_in(&top).contains(&dir.to_owned()));
+    }
+}
+
+/// Goal: a file that is open stays as long as it is when another that had its name, and is gone as well, was about as long as a
+/// list said: there are no zeros behind its end.
+#[test]
+fn what_is_open_is_as_long_as_it_was_when_a_list_tells_of_another() {
+    let there = Arc::new(AtomicBool::new(true));
+    let of_server = there.clone();
+    let liar = Liar::answering(move |asked| match asked.path.as_str() {
+        "/" => list_of_nginx("a.txt", "5K"),
+        "/a.txt" if of_server.load(Ordering::SeqCst) => answer("200 OK", &["etag: \"1\""], "short"),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(liar.site());
+    let file = File::open(top.join("a.txt")).expect("there");
+    let read = || {
+        let mut bytes = vec![0; 4096];
+        let length = file.read_at(&mut bytes, 0).expect("read");
+        String::from_utf8(bytes[..length].to_vec()).expect("text")
+    };
+    assert_eq!(read(), "short");
+    there.store(false, Ordering::SeqCst);
+    assert_eq!(mount.verb("reload", [top.join("a.txt")]).code, Some(4));
+    assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    fails_with(std::fs::read(top.join("a.txt")), Errno::NOENT);
+    assert_eq!(file.metadata().expect("open").len(), 5);
+    assert_eq!(read(), "short");
+}
+
+/// A list of nginx with one file, that tells about how long that is.
+fn list_of_nginx(name: &str, size: &str) -> Vec<u8> {
+    let row = format!("<a href=\"{name}\">{name}</a>               13-Sep-2020 15:26      {size}\r\n");
+    let head = "<html>\r\n<head><title>Index of /</title></head>\r\n<body>\r\n<h1>Index of /</h1><hr><pre>";
+    page(&format!("{head}<a href=\"../\">../</a>\r\n{row}</pre><hr></body>\r\n</html>\r\n"))
+}
