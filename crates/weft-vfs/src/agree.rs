@@ -11,6 +11,11 @@ pub(crate) fn tells_attributes(attributes: &Attributes) -> bool {
         || attributes.modified != Figure::Unknown
 }
 
+/// Whether a listing's row tells of a file all that one of the same name could differ in.
+pub(crate) fn tells_exactly(attributes: &Attributes) -> bool {
+    attributes.size.exact().is_some() && attributes.modified.exact().is_some()
+}
+
 /// Whether this is what is told of a directory in passing, by a source that tells its times to whoever asks: one that tells
 /// owners.
 pub(crate) fn lacks_times(attributes: &Attributes) -> bool {

@@ -14,7 +14,7 @@ use weft_remote::{Audience, Completeness, Entry, FileId, FileKind, Name, Page, S
 use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, NodeRecord, Record};
 
 use crate::Result;
-use crate::agree::{contradicts, finer, newer, tells_attributes};
+use crate::agree::{contradicts, finer, newer, tells_attributes, tells_exactly};
 use crate::changes::ChangeKind;
 use crate::inode::Inode;
 use crate::learn::{Told, is_asked_before, is_newer};
@@ -268,7 +268,7 @@ impl Vfs {
         let has_come =
             old.is_some() && !self.tree_has_identities(rows.binding)? && self.has_come(known.as_ref(), id)?;
         let is_directory = entry.attributes.kind == FileKind::Directory;
-        if let Some(old) = old.as_ref().filter(|_| has_come && !is_directory && !tells_attributes(&entry.attributes)) {
+        if let Some(old) = old.as_ref().filter(|_| has_come && !is_directory && !tells_exactly(&entry.attributes)) {
             // What is held, and known, of it is of before.
             self.distrust_content(id)?;
             let record = merged.unwrap_or_else(|| old.clone());

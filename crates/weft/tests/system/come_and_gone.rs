@@ -1,9 +1,10 @@
 //! Names that come to lead to something again, and names that go.
 
-use std::fs::File;
+use std::fs::{File, FileTimes};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
@@ -136,4 +137,28 @@ fn list_of_nginx(name: &str, size: &str) -> Vec<u8> {
     let row = format!("<a href=\"{name}\">{name}</a>               13-Sep-2020 15:26      {size}\r\n");
     let head = "<html>\r\n<head><title>Index of /</title></head>\r\n<body>\r\n<h1>Index of /</h1><hr><pre>";
     page(&format!("{head}<a href=\"../\">../</a>\r\n{row}</pre><hr></body>\r\n</html>\r\n"))
+}
+
+/// Goal: a file that has come again is asked for where a list, which tells times to the minute, says the same of it as before.
+#[test]
+fn what_has_come_back_in_the_same_minute_is_not_what_it_was() {
+    let Some(nginx) = Server::nginx("autoindex_format html;") else { return };
+    let place = nginx.root().join("a.txt");
+    let put = |bytes: &[u8], second: u64| {
+        std::fs::write(&place, bytes).expect("written");
+        let modified = UNIX_EPOCH + Duration::from_secs(1_599_999_960 + second);
+        File::open(&place).expect("there").set_times(FileTimes::new().set_modified(modified)).expect("set");
+    };
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(nginx.site());
+    let reload = || assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    put(b"before", 5);
+    reload();
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"before");
+    std::fs::remove_file(&place).expect("removed");
+    reload();
+    fails_with(std::fs::metadata(top.join("a.txt")), Errno::NOENT);
+    put(b"after!", 25);
+    reload();
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"after!");
 }
