@@ -2,7 +2,8 @@
 //! them. What it had begun is on the roll, so that whoever serves next takes "it exists" or "it is not there" for done, where
 //! what is there can be what the request was to make: somebody else may have been faster, and two must not be told that they
 //! are the one who has made it. It looks also before it says that what the kernel knew is stale, for the kernel would follow the
-//! path again and find that. A daemon that is replaced lets what it has begun come to its end, and begins no more. Two names that were to be exchanged have been where each leads to what the other led to before.
+//! path again and find that. A daemon that is replaced lets what it has begun come to its end, and begins no more. Two names
+//! that were to be exchanged have been where each leads to what the other led to before.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
