@@ -364,6 +364,6 @@ fn who_makes_names_again_and_again_does_not_notice_upgrades() {
 }
 
 /// How often a mount is upgraded.
-const UPGRADES: usize = 12;
+const UPGRADES: usize = 5;
 /// Longer than a server waits for a daemon that has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
