@@ -27,8 +27,7 @@ pub enum OfPinned {
 
 impl Vfs {
     /// Drops a file's content from the cache, or that of everything below a directory, but of what is being written. The names
-    /// stay known.
-    /// `uid` must own what it drops, or be root.
+    /// stay known. `uid` must own what it drops, or be root.
     ///
     /// # Errors
     /// `NotFound`; `IsADirectory` when a directory is given without `recursive`; `Denied` when somebody else's read
