@@ -5,7 +5,7 @@
 //! so that each of them comes as well when it is found again, with all that is below it.
 
 use weft_remote::{FileKind, Sameness};
-use weft_store::{DentryRecord, DentryTarget, NodeId, Record};
+use weft_store::{DentryRecord, DentryTarget, NodeId};
 
 use crate::Result;
 use crate::vfs::Vfs;
@@ -41,9 +41,7 @@ impl Vfs {
 
     /// Forgets what was in a directory before it came. The names are not locked.
     pub(crate) fn forget_below(&self, dir: NodeId) -> Result<()> {
-        if self.store.listing(dir)?.is_some() {
-            self.store.apply(vec![Record::Listing(dir, None)])?;
-        }
+        self.forget_listing(dir)?;
         self.forget_names(dir)
     }
 }

@@ -185,10 +185,10 @@ impl Vfs {
                     (Err(VfsError::Stale), None) if self.is_held_open(&inode)? => {
                         self.show(&inode, Duration::ZERO, &call.caller)
                     }
-                    (Err(error), None) if is_gone(&error) && self.is_of_open(&inode)? => {
-                        self.show(&inode, Duration::ZERO, &call.caller)
-                    }
-                    (Err(error), None) if self.is_being_removed(&inode, &error).await => {
+                    (Err(error), None)
+                        if is_gone(&error) && self.is_of_open(&inode)?
+                            || self.is_being_removed(&inode, &error).await? =>
+                    {
                         self.show(&inode, Duration::ZERO, &call.caller)
                     }
                     (stat, None) => {
@@ -276,16 +276,17 @@ impl Vfs {
     /// Whether a directory, which the source has no more, is one that is removed from here, perhaps just now: whoever has it open, or
     /// is in it, may see what it was. Of directories the kernel does not say by which open one it asks, and by a path it comes to
     /// none that it has had removed.
-    async fn is_being_removed(&self, dir: &Inode, error: &VfsError) -> bool {
-        if dir.kind() != FileKind::Directory || !(is_gone(error) || matches!(error, VfsError::Stale)) {
-            return false;
+    async fn is_being_removed(&self, dir: &Inode, error: &VfsError) -> Result<bool> {
+        let has_gone = is_gone(error) || matches!(error, VfsError::Stale);
+        if !has_gone || dir.kind() != FileKind::Directory || !self.has_identities(dir)? {
+            return Ok(false);
         }
         let above = dir.record.read().parent;
         if let Some(above) = self.inodes.peek(above) {
             // Whoever removes it holds that until it is noted.
             drop(above.gate.lock().await);
         }
-        dir.is_gone()
+        Ok(dir.is_gone())
     }
 
     fn attributes_serve_after(&self, inode: &Inode, error: &VfsError) -> bool {

@@ -88,7 +88,7 @@ impl Vfs {
     }
 
     /// Has the next use of a directory list it anew; its names stay known.
-    fn forget_listing(&self, dir: NodeId) -> Result<()> {
+    pub(crate) fn forget_listing(&self, dir: NodeId) -> Result<()> {
         if self.store.listing(dir)?.is_some() {
             self.store.apply(vec![Record::Listing(dir, None)])?;
         }
