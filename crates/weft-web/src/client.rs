@@ -132,7 +132,20 @@ impl Client {
         place: &Place,
         conditions: &[(HeaderName, HeaderValue)],
     ) -> std::result::Result<Reply, GetError> {
-        let reply = self.ask(call, place, &Question::look(conditions)).await?;
+        self.ask_noted(call, place, &Question::look(conditions)).await
+    }
+
+    /// Asks a question of a place whose answer brings a version: where it came from is noted.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn ask_noted(
+        self: &Arc<Self>,
+        call: &Call,
+        place: &Place,
+        question: &Question<'_>,
+    ) -> std::result::Result<Reply, GetError> {
+        let reply = self.ask(call, place, question).await?;
         self.landings.note(place, &reply);
         Ok(reply)
     }
@@ -217,7 +230,7 @@ impl Client {
                     waiting.over();
                     self.has_answered(&host, scheme, sent.elapsed(), visited);
                     check_headers(&url, &parts.headers)?;
-                    let announced = announced_length(parts.status, &parts.headers);
+                    let announced = announced_length(&question.method, parts.status, &parts.headers);
                     let (status, took_ms) = (parts.status.as_u16(), sent.elapsed().as_millis());
                     let method = question.method.as_str();
                     tracing::debug!(method, url = shown(&url), status, announced, took_ms, "asked");

@@ -56,6 +56,11 @@ impl<'a> Question<'a> {
     pub fn look(conditions: &'a [(HeaderName, HeaderValue)]) -> Question<'a> {
         Question { needs: Needs::Headers, ..Question::get(conditions) }
     }
+
+    /// A HEAD: the headers, and never a body.
+    pub fn head() -> Question<'a> {
+        Question { method: Method::HEAD, ..Question::look(&[]) }
+    }
 }
 
 /// An answer to a question, of any status but a redirect that was followed.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
 use weft_remote::{RemoteError, Result};
 
 use crate::coding::foreign_coding;
@@ -35,8 +35,12 @@ pub(crate) fn check_headers(url: &str, headers: &HeaderMap) -> Result<()> {
     Ok(())
 }
 
-/// How many bytes of body are to come, where the headers tell.
-pub(crate) fn announced_length(status: StatusCode, headers: &HeaderMap) -> Option<u64> {
+/// How many bytes of body are to come in answer to a method, where the headers tell.
+pub(crate) fn announced_length(method: &Method, status: StatusCode, headers: &HeaderMap) -> Option<u64> {
+    if method == Method::HEAD {
+        // They are those of a GET (RFC 9110 section 9.3.2).
+        return Some(0);
+    }
     if matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT) {
         return None;
     }

@@ -10,6 +10,7 @@ mod budget;
 mod ca_file;
 mod client;
 mod coding;
+mod confirm;
 mod connect;
 mod contact;
 mod content;

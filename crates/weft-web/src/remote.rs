@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use hyper::StatusCode;
 use weft_remote::{
     Answer, Attributes, Call, Capabilities, Checked, Completeness, Crawl, Cursor, Entry, Event, Fetched, FileId,
     FileKind, Found, Lease, Listing, Name, Neighbourhood, Notes, Origin, Page, Remote, RemoteError, Result, Rules,
@@ -15,16 +14,17 @@ use crate::WebOptions;
 use crate::authority::Authority;
 use crate::bucket::Twins;
 use crate::client::Client;
+use crate::confirm::Confirmed;
 use crate::content::{Content, has_content, status_error};
 use crate::crawl::Crawls;
-use crate::exchange::Reply;
+use crate::exchange::{Needs, Reply};
 use crate::host::{Host, NOTE_PREFIX, Scheme};
 use crate::id::{Id, Place};
 use crate::ladder::{Document, holds_nothing, is_for_people};
 use crate::listing::page_name;
 use crate::lookup::refused_dir;
 use crate::name::{canonical_path, name_of};
-use crate::validator::{hashed, unless_same};
+use crate::validator::hashed;
 
 /// The web: a directory of hosts, each a directory of what it serves. Read-only.
 ///
@@ -118,11 +118,10 @@ impl Web {
         if is_dir && let Some(found) = self.find_by_protocol(call, last_name(&place), &place).await? {
             return Ok(found.map(|found| Checked::Is(Box::new(found))));
         }
-        let condition: Vec<_> = unless_same(known).into_iter().collect();
-        let reply = self.client.look(call, &place, &condition).await?;
-        if reply.status == StatusCode::NOT_MODIFIED && !condition.is_empty() {
-            return Ok(unchanged(reply, known, self.options()).map(|()| Checked::Unchanged));
-        }
+        let reply = match self.ask_unless_same(call, &place, known, Needs::Headers).await? {
+            Confirmed::Same(answer) => return Ok(answer.map(|()| Checked::Unchanged)),
+            Confirmed::Reply(reply) => *reply,
+        };
         if is_dir {
             if !has_content(&reply) && self.leads_on(call, &place, reply.status) {
                 let found = refused_dir(last_name(&place), &place, reply).await;
@@ -209,11 +208,10 @@ impl Web {
         if let Some(listed) = self.list_by_protocol(call, dir, known, cursor).await? {
             return Ok(listed);
         }
-        let condition: Vec<_> = unless_same(known).into_iter().collect();
-        let reply = self.client.get(call, dir, &condition).await?;
-        if reply.status == StatusCode::NOT_MODIFIED && !condition.is_empty() {
-            return Ok(unchanged(reply, known, self.options()).map(|()| Listing::Unchanged));
-        }
+        let reply = match self.ask_unless_same(call, dir, known, Needs::Body).await? {
+            Confirmed::Same(answer) => return Ok(answer.map(|()| Listing::Unchanged)),
+            Confirmed::Reply(reply) => *reply,
+        };
         let nothing = holds_nothing(&reply);
         if has_content(&reply) {
             if (nothing || is_for_people(&reply))
@@ -420,11 +418,6 @@ impl Remote for Web {
         }
         facts
     }
-}
-
-fn unchanged(reply: Reply, known: &Version, options: &WebOptions) -> Answer<()> {
-    let content = Content::read(reply, options);
-    Answer { version: known.clone(), ..content.answer(()) }
 }
 
 /// The name that a place has in its directory.

@@ -11,7 +11,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use weft_remote::Version;
+use weft_remote::{Sameness, Version};
 
 /// The version of the content that `headers` describe, which came at `now`. `length` is that of the whole file, where known.
 pub(crate) fn version_of(headers: &HeaderMap, length: Option<u64>, now: SystemTime) -> Version {
@@ -71,17 +71,42 @@ pub(crate) fn hashed(hash: u128) -> Version {
     Version::weak(format!("h{hash:032x}"))
 }
 
+/// A version that is made of a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dated<'a> {
+    /// Of the whole file; `None` where it was not told.
+    length: Option<&'a [u8]>,
+    /// Last-Modified, as the server wrote it.
+    modified: &'a [u8],
+}
+
+impl Dated<'_> {
+    /// What a version is made of, if it is made of a time.
+    pub fn of(version: &Version) -> Option<Dated<'_>> {
+        let token = version.token()?.strip_prefix(b"m")?;
+        let bar = token.iter().position(|byte| *byte == b'|')?;
+        let (length, modified) = (&token[..bar], &token[bar + 1..]);
+        Some(Dated { length: Some(length).filter(|length| *length != b"-"), modified })
+    }
+
+    /// Whether both are of one content. Of the same time alone nobody can tell when only one has a length.
+    pub fn compare(&self, other: &Dated<'_>) -> Sameness {
+        match (self.length, other.length) {
+            _ if self.modified != other.modified => Sameness::Different,
+            (a, b) if a == b => Sameness::Equivalent,
+            (Some(_), Some(_)) => Sameness::Different,
+            _ => Sameness::CannotTell,
+        }
+    }
+}
+
 /// The header that asks for content only if it is no longer `known` (RFC 9110 sections 13.1.2 and 13.1.3).
 pub(crate) fn unless_same(known: &Version) -> Option<(HeaderName, HeaderValue)> {
-    let token = known.token()?;
-    match token.first()? {
-        b'"' => Some((header::IF_NONE_MATCH, tag_header(known)?)),
-        b'm' => {
-            let date = token.splitn(2, |b| *b == b'|').nth(1)?;
-            Some((header::IF_MODIFIED_SINCE, HeaderValue::from_bytes(date).ok()?))
-        }
-        _ => None,
+    if let Some(dated) = Dated::of(known) {
+        return Some((header::IF_MODIFIED_SINCE, HeaderValue::from_bytes(dated.modified).ok()?));
     }
+    let is_tag = known.token()?.first() == Some(&b'"');
+    is_tag.then(|| Some((header::IF_NONE_MATCH, tag_header(known)?))).flatten()
 }
 
 /// The header that makes a range hold only for `expected` (RFC 9110 section 13.1.5): strong tags alone may stand
@@ -97,7 +122,7 @@ pub(crate) fn if_range(expected: &Version) -> Option<(HeaderName, HeaderValue)> 
 pub(crate) fn holds_pieces_together(version: &Version) -> bool {
     match version {
         Version::Strong(_) => true,
-        Version::Weak(token) => token.starts_with(b"m") && !token.starts_with(b"m-"),
+        Version::Weak(_) => Dated::of(version).is_some_and(|dated| dated.length.is_some()),
         Version::None => false,
     }
 }
@@ -152,6 +177,21 @@ mod tests {
         assert!(holds_pieces_together(&dated) && holds_pieces_together(&strong) && !holds_pieces_together(&weak));
         assert!(!dated.still_holds(&version_of(&headers(&[("last-modified", date)]), Some(4), now())));
         assert_eq!(unless_same(&hashed(7)), None);
+    }
+
+    #[test]
+    fn times_are_compared_with_their_lengths() {
+        let (day, before) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sat, 05 Nov 1994 08:49:37 GMT");
+        let compare = |a: (Option<u64>, &str), b: (Option<u64>, &str)| {
+            let version = |(length, date)| version_of(&headers(&[("last-modified", date)]), length, now());
+            Dated::of(&version(a)).unwrap().compare(&Dated::of(&version(b)).unwrap())
+        };
+        assert_eq!(compare((Some(3), day), (Some(3), day)), Sameness::Equivalent);
+        assert_eq!(compare((None, day), (None, day)), Sameness::Equivalent);
+        assert_eq!(compare((Some(3), day), (None, day)), Sameness::CannotTell);
+        assert_eq!(compare((Some(3), day), (Some(4), day)), Sameness::Different);
+        assert_eq!(compare((Some(3), day), (None, before)), Sameness::Different);
+        assert_eq!(Dated::of(&Version::strong("\"m3|a\"")), None);
     }
 
     #[test]

@@ -141,24 +141,55 @@ fn http_asks_by_etag_when_the_time_is_over() {
     assert_eq!(mount.figure("received_bytes"), 0, "the validator survives a remount");
 }
 
+/// Goal: a time is compared with what the headers alone tell; where a server tells none of them, it is asked whether the file has
+/// been modified since.
 #[test]
 fn http_asks_by_last_modified() {
-    let liar = Liar::answering(|asked| match asked.header("if-modified-since") {
-        Some("Sat, 03 Feb 2024 04:05:06 GMT") => {
-            b"HTTP/1.1 304 Not Modified\r\ncache-control: no-cache\r\n\r\n".to_vec()
+    for (has_head, last) in [(true, "HEAD"), (false, "GET")] {
+        let liar = Liar::answering(move |asked| match (asked.method.as_str(), asked.header("if-modified-since")) {
+            ("HEAD", None) if !has_head => answer("405 Method Not Allowed", &[], ""),
+            ("HEAD", None) => {
+                let lines = ["last-modified: Sat, 03 Feb 2024 04:05:06 GMT", "cache-control: no-cache"].join("\r\n");
+                format!("HTTP/1.1 200 OK\r\n{lines}\r\ncontent-length: 4\r\n\r\n").into_bytes()
+            }
+            (_, Some("Sat, 03 Feb 2024 04:05:06 GMT")) => {
+                b"HTTP/1.1 304 Not Modified\r\ncache-control: no-cache\r\n\r\n".to_vec()
+            }
+            (_, Some(other)) => panic!("{other}"),
+            (_, None) => {
+                let lines = ["last-modified: Sat, 03 Feb 2024 04:05:06 GMT", "cache-control: no-cache"];
+                answer("200 OK", &lines, "text")
+            }
+        });
+        let Some(mount) = Mount::new() else { return };
+        let file = mount.at(liar.site()).join("a.txt");
+        for _ in 0..3 {
+            assert_eq!(std::fs::read(&file).expect("read"), b"text");
         }
-        Some(other) => panic!("{other}"),
-        None => answer("200 OK", &["last-modified: Sat, 03 Feb 2024 04:05:06 GMT", "cache-control: no-cache"], "text"),
-    });
-    let Some(mount) = Mount::new() else { return };
-    let file = mount.at(liar.site()).join("a.txt");
-    for _ in 0..3 {
-        assert_eq!(std::fs::read(&file).expect("read"), b"text");
+        let asked = liar.asked();
+        let asked: Vec<_> = asked.iter().filter(|asked| asked.path == "/a.txt").collect();
+        let fetches = asked.iter().filter(|a| a.method == "GET" && a.header("if-modified-since").is_none()).count();
+        assert_eq!(fetches, 1, "{asked:?}");
+        let confirmed = asked.iter().filter(|asked| asked.method == last).count() - usize::from(!has_head);
+        assert!(confirmed >= 2, "{asked:?}");
     }
-    let asked = liar.asked();
-    let conditional = asked.iter().filter(|asked| asked.header("if-modified-since").is_some()).count();
-    assert_eq!(asked.iter().filter(|asked| asked.path == "/a.txt").count() - conditional, 1, "{asked:?}");
-    assert!(conditional >= 2, "{asked:?}");
+}
+
+/// Goal: a file that is put back to what it was is seen, also where its server says that it has not been modified since.
+#[test]
+fn what_is_older_than_what_is_held_is_another_file() {
+    let Some(python) = Server::python() else { return };
+    let file = python.root().join("a.txt");
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let shown = mount.at(python.site()).join("a.txt");
+    let read = || std::fs::read_to_string(&shown).expect("read");
+    write_aged(&file, b"the new one", 5000);
+    assert_eq!(read(), "the new one");
+    write_aged(&file, b"the old one", 10);
+    assert_eq!(mount.verb("reload", [&shown]).code, Some(0));
+    assert_eq!(read(), "the old one");
+    assert_eq!(mount.verb("reload", [&shown]).code, Some(0));
+    assert_eq!(read(), "the old one");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::{Asked, Chance};
 
@@ -99,7 +99,8 @@ impl Served {
             Validator::Strong | Validator::Weak => head += &format!("etag: {tag}\r\n"),
         }
         let unchanged = match self.validator {
-            Validator::Time => asked.header("if-modified-since") == Some(&time),
+            // As most servers do: what is of a time before has not been modified since.
+            Validator::Time => asked.header("if-modified-since").is_some_and(|since| moment(since) >= moment(&time)),
             Validator::Strong | Validator::Weak => asked.header("if-none-match") == Some(&tag),
         };
         if unchanged {
@@ -131,6 +132,9 @@ impl Served {
             true => "transfer-encoding: chunked".to_owned(),
             false => format!("content-length: {}", framed.len()),
         };
+        if asked.method == "HEAD" {
+            return send(stream, &format!("HTTP/1.1 {status}\r\n{head}{framing}\r\n\r\n"), &[]);
+        }
         let breaks_off = self.breaks_off.swap(false, Ordering::Relaxed);
         let sent = if breaks_off { framed.len() / 2 } else { framed.len() };
         send(stream, &format!("HTTP/1.1 {status}\r\n{head}{framing}\r\n\r\n"), &framed[..sent]);
@@ -145,9 +149,14 @@ impl Served {
     }
 }
 
-/// Each version is a minute younger than the one before.
+/// Each second version is older than the one before, as what is put back is.
 fn time_of(number: usize) -> String {
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(1_600_000_000 + 60 * number as u64))
+    let minutes = if number % 2 == 0 { number } else { 100_000 - number };
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(1_600_000_000 + 60 * minutes as u64))
+}
+
+fn moment(date: &str) -> SystemTime {
+    httpdate::parse_http_date(date).unwrap_or_else(|error| panic!("{date}: {error}"))
 }
 
 /// The first place of a range and that behind it.
