@@ -93,8 +93,12 @@ impl Vfs {
             return self.look_for(path, caller).await.map(|()| FOUND);
         };
         let mut done = Reloaded::default();
-        self.reload_one(&self.inode(dir)?, caller, &mut done).await?;
-        Ok(done)
+        let listed = self.reload_one(&self.inode(dir)?, caller, &mut done).await;
+        if self.denied_by(path, &caller)?.is_none() {
+            // The list is refused now, or not all of it is told.
+            return self.look_for(path, caller).await.map(|()| FOUND);
+        }
+        listed.map(|()| done)
     }
 
     /// Asks for a path by its name where the list of its directory has none: lists may leave out what is there. Whether it is.

@@ -83,6 +83,28 @@ fn what_was_absent_is_asked_about_when_one_says_so() {
     }
 }
 
+/// Goal: a name that is new is found also where its directory has told all its names before, and refuses to now.
+#[test]
+fn what_is_new_is_asked_about_where_the_list_is_refused() {
+    let later = Arc::new(AtomicBool::new(false));
+    let of_server = later.clone();
+    let liar = Liar::answering(move |asked| match (asked.path.as_str(), of_server.load(Ordering::SeqCst)) {
+        ("/", false) => list_of_nginx("b.txt", "5"),
+        ("/", true) => answer("403 Forbidden", &[], ""),
+        ("/a.txt", true) => answer("200 OK", &["etag: \"1\""], "there"),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(liar.site());
+    assert_eq!(names_in(&top), ["b.txt"]);
+    fails_with(std::fs::read(top.join("a.txt")), Errno::NOENT);
+    later.store(true, Ordering::SeqCst);
+    let reloaded = mount.verb("reload", [top.join("a.txt")]);
+    assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+    assert_eq!(std::fs::read(top.join("a.txt")).expect("there"), b"there");
+    assert_eq!(mount.verb("reload", [top.join("c.txt")]).code, Some(4));
+}
+
 /// Goal: a directory that is gone has no name any more once that was found, also where a list was to be trusted that has it, and
 /// whatever is known of what was in it.
 #[test]

@@ -151,7 +151,7 @@ impl Served {
 
 /// Each second version is older than the one before, as what is put back is.
 fn time_of(number: usize) -> String {
-    let minutes = if number % 2 == 0 { number } else { 100_000 - number };
+    let minutes = if number.is_multiple_of(2) { number } else { 100_000 - number };
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(1_600_000_000 + 60 * minutes as u64))
 }
 
