@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ use crate::rights::KnownRights;
 use crate::rotate::FileServers;
 use crate::rpc::Rpc;
 use crate::servers::Servers;
+use crate::socket::Socket;
 use crate::space::Spaces;
 use crate::told::LastTold;
 use crate::transport::Transport;
@@ -118,11 +120,13 @@ impl Afs {
             })
         };
         // File servers know this cache by its UUID and call it where it was last: when a daemon was killed and the next one has
-        // another port, they try the old one for ten seconds and tell of no change meanwhile (OpenAFS 1.8, observed).
+        // another port, they try the old one for ten seconds and tell of no change meanwhile, and at one that is closed until it is
+        // open again, for up to six seconds in which the change is not made (OpenAFS 1.8, observed).
         let heritage = Heritage::of(notes.clone());
         let (former, connections) = (heritage.port()?, heritage.connections()?);
-        let transport = Transport::open(seed, former, config, Box::new(answer), heritage.clone());
-        let transport = transport.map_err(AfsError::Socket)?;
+        let kept = options.socket.take().map(|kept| Socket::on(kept.try_clone()?));
+        let socket = kept.unwrap_or_else(|| Socket::open(former)).map_err(AfsError::Socket)?;
+        let transport = Transport::open(seed, socket, config, Box::new(answer), heritage.clone());
         if former != Some(transport.port()) {
             heritage.keep_port(transport.port())?;
         }
@@ -165,6 +169,18 @@ impl Afs {
         tokio::spawn(crate::logouts::keep(Arc::downgrade(&shared)));
         tokio::spawn(crate::probes::keep(Arc::downgrade(&shared), shared.options.probe_after));
         Ok(Arc::new(Afs { shared }))
+    }
+
+    /// The socket, for who keeps it until another tree goes on with it ([`AfsOptions::socket`]).
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.shared.files.rpc.socket()
+    }
+
+    /// Leaves what comes in the [socket](Afs::socket) from now on, for another tree that goes on with it, and waits until the calls
+    /// that file servers have made are answered. No call has an answer after that.
+    pub async fn rest(&self) {
+        self.shared.files.rpc.rest().await;
     }
 
     /// Tells the file servers that have promised something to forget this client, all at once: for whoever ends in good

@@ -1,5 +1,7 @@
 //! What an AFS tree is made with.
 
+use std::net::UdpSocket;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft_rx::Level;
@@ -67,6 +69,9 @@ pub struct AfsOptions {
     pub directory_bytes_max: usize,
     /// Most promises that are remembered; what is told beyond that is good for one request.
     pub promises_max: usize,
+    /// The socket of a daemon before this one, of which servers know the port, with what has come to it since; `None` has one
+    /// opened.
+    pub socket: Option<Arc<UdpSocket>>,
 }
 
 /// The name of a level of protection, and in a few words what it is worth. rxkad's own cipher is all that it has (OpenAFS
@@ -103,6 +108,7 @@ impl Default for AfsOptions {
             piece_time: Duration::from_secs(60),
             directory_bytes_max: 32 << 20,
             promises_max: 1_000_000,
+            socket: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,6 +86,16 @@ impl fmt::Display for Failure {
 impl Rpc {
     pub fn new(transport: Transport) -> Rpc {
         Rpc { transport, silences: Silences::default() }
+    }
+
+    /// As [`Transport::rest`].
+    pub async fn rest(&self) {
+        self.transport.rest().await;
+    }
+
+    /// The descriptor of the socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.transport.descriptor()
     }
 
     /// Asks one server, as nobody.

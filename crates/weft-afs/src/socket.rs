@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, IoSliceMut, Result};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt::{
@@ -10,7 +11,7 @@ use rustix::net::sockopt::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A socket on a port that the system has chosen, now or for an earlier one.
+/// A socket on a port that the system has chosen, now or for an earlier one, or an earlier one itself.
 pub(crate) struct Socket {
     /// Not the runtime's own, which has its thread woken whenever something that was sent has left.
     io: AsyncFd<UdpSocket>,
@@ -43,7 +44,14 @@ impl Socket {
     /// What the system says.
     pub fn open(former: Option<u16>) -> Result<Socket> {
         let bind = |port: u16| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port));
-        let io = former.map(bind).and_then(Result::ok).map_or_else(|| bind(0), Ok)?;
+        Socket::on(former.map(bind).and_then(Result::ok).map_or_else(|| bind(0), Ok)?)
+    }
+
+    /// Goes on with one that there is, and with what has come to it. Within a runtime.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn on(io: UdpSocket) -> Result<Socket> {
         io.set_nonblocking(true)?;
         let offload = UdpSocketState::new(UdpSockRef::from(&io))?;
         // Long proofs of who calls go in fragments, which the library forbids: as sockets have it by themselves (ip(7)).
@@ -119,6 +127,11 @@ impl Socket {
             let datagrams = room[..meta.len.min(ROOM_BYTES)].chunks(meta.stride.max(1));
             datagrams.map(|datagram| (meta.addr, datagram))
         }))
+    }
+
+    /// Its descriptor.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.io.get_ref().as_fd()
     }
 
     /// Its port.

@@ -7,14 +7,16 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use weft_rx::{CallError, CallId, Config, ConnectionName, Drained, Endpoint, Event};
 
 use crate::heritage::Heritage;
@@ -38,6 +40,10 @@ struct Shared {
     /// The driver is to look at the time again.
     earlier: Notify,
     answering: Answering,
+    /// How many calls of others are being answered, and one for whoever takes in what comes.
+    busy: watch::Sender<usize>,
+    /// Nothing more is taken in.
+    rests: AtomicBool,
     heritage: Heritage,
     /// Held while connections are noted, so that the last word is the newest; the state is not: it may take a disk's time.
     noting: Mutex<()>,
@@ -80,18 +86,8 @@ struct Begun<'a> {
 }
 
 impl Transport {
-    /// Opens a socket on `former` port, or if that is taken on one that the system chooses. Within a runtime.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn open(
-        seed: [u8; 32],
-        former: Option<u16>,
-        config: Config,
-        answering: Answering,
-        heritage: Heritage,
-    ) -> std::io::Result<Transport> {
-        let socket = Socket::open(former)?;
+    /// Speaks on a socket. Within a runtime.
+    pub fn open(seed: [u8; 32], socket: Socket, config: Config, answering: Answering, heritage: Heritage) -> Transport {
         let state = State {
             endpoint: Endpoint::new(config, seed),
             waiting: HashMap::new(),
@@ -102,15 +98,30 @@ impl Transport {
             sleeps_until: None,
         };
         let (state, noting) = (Mutex::new(state), Mutex::new(()));
-        let shared = Arc::new(Shared { socket, state, earlier: Notify::new(), answering, heritage, noting });
+        let (earlier, busy, rests) = (Notify::new(), watch::Sender::new(1), AtomicBool::new(false));
+        let shared = Arc::new(Shared { socket, state, earlier, answering, busy, rests, heritage, noting });
         let driver = tokio::spawn(drive(shared.clone()));
-        Ok(Transport { shared, driver })
+        Transport { shared, driver }
     }
 
     /// Ends connections that a former daemon had opened and could not end: otherwise servers go on with its calls, and keep to
     /// them what those are about, until they take it for dead.
     pub fn end_former(&self, connections: &[ConnectionName]) {
         self.shared.with(|endpoint, _| connections.iter().for_each(|name| endpoint.end_former(name)));
+    }
+
+    /// Leaves what comes from now on in the socket, and waits until the calls of others that have come are answered: they would be
+    /// waited for if this process ended before.
+    pub async fn rest(&self) {
+        self.shared.rests.store(true, Ordering::Release);
+        self.shared.earlier.notify_one();
+        // It cannot fail: the other side is here.
+        let _ = self.shared.busy.subscribe().wait_for(|busy| *busy == 0).await;
+    }
+
+    /// The descriptor of the socket.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.shared.socket.descriptor()
     }
 
     /// The port of the socket.
@@ -327,29 +338,47 @@ impl Shared {
         self.send(state);
         self.note_connections(have_changed);
     }
+}
+
+/// Something that is to come to its end before this process does.
+struct Busy(Arc<Shared>);
+
+impl Busy {
+    fn begin(shared: &Arc<Shared>) -> Busy {
+        shared.busy.send_modify(|busy| *busy += 1);
+        Busy(shared.clone())
+    }
 
     /// Answers a call of somebody else.
-    async fn answer(self: Arc<Self>, id: CallId, from: SocketAddr) {
-        let Some(changed) = self.state.lock().waiting.get(&id).map(|waiting| waiting.changed.clone()) else { return };
-        let mut begun = Begun { shared: &self, id, changed, has_ended: false };
+    async fn answer(self, id: CallId, from: SocketAddr) {
+        let shared = &*self.0;
+        let Some(changed) = shared.state.lock().waiting.get(&id).map(|waiting| waiting.changed.clone()) else { return };
+        let mut begun = Begun { shared, id, changed, has_ended: false };
         let Ok(request) = begun.whole().await else { return };
-        match (self.answering)(from, request).await {
+        match (shared.answering)(from, request).await {
             Ok(reply) => {
                 if begun.write(&reply).await.is_ok() {
-                    self.with(|endpoint, now| endpoint.finish(now, id));
+                    shared.with(|endpoint, now| endpoint.finish(now, id));
                     begun.has_ended = true;
                 }
             }
             Err(code) => {
-                self.with(|endpoint, now| endpoint.abort(now, id, code));
+                shared.with(|endpoint, now| endpoint.abort(now, id, code));
                 begun.has_ended = true;
             }
         }
     }
 }
 
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.send_modify(|busy| *busy -= 1);
+    }
+}
+
 /// Hands what comes, and the time, to the protocol.
 async fn drive(shared: Arc<Shared>) {
+    let mut takes_in = Some(Busy(shared.clone()));
     let mut arrivals = Arrivals::new();
     let mut alarm = pin!(tokio::time::sleep(Duration::ZERO));
     loop {
@@ -358,7 +387,7 @@ async fn drive(shared: Arc<Shared>) {
             state.endpoint.handle_timeout(Instant::now());
             shared.settle(&mut state);
             for (call, from) in std::mem::take(&mut state.incoming) {
-                tokio::spawn(shared.clone().answer(call, from));
+                tokio::spawn(Busy::begin(&shared).answer(call, from));
             }
             let next = state.endpoint.poll_timeout();
             let earlier = next.filter(|next| state.sleeps_until.is_none_or(|until| *next < until));
@@ -368,13 +397,14 @@ async fn drive(shared: Arc<Shared>) {
             (earlier, is_set, have_changed)
         };
         shared.note_connections(have_changed);
+        takes_in.take_if(|_| shared.rests.load(Ordering::Acquire));
         // It is set earlier only. One that goes off too early costs a look; to set it for each call costs the waking of a
         // thread.
         if let Some(earlier) = earlier {
             alarm.as_mut().reset(earlier.into());
         }
         tokio::select! {
-            came = shared.socket.receive(&mut arrivals) => {
+            came = shared.socket.receive(&mut arrivals), if takes_in.is_some() => {
                 if let Ok(datagrams) = came {
                     shared.take_in(datagrams);
                 }
@@ -391,3 +421,7 @@ const RX_USER_ABORT: i32 = -6;
 const RX_MSGSIZE: i32 = -8;
 /// Longest request of somebody else: fifty fids and as many callbacks are far below.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
+
+#[cfg(test)]
+#[path = "transport_tests.rs"]
+mod tests;

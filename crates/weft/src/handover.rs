@@ -3,9 +3,9 @@
 //! A daemon's standard input is a socket to its supervisor. The supervisor's first word comes with three files in memory
 //! (the roll of what the kernel holds, and the two of the store's journal), with the connection to the kernel if there is
 //! one already, and with a socket on which the daemon has the supervisor send notices to the kernel (see
-//! [`weft_fuse::Life::notices`]), and last with a fourth file in memory, of writes under way ([`weft_dir::CutOff`]). The
-//! daemon that made the mount gives the connection into keeping; each tells when it serves, and may ask to be followed by
-//! the program that is installed now. Words are JSON, each in a packet of its own; new ones may be added, and an unknown one
+//! [`weft_fuse::Life::notices`]), with a fourth file in memory, of writes under way ([`weft_dir::CutOff`]), and last with the
+//! socket of AFS of the daemon before, if that had one. The daemon that made the mount gives the connection into keeping, and
+//! each its socket of AFS; each tells when it serves, and may ask to be followed by the program that is installed now. Words are JSON, each in a packet of its own; new ones may be added, and an unknown one
 //! is passed over, for the two may be of different versions of weft.
 
 use std::fs::File;
@@ -45,9 +45,12 @@ pub enum Word {
         /// The kernel's number of the connection, where it is known.
         #[serde(default)]
         connection: Option<u32>,
-        /// Whether the file of writes comes after all others; a supervisor of before has none.
+        /// Whether the file of writes comes after all these; a supervisor of before has none.
         #[serde(default)]
         writes: bool,
+        /// Whether a socket of AFS comes last.
+        #[serde(default)]
+        cells: bool,
     },
     /// From a daemon: here is the connection of the mount that it made.
     Mounted {
@@ -55,6 +58,8 @@ pub enum Word {
         #[serde(default)]
         connection: Option<u32>,
     },
+    /// From a daemon: here is the socket at which file servers of AFS look for this mount.
+    Cells,
     /// From a daemon: it serves.
     Serving,
     /// From a daemon: when it ends, the program that is installed is to go on.
@@ -73,6 +78,9 @@ pub struct Kept {
     pub journal: [File; 2],
     /// Writes under way to directories of this machine; a supervisor of before has none.
     pub writes: Option<File>,
+    /// The socket at which file servers of AFS look for this mount, once there is one. What they tell between two daemons waits
+    /// in it: at a port that is closed they would try again and again, and whoever makes the change waits for that.
+    pub cells: Option<OwnedFd>,
 }
 
 /// The kernel's side of a mount.
@@ -107,7 +115,7 @@ impl Kept {
             Ok(rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?.into())
         };
         let journal = [make("weft-journal-0")?, make("weft-journal-1")?];
-        Ok(Kept { roll: make("weft-roll")?, journal, writes: Some(make("weft-writes")?) })
+        Ok(Kept { roll: make("weft-roll")?, journal, writes: Some(make("weft-writes")?), cells: None })
     }
 }
 
@@ -120,7 +128,7 @@ impl Handover {
         let line = Line(Arc::new(io::stdin().as_fd().try_clone_to_owned()?));
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let (word, files) = line.hear(RecvFlags::empty())?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let Word::Start { protocol: PROTOCOL, mounted, notices, fences, connection, writes } = word else {
+        let Word::Start { protocol: PROTOCOL, mounted, notices, fences, connection, writes, cells } = word else {
             return Err(io::Error::other("the supervisor is of another version of weft: unmount, and mount again"));
         };
         let mut files = files.into_iter();
@@ -135,7 +143,8 @@ impl Handover {
         // Better a daemon that may not end when it is killed than one that does not know what the kernel has forgotten.
         let notices = notices.filter(|_| fences);
         let writes = if writes { files.next().map(File::from) } else { None };
-        let kept = Kept { roll: roll.into(), journal: [first.into(), second.into()], writes };
+        let cells = if cells { files.next() } else { None };
+        let kept = Kept { roll: roll.into(), journal: [first.into(), second.into()], writes, cells };
         Ok(Handover { line, kept, mount: device.map(|device| Kernel { device, connection }), notices })
     }
 }
@@ -161,6 +170,7 @@ impl Line {
         files.extend(mount.map(|mount| mount.device.as_fd()));
         files.push(notices);
         files.extend(kept.writes.as_ref().map(File::as_fd));
+        files.extend(kept.cells.as_ref().map(OwnedFd::as_fd));
         let start = Word::Start {
             protocol: PROTOCOL,
             mounted: mount.is_some(),
@@ -168,6 +178,7 @@ impl Line {
             fences: true,
             connection: mount.and_then(|mount| mount.connection),
             writes: kept.writes.is_some(),
+            cells: kept.cells.is_some(),
         };
         self.say(start, &files)
     }
@@ -252,6 +263,7 @@ mod tests {
         let (ours, theirs) = (Line(Arc::new(ours)), Line(Arc::new(theirs)));
         assert!(ours.hear_now().expect("nothing yet").is_none());
         let kept = Kept::new().expect("files in memory");
+        let kept = Kept { cells: Some(File::open("/dev/null").expect("a file").into()), ..kept };
         theirs.start(&kept, None, kept.roll.as_fd()).expect("said");
         theirs.say(Word::Mounted { connection: Some(7) }, &[kept.roll.as_fd()]).expect("said");
         rustix::net::send(&*theirs.0, br#"{"word":"sing","loud":true}"#, SendFlags::empty()).expect("sent");
@@ -260,14 +272,14 @@ mod tests {
             (word, files.len())
         };
         let connection = None;
-        let (mounted, notices, fences, writes) = (false, true, true, true);
-        let start = Word::Start { protocol: PROTOCOL, mounted, notices, fences, connection, writes };
-        assert_eq!(heard(), (start, 5));
+        let (mounted, notices, fences, writes, cells) = (false, true, true, true, true);
+        let start = Word::Start { protocol: PROTOCOL, mounted, notices, fences, connection, writes, cells };
+        assert_eq!(heard(), (start, 6));
         assert_eq!(heard(), (Word::Mounted { connection: Some(7) }, 1));
         assert_eq!(heard(), (Word::Unknown, 0));
         let before: Word = serde_json::from_str(r#"{"word":"start","protocol":1,"mounted":true}"#).expect("understood");
-        let (mounted, notices, fences, writes) = (true, false, false, false);
-        assert_eq!(before, Word::Start { protocol: 1, mounted, notices, fences, connection, writes });
+        let (mounted, notices, fences, writes, cells) = (true, false, false, false, false);
+        assert_eq!(before, Word::Start { protocol: 1, mounted, notices, fences, connection, writes, cells });
         let before: Word = serde_json::from_str(r#"{"word":"mounted"}"#).expect("understood");
         assert_eq!(before, Word::Mounted { connection });
         drop(theirs);

@@ -173,6 +173,7 @@ impl Supervisor {
                 self.mount = files.into_iter().next().map(|device| Kernel { device, connection });
                 self.send_notices(life);
             }
+            Ok(Some((Word::Cells, files))) => self.kept.cells = files.into_iter().next(),
             Ok(Some((Word::Serving, _))) => {
                 life.serves = true;
                 if let Some(signal) = self.asked {

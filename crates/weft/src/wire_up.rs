@@ -3,6 +3,7 @@
 mod bindings;
 mod options;
 
+use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
+use weft_afs::Afs;
 use weft_control::{Access, Mounts, Server};
 use weft_dir::CutOff;
 use weft_fuse::{Bridge, Changes, Life};
@@ -39,8 +41,13 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let (notices, receivers) = Notices::channel();
     let cut_off = kept.writes.map(CutOff::new).transpose().context("the writes in memory cannot be used")?;
     let is_follower = device.is_some();
-    let ground = bindings::Ground { store: &store, cut_off, is_follower, runtime: runtime.handle() };
+    let socket = kept.cells.map(|socket| Arc::new(UdpSocket::from(socket)));
+    let ground = bindings::Ground { store: &store, cut_off, socket, is_follower, runtime: runtime.handle() };
     let bindings::Bound { all: bindings, cells, tree } = bindings::of(&resolved, &ground)?;
+    if let Some(cells) = &cells {
+        // A supervisor that is gone, or of before, keeps none: then the next daemon takes the port again.
+        let _ = line.say(Word::Cells, &[cells.socket()]);
+    }
     let options = options::vfs_options(&resolved)?;
     let takes_changes = bindings.iter().any(|binding| binding.remote.capabilities().writable);
     let vfs = Vfs::new(store.clone(), bindings, options, notices, runtime.handle().clone())?;
@@ -82,7 +89,8 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     runtime.spawn(unmount_on_signal(daemon.clone()));
     // A supervisor that is gone leaves the daemon to itself.
     if line.say(Word::Serving, &[]).is_ok() {
-        runtime.spawn(make_way(asked, line, store.clone(), mounted.changes().clone()));
+        let way = MakeWay { line, store: store.clone(), changes: mounted.changes().clone(), cells: cells.clone() };
+        runtime.spawn(way.when(asked));
     }
     ready.mounted();
 
@@ -128,28 +136,44 @@ fn connection_at(place: &Path) -> Option<u32> {
     Mounts::of_this_process().ok()?.connection_at(place)
 }
 
-/// When somebody asks for it: ends this process, so that its supervisor starts the program that is installed. What is
-/// not answered by then is sent again to the next daemon.
-async fn make_way(mut asked: tokio::sync::mpsc::Receiver<()>, line: Line, store: Arc<Store>, changes: Changes) {
-    if asked.recv().await.is_none() {
-        return;
+/// What is left in order for the next daemon.
+struct MakeWay {
+    line: Line,
+    store: Arc<Store>,
+    changes: Changes,
+    cells: Option<Arc<Afs>>,
+}
+
+impl MakeWay {
+    /// When somebody asks for it: ends this process, so that its supervisor starts the program that is installed. What is
+    /// not answered by then is sent again to the next daemon.
+    async fn when(self, mut asked: tokio::sync::mpsc::Receiver<()>) {
+        let MakeWay { line, store, changes, cells } = self;
+        if asked.recv().await.is_none() {
+            return;
+        }
+        if let Err(error) = line.say(Word::Replace, &[]) {
+            tracing::error!(%error, "the supervisor is gone: this daemon stays");
+            return;
+        }
+        // What it cannot write now is in the journal.
+        let flushed = tokio::time::timeout(FLUSH_PATIENCE, tokio::task::spawn_blocking(move || store.flush())).await;
+        if !matches!(flushed, Ok(Ok(Ok(())))) {
+            tracing::warn!("the store was not written to its end before the next daemon");
+        }
+        if !changes.end(CHANGES_PATIENCE).await {
+            tracing::warn!(
+                "a name or a lock is being changed at a source that is silent: a lock may be left there until its time has come"
+            );
+        }
+        if let Some(cells) = cells
+            && tokio::time::timeout(CALLS_PATIENCE, cells.rest()).await.is_err()
+        {
+            tracing::debug!("a file server waits for an answer, and will ask the next daemon");
+        }
+        // Nothing is let go of in order: what the kernel holds is the next daemon's.
+        std::process::exit(0);
     }
-    if let Err(error) = line.say(Word::Replace, &[]) {
-        tracing::error!(%error, "the supervisor is gone: this daemon stays");
-        return;
-    }
-    // What it cannot write now is in the journal.
-    let flushed = tokio::time::timeout(FLUSH_PATIENCE, tokio::task::spawn_blocking(move || store.flush())).await;
-    if !matches!(flushed, Ok(Ok(Ok(())))) {
-        tracing::warn!("the store was not written to its end before the next daemon");
-    }
-    if !changes.end(CHANGES_PATIENCE).await {
-        tracing::warn!(
-            "a name or a lock is being changed at a source that is silent: a lock may be left there until its time has come"
-        );
-    }
-    // Nothing is let go of in order: what the kernel holds is the next daemon's.
-    std::process::exit(0);
 }
 
 fn begin_runtime() -> std::io::Result<Runtime> {
@@ -227,6 +251,8 @@ const FIND_PATIENCE: Duration = Duration::from_secs(5);
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long sources may take to answer what they were asked to change before the next daemon is to come.
 const CHANGES_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the calls of file servers may take to be answered before the next daemon is to come.
+const CALLS_PATIENCE: Duration = Duration::from_secs(1);
 /// How long file servers may take to hear that this client ends.
 const GIVE_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// How long requests under way may take when the mount has gone.

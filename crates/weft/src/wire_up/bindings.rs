@@ -1,6 +1,7 @@
 //! What is shown where: every kind, as far as it is mounted.
 
 use std::collections::HashMap;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub(super) struct Ground<'a> {
     pub store: &'a Arc<Store>,
     /// Where writes to directories are noted for the next daemon.
     pub cut_off: Option<Arc<CutOff>>,
+    /// The socket of AFS of the daemon before.
+    pub socket: Option<Arc<UdpSocket>>,
     /// Whether another daemon has shown the same: what is not there now was then, and is waited for.
     pub is_follower: bool,
     pub runtime: &'a tokio::runtime::Handle,
@@ -43,6 +46,7 @@ pub(super) fn of(resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Bou
     let Ground { store, runtime, .. } = *ground;
     let mut bound_cells = None;
     let mut afs = |at: Vec<Name>, options: AfsOptions| -> anyhow::Result<Binding> {
+        let options = AfsOptions { socket: ground.socket.clone(), ..options };
         let (binding, cells) = afs(at, options, store, runtime)?;
         bound_cells = Some(cells);
         Ok(binding)

@@ -18,9 +18,9 @@ use crate::afs::{mounted_on, mounted_with, read};
 use crate::interrupts::wait_until;
 use crate::support::{AfsCell, Mount, Program, names_in, noise};
 
-/// The port of the only socket of UDP that a daemon has (proc(5): of a row in its network's table the second column is the
-/// address, and the tenth the socket's number).
-fn port_of(daemon: Pid) -> u16 {
+/// The only socket of UDP that a daemon has: its number and its port (proc(5): of a row in its network's table the second column
+/// is the address, and the tenth the socket's number).
+fn socket_of(daemon: Pid) -> (String, u16) {
     let of = |name: &str| Path::new("/proc").join(daemon.as_raw_nonzero().to_string()).join(name);
     let files = std::fs::read_dir(of("fd")).expect("it runs").flatten();
     let sockets: Vec<String> = files
@@ -28,31 +28,35 @@ fn port_of(daemon: Pid) -> u16 {
         .filter_map(|target| Some(target.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
         .collect();
     let table = std::fs::read_to_string(of("net/udp")).expect("Linux has it");
-    let ports = table.lines().skip(1).filter_map(|row| {
+    let its = table.lines().skip(1).filter_map(|row| {
         let columns: Vec<&str> = row.split_whitespace().collect();
-        let is_its = sockets.iter().any(|socket| columns.get(9) == Some(&socket.as_str()));
-        is_its.then(|| u16::from_str_radix(columns[1].rsplit_once(':')?.1, 16).ok()).flatten()
+        let number = sockets.iter().find(|socket| columns.get(9) == Some(&socket.as_str()))?;
+        Some((number.clone(), u16::from_str_radix(columns[1].rsplit_once(':')?.1, 16).ok()?))
     });
-    let ports: Vec<u16> = ports.collect();
-    assert_eq!(ports.len(), 1, "{ports:?}");
-    ports[0]
+    let its: Vec<_> = its.collect();
+    let [its] = &its[..] else { panic!("{its:?}") };
+    its.clone()
 }
 
-/// Goal: after a kill of the daemon what others change is seen as before. Method: the daemon is killed, and what the next one
-/// has read is changed by another client. (A server that still knows the one of before tries that for ten seconds.)
+/// Goal: after a kill of the daemon, or an upgrade, what others change is seen as before, and nobody waits for that: what a server
+/// tells meanwhile is in the socket that the next daemon has. Method: what the next one has read is changed by another client. (A
+/// server that still knows the one of before tries that for ten seconds.)
 #[test]
-fn what_others_do_is_seen_at_once_after_a_kill() {
+fn what_others_do_is_seen_at_once_by_the_next_daemon() {
     let Some(cell) = AfsCell::own() else { return };
     let Some(other) = mounted_on(&cell, "c2", "afs", &[]) else { return };
     let Some(mount) = mounted_on(&cell, "c1", "afs", &[]) else { return };
     let name = "weft.test/scratch/readme.txt";
-    for round in 0..3 {
+    let upgrade = || assert_eq!(mount.verb("upgrade", [mount.dir()]).code, Some(0));
+    for (round, next) in
+        [&(|| mount.kill_daemon()) as &dyn Fn(), &upgrade, &(|| mount.kill_daemon())].iter().enumerate()
+    {
         assert!(!read(&mount.at(name)).is_empty());
-        let port = port_of(mount.daemon());
-        mount.kill_daemon();
+        let socket = socket_of(mount.daemon());
+        next();
         assert!(!read(&mount.at(name)).is_empty());
-        assert_eq!(port_of(mount.daemon()), port, "it is where it was");
-        let content = format!("after {round} kills");
+        assert_eq!(socket_of(mount.daemon()), socket, "it is what it was");
+        let content = format!("after {round} ends");
         std::fs::write(other.at(name), &content).expect("written");
         assert_eq!(read(&mount.at(name)), content);
     }
@@ -216,7 +220,7 @@ fn file_servers_forget_a_mount_that_has_ended() {
     let name = "weft.test/scratch/readme.txt";
     for (ends, is_called) in [("unmounted", false), ("killed", true)] {
         assert!(!read(&mount.at(name)).is_empty());
-        let port = port_of(mount.daemon());
+        let (_, port) = socket_of(mount.daemon());
         match ends {
             "unmounted" => mount.umount(),
             _ => mount.kill9(),
