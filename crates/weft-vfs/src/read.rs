@@ -265,9 +265,7 @@ impl Vfs {
         let asked = self.ask_of(call, inode, || remote.fetch(call, &record.file, &version, span)).await;
         inode.content.lock().latency = since.elapsed();
         let answer = match asked {
-            Err(VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. })) => {
-                return Err(self.changed_below(handle, &version));
-            }
+            Err(error) if is_of_another(&error) => return Err(self.changed_below(handle, &version)),
             answer => answer?,
         };
         let Answer { value, lease, audience, asked: asked_at, .. } = answer;
@@ -360,10 +358,14 @@ fn version_read(handle: &Handle) -> Option<Version> {
 
 /// What whoever reads an open file is told: what it has open is there no more, whether another has its name or none.
 pub(crate) fn to_reader(error: VfsError) -> VfsError {
-    match error {
-        VfsError::Remote(RemoteError::VersionChanged { .. } | RemoteError::NotFound { .. }) => VfsError::Changed,
-        error => error,
-    }
+    if is_of_another(&error) { VfsError::Changed } else { error }
+}
+
+/// Whether a source refuses bytes of a version since there is another by that name, a directory maybe, or none.
+fn is_of_another(error: &VfsError) -> bool {
+    use RemoteError::{IsADirectory, NotADirectory, NotFound, VersionChanged};
+    let VfsError::Remote(error) = error else { return false };
+    matches!(error, VersionChanged { .. } | NotFound { .. } | IsADirectory { .. } | NotADirectory { .. })
 }
 
 /// Bytes that an object has: from its file if there are many, for it is then that a copy saved is worth the calls.

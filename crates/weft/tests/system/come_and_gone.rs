@@ -1,6 +1,8 @@
 //! Names that come to lead to something again, and names that go.
 
 use std::fs::{File, FileTimes};
+use std::io::Write;
+use std::net::Shutdown;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -183,4 +185,45 @@ fn what_has_come_back_in_the_same_minute_is_not_what_it_was() {
     put(b"after!", 25);
     reload();
     assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"after!");
+}
+
+/// Goal: who has a file open in whose place there is a directory, or that lies below what is a file now, is told that it cannot
+/// be read on, and not that a directory was read.
+#[test]
+fn what_is_open_ends_where_a_directory_has_its_name() {
+    for (change, above) in [("/a/b.bin", false), ("/a", true)] {
+        let there = Arc::new(AtomicBool::new(true));
+        let of_server = there.clone();
+        let liar = Liar::talking(move |asked, stream| {
+            let is_there = of_server.load(Ordering::SeqCst);
+            let said = match asked.path.as_str() {
+                "/" | "/a/" if is_there => page("<a href='a/'>a</a><a href='/a/b.bin'>b</a>"),
+                "/a/b.bin" if is_there => {
+                    let head =
+                        "HTTP/1.1 200 OK\r\netag: \"1\"\r\naccept-ranges: bytes\r\ncontent-length: 1000000\r\n\r\n";
+                    let _ = stream.write_all(&[head.as_bytes(), &[7; 500_000]].concat());
+                    let _ = stream.shutdown(Shutdown::Both);
+                    return;
+                }
+                "/a/" if above => answer("404 Not Found", &[], ""),
+                path if path == change && above => answer("200 OK", &[], "a file"),
+                path if path == change => answer("301 Moved", &[&format!("location: {path}/")], ""),
+                _ if above => answer("404 Not Found", &[], ""),
+                _ => page("a directory"),
+            };
+            let _ = stream.write_all(&said);
+        });
+        let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+        let file = File::open(mount.at(liar.site()).join("a/b.bin")).expect("there");
+        there.store(false, Ordering::SeqCst);
+        let mut bytes = vec![0; 4096];
+        let error = loop {
+            match file.read_at(&mut bytes, 900_000) {
+                Ok(read) => panic!("{read} bytes of {change}"),
+                Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()), "{change}");
+    }
 }
