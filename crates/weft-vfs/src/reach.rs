@@ -46,6 +46,12 @@ impl Vfs {
     pub(crate) async fn reach(self: &Arc<Self>, dir: NodeId, names: &[Name], call: Call) -> Result<Option<NodeId>> {
         let Some(name) = names.first().filter(|_| !self.namespace.is_own(dir)) else { return Ok(None) };
         let inode = self.inode(dir)?;
+        // A list that denied it may be of before: what has come since is found as anything is, and goes as that.
+        if names.len() > 1
+            && let Ok(node) = first_of(self.lookup_asking(&call, &inode, name).await, names)
+        {
+            return Ok(Some(node));
+        }
         let (remote, file) = (self.remote_of(&inode)?.clone(), inode.record().file);
         if !self.ask_for(&call, remote.reach(&call, &file, names)).await? {
             return Ok(None);

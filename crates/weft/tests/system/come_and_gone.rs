@@ -187,6 +187,23 @@ fn what_has_come_back_in_the_same_minute_is_not_what_it_was() {
     assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"after!");
 }
 
+/// Goal: a directory that has come since the one above was listed, and was asked for by way of what is in it, goes as others do.
+#[test]
+fn a_directory_that_was_reached_by_its_whole_path_goes_where_lists_tell_of_it() {
+    let Some(python) = Server::python() else { return };
+    write_aged(&python.root().join("b.txt"), b"another", 5000);
+    let Some(mount) = Mount::with(Setup::default().option("freshness=manual")) else { return };
+    let top = mount.at(python.site());
+    assert_eq!(names_in(&top), ["b.txt"]);
+    write_aged(&python.root().join("d/a.txt"), b"in it", 5000);
+    assert_eq!(mount.verb("reload", [top.join("d/a.txt")]).code, Some(0));
+    assert_eq!(std::fs::read(top.join("d/a.txt")).expect("there"), b"in it");
+    std::fs::remove_dir_all(python.root().join("d")).expect("removed");
+    assert_eq!(mount.verb("reload -r", [&top]).code, Some(0));
+    assert_eq!(names_in(&top), ["b.txt"]);
+    fails_with(std::fs::metadata(top.join("d")), Errno::NOENT);
+}
+
 /// Goal: who has a file open in whose place there is a directory, or that lies below what is a file now, is told that it cannot
 /// be read on, and not that a directory was read.
 #[test]
