@@ -176,7 +176,13 @@ impl Vfs {
         if is_gone(&error) && self.is_gone_by_list(call, dir).await? {
             return Err(error);
         }
-        self.stale_listing(dir, &call.caller, error)
+        match self.stale_listing(dir, &call.caller, error) {
+            Err(error) if is_gone(&error) => {
+                self.is_gone_by_name(call, dir).await?;
+                Err(error)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Asks for a directory's listing whatever is known of it; what is known stays when there is no answer.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use weft_remote::{Call, Lease, Name, RemoteError, Version, clock};
-use weft_store::{BindingId, DentryRecord, DentryTarget, ListingRecord, NodeId, Record};
+use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRecord, NodeId, Record};
 
 use crate::content::Check;
 use crate::inode::Inode;
@@ -106,6 +106,24 @@ impl Vfs {
         }
         let leads = self.store.dentry(above, &name)?.and_then(|leads| leads.node());
         Ok(leads != Some(dir.id) && self.store.listing(above)?.is_some_and(tells))
+    }
+
+    /// The same of one that was found by its name, and of which no list tells: whether there is nothing by that name now.
+    pub(crate) async fn is_gone_by_name(&self, call: &Call, dir: &Inode) -> Result<bool> {
+        let is_looked_up = |known: DentryRecord| known.source == DentrySource::LookedUp;
+        if self.has_identities(dir)? || !self.name_of(dir)?.is_some_and(is_looked_up) {
+            return Ok(false);
+        }
+        Ok(matches!(Box::pin(self.ask_for_name(call, dir)).await?, Led::Nowhere))
+    }
+
+    /// What is known of the name of an inode, if that leads to it.
+    pub(crate) fn name_of(&self, inode: &Inode) -> Result<Option<DentryRecord>> {
+        let (above, name) = {
+            let record = inode.record.read();
+            (record.parent, record.name.clone())
+        };
+        Ok(self.store.dentry(above, &name)?.filter(|known| known.node() == Some(inode.id)))
     }
 
     /// What whoever came by an inode is told when the source says that it is of another kind now: `Stale`, once it is known what

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_remote::{Call, Caller, FileKind, Name};
-use weft_store::{DentryRecord, DentryTarget, NodeId, Record};
+use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, Record};
 
 use crate::content::Check;
 use crate::inode::Inode;
@@ -26,6 +26,14 @@ pub struct Reloaded {
 
 /// Something that was not known.
 const FOUND: Reloaded = Reloaded { checked: 1, changed: 1, gone: 0, failed: 0 };
+
+/// What is asked about.
+enum Asked {
+    /// What it is, and what is in it.
+    Content,
+    /// Whether it is there.
+    Presence,
+}
 
 /// A name that is known to be absent.
 struct Absence {
@@ -157,19 +165,52 @@ impl Vfs {
             }
             let Ok(inode) = self.inode(node) else { continue };
             let is_directory = inode.kind() == FileKind::Directory;
-            let known = if is_directory {
-                self.store.listing(inode.id)?.is_some()
-            } else {
-                self.store.object_record(inode.id)?.is_some()
+            let outcome = match self.asked_about(&inode)? {
+                Some(Asked::Content) => self.reload_one(&inode, caller, &mut done).await,
+                Some(Asked::Presence) => self.reload_presence(&inode, caller, &mut done).await,
+                None => Ok(()),
             };
-            if known && self.reload_one(&inode, caller, &mut done).await.is_err() {
-                done.failed += 1;
-            }
+            done.failed += u64::from(outcome.is_err());
             if recursive && is_directory {
                 waiting.extend(self.children(inode.id)?);
             }
         }
         Ok(done)
+    }
+
+    /// What is asked about a file or directory, of which more is known than the list says that names it: how long it is, what is
+    /// in it, or that it is there. Where a source tells of changes, only of what is held: it has told of all else.
+    fn asked_about(&self, inode: &Inode) -> Result<Option<Asked>> {
+        let is_directory = inode.kind() == FileKind::Directory;
+        let holds = match is_directory {
+            true => self.store.listing(inode.id)?.is_some(),
+            false => self.store.object_record(inode.id)?.is_some(),
+        };
+        if holds {
+            return Ok(Some(Asked::Content));
+        }
+        let is_breakable = self.is_breakable(inode.record.read().binding);
+        let Some(known) = self.name_of(inode)?.filter(|_| !is_breakable) else { return Ok(None) };
+        let is_told = known.source != DentrySource::Described && inode.record.read().attributes.size.known().is_some();
+        Ok(match is_directory {
+            true => (known.source == DentrySource::LookedUp).then_some(Asked::Presence),
+            false => is_told.then_some(Asked::Content),
+        })
+    }
+
+    /// Asks whether a directory is there that has never been listed.
+    async fn reload_presence(self: &Arc<Self>, dir: &Arc<Inode>, caller: Caller, done: &mut Reloaded) -> Result<()> {
+        let call = self.call(caller);
+        self.admit(&call, dir).await?;
+        match self.check(&call, dir).await {
+            Err(error) if is_gone(&error) => {
+                self.learn_gone(&call, dir).await?;
+                done.gone += 1;
+            }
+            outcome => drop(outcome?),
+        }
+        done.checked += 1;
+        Ok(())
     }
 
     /// Asks about one file or directory. What is known loses no trust by it: where the source is silent, all stays as it
@@ -215,7 +256,14 @@ impl Vfs {
         if let Err(error) = self.relist(call, dir).await {
             dir.note_error(&error);
             // Names that are known from elsewhere are all that a directory without a list has.
-            self.without_list(call, dir, error.clone()).await?;
+            match self.without_list(call, dir, error.clone()).await {
+                Err(error) if is_gone(&error) && self.name_of(dir)?.is_none() => {
+                    done.checked += 1;
+                    done.gone += 1;
+                    return Ok(());
+                }
+                outcome => outcome?,
+            }
             if before.is_some() {
                 return Err(error);
             }

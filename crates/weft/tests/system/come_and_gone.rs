@@ -187,6 +187,74 @@ fn what_has_come_back_in_the_same_minute_is_not_what_it_was() {
     assert_eq!(std::fs::read(top.join("a.txt")).expect("read"), b"after!");
 }
 
+/// Goal: what was looked at is asked about when all below a directory is, also where nothing of it is held and no list tells
+/// more than its name.
+#[test]
+fn what_was_looked_at_is_asked_about_with_all_below() {
+    let Some(python) = Server::python() else { return };
+    let place = python.root().join("d/a.bin");
+    write_aged(&place, &[1; 1_000_000], 5000);
+    let Some(mount) = Mount::with(Setup::default().option("freshness=manual")) else { return };
+    let top = mount.at(python.site());
+    let length = || std::fs::metadata(top.join("d/a.bin")).expect("there").len();
+    assert_eq!(names_in(&top.join("d")), ["a.bin"]);
+    assert_eq!(length(), 1_000_000);
+    write_aged(&place, b"shorter", 6000);
+    assert_eq!(mount.verb("reload -r", [&top]).code, Some(0));
+    assert_eq!(length(), 7);
+}
+
+/// Goal: a directory that was found by its name, and that no list denies, has none when it is gone.
+#[test]
+fn a_directory_that_was_looked_up_and_is_gone_has_no_name() {
+    let there = Arc::new(AtomicBool::new(true));
+    let of_server = there.clone();
+    let liar = Liar::answering(move |asked| match asked.path.as_str() {
+        "/" => page("a page without links"),
+        "/d" if of_server.load(Ordering::SeqCst) => answer("301 Moved", &["location: /d/"], ""),
+        "/d/" if of_server.load(Ordering::SeqCst) => page("<a href='a.txt'>a file</a>"),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    for verb in ["reload", "reload -r", "rm -w -r"] {
+        there.store(true, Ordering::SeqCst);
+        let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+        let top = mount.at(liar.site());
+        assert_eq!(names_in(&top.join("d")), ["a.txt", "index.html"]);
+        assert_eq!(names_in(&top), ["d", "index.html"]);
+        there.store(false, Ordering::SeqCst);
+        match verb {
+            "reload" => assert_eq!(mount.verb(verb, [top.join("d")]).code, Some(4)),
+            "reload -r" => assert_eq!(mount.verb(verb, [&top]).code, Some(0)),
+            _ => assert_eq!(mount.verb(verb, [top.join("d")]).code, Some(0)),
+        }
+        fails_with(std::fs::read_dir(top.join("d")), Errno::NOENT);
+        fails_with(std::fs::metadata(top.join("d")), Errno::NOENT);
+        assert_eq!(names_in(&top), ["index.html"], "{verb}");
+    }
+}
+
+/// Goal: the same of one that has never been listed; as long as it is there, that it gives no list is no failure.
+#[test]
+fn a_directory_that_gives_no_list_is_asked_about_with_all_below() {
+    let there = Arc::new(AtomicBool::new(true));
+    let of_server = there.clone();
+    let liar = Liar::answering(move |asked| match asked.path.as_str() {
+        "/" => page("a page without links"),
+        "/d" if of_server.load(Ordering::SeqCst) => answer("301 Moved", &["location: /d/"], ""),
+        "/d/" if of_server.load(Ordering::SeqCst) => answer("403 Forbidden", &[], ""),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(liar.site());
+    fails_with(std::fs::read_dir(top.join("d")), Errno::ACCESS);
+    assert_eq!(mount.verb("reload -r", [&top]).code, Some(0));
+    assert_eq!(names_in(&top), ["d", "index.html"]);
+    there.store(false, Ordering::SeqCst);
+    assert_eq!(mount.verb("reload -r", [&top]).code, Some(0));
+    assert_eq!(names_in(&top), ["index.html"]);
+    fails_with(std::fs::metadata(top.join("d")), Errno::NOENT);
+}
+
 /// Goal: a directory that has come since the one above was listed, and was asked for by way of what is in it, goes as others do.
 #[test]
 fn a_directory_that_was_reached_by_its_whole_path_goes_where_lists_tell_of_it() {
