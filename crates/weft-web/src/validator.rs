@@ -39,10 +39,14 @@ fn may_change_unseen(at: SystemTime, made: SystemTime) -> bool {
 }
 
 /// Whether an entity tag says no more than the time in seconds and the length: nginx (`ngx_http_set_etag`) and Caddy before
-/// 2.8 (`calculateEtag`) make theirs of these two.
+/// 2.8 (`calculateEtag`) make theirs of these two. Where the length is not told, one that begins as theirs does may.
 fn is_of_time_and_length(tag: &[u8], at: SystemTime, length: Option<u64>) -> bool {
-    let (Some(length), Ok(seconds)) = (length, at.duration_since(UNIX_EPOCH)) else { return false };
+    let Ok(seconds) = at.duration_since(UNIX_EPOCH) else { return false };
     let (tag, seconds) = (tag.strip_prefix(b"W/").unwrap_or(tag), seconds.as_secs());
+    let Some(length) = length else {
+        let begins = |start: String| tag.starts_with(start.as_bytes());
+        return begins(format!("\"{seconds:x}-")) || begins(format!("\"{}", in_base_36(seconds)));
+    };
     let caddy = format!("\"{}{}\"", in_base_36(seconds), in_base_36(length));
     tag == format!("\"{seconds:x}-{length:x}\"").as_bytes() || tag == caddy.as_bytes()
 }
@@ -222,6 +226,10 @@ mod tests {
         {
             assert_eq!(version(made, None), Version::weak(format!("m100|{at}")), "{made}");
             assert_eq!(version(made, Some(nginx)), Version::strong(nginx), "{made}");
+        }
+        for (tag, is_sure) in [(nginx, false), (caddy, false), ("\"64-2ebc98a1\"", true)] {
+            let of_no_length = headers(&[("last-modified", at), ("date", at), ("etag", tag)]);
+            assert_eq!(version_of(&of_no_length, None, now()) != Version::None, is_sure, "{tag}");
         }
     }
 }
