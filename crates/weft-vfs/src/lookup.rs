@@ -95,9 +95,12 @@ impl Vfs {
         match self.knowledge(dir, name, &call.caller)? {
             Knowledge::Node(id, ttl) => {
                 count(&self.figures.lookups_local);
-                if ttl.is_zero() && self.is_read_now(id) {
-                    // Whatever comes of it, the lookup goes on with what is known then.
-                    drop(Box::pin(self.refresh(call, self.inode(id)?)).await);
+                if self.is_read_now(id) {
+                    let inode = self.inode(id)?;
+                    // A list may tell the name alone. Whatever comes of it, the lookup goes on with what is known then.
+                    if ttl.is_zero() || self.attributes_remaining(&inode)?.is_zero() {
+                        drop(Box::pin(self.refresh(call, inode)).await);
+                    }
                 }
                 match self.entry(call, id, ttl).await {
                     // What it led to is gone, and it may lead to another by now.

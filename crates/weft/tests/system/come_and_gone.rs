@@ -204,6 +204,27 @@ fn what_was_looked_at_is_asked_about_with_all_below() {
     assert_eq!(length(), 7);
 }
 
+/// Goal: what has come again is shown as long as it is, also while what had its name before is open, where a list tells no more
+/// than the name.
+#[test]
+fn what_has_come_back_is_as_long_as_it_is_while_the_former_is_open() {
+    let Some(python) = Server::python() else { return };
+    let place = python.root().join("a.txt");
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    let top = mount.at(python.site());
+    let reload = || assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    write_aged(&place, b"before", 5000);
+    reload();
+    let file = File::open(top.join("a.txt")).expect("there");
+    std::fs::remove_file(&place).expect("removed");
+    reload();
+    fails_with(std::fs::metadata(top.join("a.txt")), Errno::NOENT);
+    write_aged(&place, b"afterwards", 6000);
+    reload();
+    assert_eq!(std::fs::metadata(top.join("a.txt")).expect("there").len(), 10);
+    assert_eq!(file.metadata().expect("open").len(), 6);
+}
+
 /// Goal: a directory that was found by its name, and that no list denies, has none when it is gone.
 #[test]
 fn a_directory_that_was_looked_up_and_is_gone_has_no_name() {
