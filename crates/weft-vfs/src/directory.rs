@@ -178,7 +178,7 @@ impl Vfs {
         }
         match self.stale_listing(dir, &call.caller, error) {
             Err(error) if is_gone(&error) => {
-                self.is_gone_by_name(call, dir).await?;
+                self.ask_if_looked_up(call, dir).await?;
                 Err(error)
             }
             outcome => outcome,

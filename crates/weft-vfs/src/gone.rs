@@ -108,13 +108,14 @@ impl Vfs {
         Ok(leads != Some(dir.id) && self.store.listing(above)?.is_some_and(tells))
     }
 
-    /// The same of one that was found by its name, and of which no list tells: whether there is nothing by that name now.
-    pub(crate) async fn is_gone_by_name(&self, call: &Call, dir: &Inode) -> Result<bool> {
+    /// Has the name of a directory that gives no list lead to nothing if that is so now, where it was found by that name, and no
+    /// list tells of it.
+    pub(crate) async fn ask_if_looked_up(&self, call: &Call, dir: &Inode) -> Result<()> {
         let is_looked_up = |known: DentryRecord| known.source == DentrySource::LookedUp;
-        if self.has_identities(dir)? || !self.name_of(dir)?.is_some_and(is_looked_up) {
-            return Ok(false);
+        if !self.has_identities(dir)? && self.name_of(dir)?.is_some_and(is_looked_up) {
+            Box::pin(self.ask_for_name(call, dir)).await?;
         }
-        Ok(matches!(Box::pin(self.ask_for_name(call, dir)).await?, Led::Nowhere))
+        Ok(())
     }
 
     /// What is known of the name of an inode, if that leads to it.

@@ -207,7 +207,8 @@ impl Vfs {
                 self.learn_gone(&call, dir).await?;
                 done.gone += 1;
             }
-            outcome => drop(outcome?),
+            Err(error) => return Err(error),
+            Ok(_) => {}
         }
         done.checked += 1;
         Ok(())
