@@ -111,7 +111,7 @@ impl Vfs {
         if slot.is_some() || matches!(&*handle.content.lock(), Held::Through(through) if is_it(through)) {
             return;
         }
-        let through = Arc::new(Through::of_version(version, self));
+        let through = Arc::new(Through::of_version(version, None, self));
         handle.turn_past_store(&mut inode.content.lock(), through);
         self.notices.send_later(Notice::Content { node: self.namespace.shown(inode.id) }, &self.runtime);
     }

@@ -137,12 +137,12 @@ impl Vfs {
         // What was done here has told of what others wrote meanwhile, where nothing was written here and the length is another.
         let is_told = (!changed_here || size != new.attributes.size) && new.attributes.kind == FileKind::File;
         let may_turn = is_told && !inode.shows_newest() && inode.draft().is_none();
-        let is_read = may_turn && !inode.content.lock().is_closed();
+        let is_read = may_turn && inode.content.lock().is_read();
         let handles = if is_read { self.handles.of(inode) } else { Vec::new() };
         // Held until the record is there: who opens the file finds both or neither.
         let mut content = inode.content.lock();
         let former = inode.record.read().clone();
-        let turned = may_turn && !content.is_closed() && self.turn(inode, &mut content, &handles, (&former, new));
+        let turned = may_turn && content.is_read() && self.turn(inode, &mut content, &handles, (&former, new));
         let is_longer_or_shorter = former.attributes.size != new.attributes.size;
         let has_ended = may_turn
             && !turned
@@ -389,7 +389,7 @@ impl Vfs {
     /// Whether somebody reads a file: then its names are not told before it is known which version the next reader gets.
     pub(crate) fn is_read_now(&self, file: NodeId) -> bool {
         let inode = self.inodes.peek(file);
-        inode.is_some_and(|inode| inode.draft().is_none() && !inode.content.lock().is_closed())
+        inode.is_some_and(|inode| inode.draft().is_none() && inode.content.lock().is_read())
     }
 }
 
@@ -411,7 +411,7 @@ impl Handle {
             Held::Object(object) => object.length(),
             Held::Lost(lost) => lost.length,
             Held::Empty(_) => Some(0),
-            Held::Through(_) => None,
+            Held::Through(through) => through.length(),
         }
     }
 
@@ -435,7 +435,8 @@ impl Handle {
         let length = match &*self.content.lock() {
             Held::Object(object) => object.length(),
             Held::Lost(lost) => lost.length,
-            Held::Empty(_) | Held::Through(_) => None,
+            Held::Through(through) => through.length(),
+            Held::Empty(_) => None,
         };
         matches!((length, size), (Some(length), Figure::Exact(size)) if length != size)
     }

@@ -80,7 +80,7 @@ impl Handle {
     }
 
     /// The generation that it is counted under ([`crate::inode::Content::opened`]); 0 of a file without a name that is empty,
-    /// and where it reads past the store, which is not counted.
+    /// and where it reads past the store.
     pub(crate) fn counted(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -127,17 +127,21 @@ impl Handle {
         *self.content.lock() = held;
     }
 
-    /// Has it read past the store from now on, which nobody counts.
+    /// Has it read past the store from now on.
     pub(crate) fn turn_past_store(&self, content: &mut Content, through: Arc<Through>) {
         self.count_out(content);
+        content.open_past_store += 1;
         self.generation.store(0, Ordering::Release);
         *self.content.lock() = Held::Through(through);
     }
 
-    /// Counts it no more, if it was counted. The caller has the lock of the inode's content.
-    fn count_out(&self, content: &mut Content) {
-        if !matches!(*self.content.lock(), Held::Through(_)) {
-            content.closed(self.counted(), self.by_former.load(Ordering::Acquire));
+    /// Counts it no more. The caller has the lock of the inode's content.
+    pub(crate) fn count_out(&self, content: &mut Content) {
+        match *self.content.lock() {
+            Held::Through(_) => content.open_past_store -= 1,
+            Held::Object(_) | Held::Empty(_) | Held::Lost(_) => {
+                content.closed(self.counted(), self.by_former.load(Ordering::Acquire));
+            }
         }
     }
 }

@@ -79,6 +79,8 @@ pub(crate) struct Content {
     pub(crate) open: Vec<(u64, u32)>,
     /// Those by a face that the file had before.
     pub(crate) open_by_former: Vec<(u64, u32)>,
+    /// Handles open that read past the store.
+    pub(crate) open_past_store: u32,
     /// The generation of an object whose body was not what it announced, and how: what is missing of it stays
     /// missing.
     pub(crate) spoilt: Option<(u64, VfsError)>,
@@ -248,7 +250,12 @@ impl Content {
         self.current.as_ref().is_some_and(|current| Arc::ptr_eq(&current.object, object))
     }
 
-    /// Whether no handle is open.
+    /// Whether a handle is open, be it past the store.
+    pub(crate) fn is_read(&self) -> bool {
+        !self.is_closed() || self.open_past_store > 0
+    }
+
+    /// Whether no handle is open on what the store has.
     pub(crate) fn is_closed(&self) -> bool {
         self.open.is_empty() && self.open_by_former.is_empty()
     }

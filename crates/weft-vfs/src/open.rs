@@ -245,11 +245,7 @@ impl Vfs {
             self.notices.send_soon(self.namespace.shown(handle.inode.id), &self.runtime);
         }
         let held = handle.content.lock().clone();
-        if !matches!(held, Held::Through(_)) {
-            let mut content = handle.inode.content.lock();
-            let by_former = handle.by_former.load(Ordering::Acquire);
-            content.closed(handle.counted(), by_former);
-        }
+        handle.count_out(&mut handle.inode.content.lock());
         if let Held::Object(object) = held {
             let unrecorded = std::mem::take(&mut handle.inode.content.lock().unrecorded);
             self.drop_pages_for_passthrough(&handle, &object);
@@ -443,10 +439,14 @@ impl Vfs {
 
     /// Opens what the source said just now that the file is, and what there is no room for.
     fn open_through(&self, inode: Arc<Inode>) -> Opened {
-        let version = inode.record.read().version.clone();
-        let held = Held::Through(Arc::new(Through::of_version(version.clone(), self)));
+        let (version, length) = {
+            let record = inode.record.read();
+            (record.version.clone(), record.attributes.size.exact())
+        };
+        let held = Held::Through(Arc::new(Through::of_version(version.clone(), length, self)));
+        inode.content.lock().open_past_store += 1;
         let handle = Handle { bypass_pages: true.into(), ..Handle::new(inode, held, 0) };
-        let record = OpenRecord { version, bypass_pages: true, ..OpenRecord::default() };
+        let record = OpenRecord { version, length, bypass_pages: true, ..OpenRecord::default() };
         Opened { handle: self.handles.add(handle), keep_pages: false, bypass_pages: true, backing: None, record }
     }
 

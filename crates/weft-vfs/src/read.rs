@@ -335,7 +335,7 @@ impl Vfs {
                     return Err(error);
                 }
                 Held::Object(object) => {
-                    let through = Arc::new(Through::of_version(object.version().clone(), self));
+                    let through = Arc::new(Through::of_version(object.version().clone(), object.length(), self));
                     handle.turn_past_store(&mut of_inode, through.clone());
                     through
                 }

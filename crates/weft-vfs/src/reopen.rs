@@ -106,7 +106,7 @@ impl Vfs {
         let inode = self.inode(node)?;
         let held = match record.generation {
             Some(generation) => self.held_again(&inode, generation, record, read_by)?,
-            None => Held::Through(Arc::new(Through::again(record.version.clone(), self))),
+            None => Held::Through(Arc::new(Through::again(record.version.clone(), record.length, self))),
         };
         let counted = record.generation.unwrap_or(0);
         if let Some(draft) = inode.draft().filter(|_| record.writing) {
@@ -116,7 +116,11 @@ impl Vfs {
         let (bypass_pages, writing) = (record.bypass_pages.into(), record.writing);
         let handle = Handle { offered, bypass_pages, writing, ..Handle::new(inode.clone(), held, counted) };
         handle.running.store(record.running, Ordering::Relaxed);
-        inode.content.lock().was_used = true;
+        {
+            let mut content = inode.content.lock();
+            content.was_used = true;
+            content.open_past_store += u32::from(record.generation.is_none());
+        }
         handle.face.store(node.0, Ordering::Release);
         self.namespace.take_up_generation(node, record.node_generation);
         self.handles.add_at(id, handle);

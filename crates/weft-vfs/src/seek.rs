@@ -73,7 +73,9 @@ impl Vfs {
             Held::Object(object) => object.length().unwrap_or(0),
             Held::Lost(lost) => lost.length.unwrap_or(0),
             Held::Empty(_) => 0,
-            Held::Through(_) => handle.inode.record.read().attributes.size.known().unwrap_or(0),
+            Held::Through(through) => {
+                through.length().or_else(|| handle.inode.record.read().attributes.size.known()).unwrap_or(0)
+            }
         }
     }
 }

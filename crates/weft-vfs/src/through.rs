@@ -19,6 +19,8 @@ use crate::{Result, VfsError};
 /// last bytes of it, since the kernel reads a little out of order.
 pub(crate) struct Through {
     version: parking_lot::Mutex<Version>,
+    /// In bytes, where that is known.
+    length: parking_lot::Mutex<Option<u64>>,
     flow: tokio::sync::Mutex<Flow>,
     /// One for each such file of the mount: they share the memory for their windows.
     shared: Arc<()>,
@@ -37,10 +39,10 @@ struct Flow {
 }
 
 impl Through {
-    /// Exactly this version; of [`Version::None`], whatever the remote has when the first byte is read.
-    pub(crate) fn of_version(version: Version, vfs: &Vfs) -> Through {
-        let shared = vfs.throughs.clone();
-        Through { version: parking_lot::Mutex::new(version), flow: tokio::sync::Mutex::default(), shared }
+    /// Exactly this version, which is so long; of [`Version::None`], whatever the remote has when the first byte is read.
+    pub(crate) fn of_version(version: Version, length: Option<u64>, vfs: &Vfs) -> Through {
+        let (version, length) = (parking_lot::Mutex::new(version), parking_lot::Mutex::new(length));
+        Through { version, length, flow: tokio::sync::Mutex::default(), shared: vfs.throughs.clone() }
     }
 
     /// Which version that is.
@@ -48,9 +50,14 @@ impl Through {
         self.version.lock().clone()
     }
 
+    /// How long that is, where it is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        *self.length.lock()
+    }
+
     /// The same as a former daemon had open: without a version its bytes cannot be told from another's.
-    pub(crate) fn again(version: Version, vfs: &Vfs) -> Through {
-        let through = Through::of_version(version, vfs);
+    pub(crate) fn again(version: Version, length: Option<u64>, vfs: &Vfs) -> Through {
+        let through = Through::of_version(version, length, vfs);
         let flow = tokio::sync::Mutex::new(Flow { started: true, ..Flow::default() });
         Through { flow, ..through }
     }
@@ -114,6 +121,9 @@ impl Through {
             return Err(VfsError::Changed);
         }
         *self.version.lock() = body.version.clone();
+        if let Some(length) = body.file_length {
+            *self.length.lock() = Some(length);
+        }
         let (window_start, window) = (body.start, VecDeque::new());
         *flow = Flow { started: true, window_start, window, body: Some(body), ended: false };
         Ok(())

@@ -174,6 +174,39 @@ fn an_open_file_stays() {
     assert!(!held(&mount, &top).contains(&0), "closed, and the longest unused");
 }
 
+/// Goal: who has a file open that there is no room for is told how long that is, and reads it, when its source has a longer or
+/// shorter one that others are told of; the same under the next daemon.
+#[test]
+fn what_is_open_past_the_store_is_as_long_as_it_was() {
+    let config = "[mount]\nfreshness = \"manual\"\n[cache]\nclass = \"scratch\"\nscratch_max = \"16K\"\n";
+    let Some((server, mount)) = site(config, 1) else { return };
+    let path = mount.at(server.site()).join("d/0.bin");
+    let put = |length: usize, minutes| {
+        let new = server.root().join("new");
+        write_aged(&new, &content(0)[..length], minutes);
+        std::fs::rename(&new, server.root().join("d/0.bin")).expect("renamed");
+    };
+    let open = || std::fs::File::open(&path).expect("opened");
+    let length = |file: &std::fs::File| file.metadata().expect("open").len();
+    for (nth, (before, after)) in [(FILE, FILE / 2), (FILE / 2, FILE)].into_iter().enumerate() {
+        put(before, 10 - 2 * nth as u64);
+        assert_eq!(mount.verb("reload", [&path]).code, Some(0));
+        let mut file = open();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).expect("read");
+        put(after, 9 - 2 * nth as u64);
+        assert_eq!(mount.verb("reload", [&path]).code, Some(0));
+        for _ in 0..2 {
+            assert_eq!(std::fs::metadata(&path).expect("there").len(), after as u64);
+            assert_eq!(length(&open()), after as u64);
+            assert_eq!(length(&file), before as u64);
+            mount.kill_daemon();
+        }
+        assert!(bytes == content(0)[..before]);
+        assert!(mount.why(&path, "cached").starts_with("no"));
+    }
+}
+
 /// Goal: a kill in the middle of evictions leaves sound sums and nothing wrong. Method: readers go round in files of
 /// which few fit, the daemon is killed at a place that differs from round to round, and what the new daemon counts is
 /// compared with the files on its disk.
