@@ -22,7 +22,9 @@ pub static TOOL: Tool = Tool {
     common: &[
         may("cell", Form::One, "cell name"),
         may("noauth", Form::Flag, "ask as anybody"),
+        may("force", Form::Flag, "go on after errors, as it does without it"),
         may("localauth", Form::Flag, "refused: with the servers' own key"),
+        may("auth", Form::Flag, "ask as the user who runs it, as it does without it"),
         may("encrypt", Form::Flag, "protect all that is said"),
         may("config", Form::One, "folder with CellServDB"),
     ],
@@ -212,7 +214,8 @@ impl<'s> Database<'s> {
         self.session.answer(cell, self.session.client()?.database(cell, what, question))
     }
 
-    /// Somebody by a name or a number; a name that is a number is a name first.
+    /// Somebody by a name or a number; a name that is a number is a name first. The database has names in small letters, and
+    /// leaves it to clients to ask for them so (`pr_NameToId` of OpenAFS's `ptuser.c`).
     fn find(&self, named: &str) -> Outcome<Who> {
         let unknown = || {
             // Scripts look for the first words, which are those of OpenAFS's `pts`.
@@ -220,10 +223,11 @@ impl<'s> Database<'s> {
             let sentence = format!("{words}: the cell {} has no user and no group of this name or id", self.cell.name);
             Failure::new(Exit::NotFound, sentence)
         };
-        if let Some(name) = Principal::new(named.as_bytes()) {
-            let ids = self.ask(named, &NameToId { names: List(vec![name]) })?.0;
+        let name = named.to_ascii_lowercase();
+        if let Some(principal) = Principal::new(name.as_bytes()) {
+            let ids = self.ask(named, &NameToId { names: List(vec![principal]) })?.0;
             if let Some(id) = ids.first().filter(|id| **id != ANONYMOUS) {
-                return Ok(Who { name: named.to_ascii_lowercase(), id: *id });
+                return Ok(Who { name, id: *id });
             }
         }
         let id: i32 = named.parse().map_err(|_| unknown())?;

@@ -205,7 +205,7 @@ impl Session {
         }
     }
 
-    /// A cell by its name or alias.
+    /// A cell by its name or alias, or by a beginning that one name alone has.
     ///
     /// # Errors
     /// `NotFound`.
@@ -214,8 +214,19 @@ impl Session {
             let file = self.settings.config_dir().join("CellServDB");
             Failure::new(Exit::NotFound, format!("{name}: no cell of this name is in {}", file.display()))
         };
-        let found = self.wait(self.client()?.cell(name));
+        let found = self.wait(self.client()?.cell(self.whole_name(name)));
         found.map_err(|error| Failure::new(Exit::Unreachable, error))?.ok_or_else(unknown)
+    }
+
+    /// The name of the one cell that is meant (`afsconf_GetCellInfo` of OpenAFS's `cellconfig.c`); what is given, where that is
+    /// an alias, or begins none or several.
+    fn whole_name<'a>(&'a self, given: &'a str) -> &'a str {
+        let small = given.to_ascii_lowercase();
+        let mut begun = self.cells().iter().map(|cell| cell.name.as_str()).filter(|name| name.starts_with(&small));
+        match (begun.next(), begun.next()) {
+            (Some(name), None) if self.aliases().all(|(alias, _)| alias.as_str() != small) => name,
+            _ => given,
+        }
     }
 
     /// The own cell; `None` where nobody has said which that is.

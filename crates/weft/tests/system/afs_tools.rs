@@ -448,6 +448,8 @@ fn vos_says_what_openafs_says() {
         "vos listaddrs",
         "vos listaddrs -printuuid",
         "vos listaddrs -host 10.77.0.2 -printuuid",
+        "vos listvldb -name pub -verbose",
+        "vos listvldb -name pub -cell WEFT",
     ] {
         let ours = || without_room(&tools.good(&format!("{line} -noauth -noresolve")));
         crate::interrupts::wait_until(line, || {
@@ -482,6 +484,7 @@ fn vos_refuses_what_is_not_there() {
         ("vos listaddrs -uuid x", 2, "hexadecimal"),
         ("vos status 10.77.0.11", 6, "10.77.0.11"),
         ("vos examine pub -cell nosuchcell", 4, "no cell of this name"),
+        ("vos examine pub -cell weft-test", 4, "no cell of this name"),
     ] {
         tools.refused(line, code, wanted);
     }
@@ -503,10 +506,13 @@ fn pts_says_what_openafs_says() {
         "pts listentries -users -groups",
         "pts listowned system:administrators",
         "pts listowned 0",
+        "pts examine Alice System:Administrators",
+        "pts membership ALICE -force",
+        "pts listowned SYSTEM:administrators",
     ] {
         assert_eq!(tools.good_as("admin", line), theirs(&tools, "fs1", line, &["-localauth"]), "{line}");
     }
-    tools.good_as("alice", "pts membership alice");
+    tools.good_as("alice", "pts membership alice -auth");
     tools.refused_as("alice", "pts membership bob", 5, "asked as alice@WEFT.TEST");
     tools.refused_as("alice", "pts membership alice -noauth", 5, "permission denied");
     tools.refused("pts examine nobody.here", 4, "pts: User or group doesn't exist: nobody.here");

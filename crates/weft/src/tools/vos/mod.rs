@@ -18,6 +18,7 @@ pub static TOOL: Tool = Tool {
         Parameter { alias: "c", ..may("cell", Form::One, "cell name") },
         may("noauth", Form::Flag, "ask as anybody"),
         may("localauth", Form::Flag, "refused: with the servers' own key"),
+        may("verbose", Form::Flag, "nothing more is told than without it"),
         may("encrypt", Form::Flag, "protect all that is said"),
         may("noresolve", Form::Flag, "addresses of servers, not names"),
         may("config", Form::One, "folder with CellServDB"),
