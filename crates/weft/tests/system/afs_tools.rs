@@ -311,6 +311,14 @@ fn quotas_are_set() {
     );
     assert!(by_vos.contains("MaxQuota       7000 K"), "{by_vos}");
     assert!(tools.good("fs lq {}/user/alice").contains("no limit"));
+    let quota = || tools.json("fs lq {}/user/alice")[0]["quota_max_kib"].clone();
+    tools.cell.on("fs1", ["vos", "setfields", "user.alice", "-maxquota", "20G", "-localauth"]).good();
+    let by_theirs = quota();
+    tools.good_as("admin", "fs sq {}/user/alice -max 0");
+    assert_ne!(quota(), by_theirs);
+    tools.good_as("admin", "fs sq {}/user/alice -max 20G");
+    assert_eq!(quota(), by_theirs);
+    tools.good_as("admin", "fs sq {}/user/alice -max 0");
 }
 
 /// Goal: what is dropped from the cache is dropped, and fetched again.

@@ -212,7 +212,7 @@ const COMMANDS: &[Command] = &[
         about: "set the quota of a volume",
         parameters: &[
             may("path", Form::One, "dir/file path"),
-            needed("max", Form::One, "max quota in kbytes, 0 for none"),
+            needed("max", Form::One, "max quota in kbytes or with K, M, G, T; 0 for none"),
         ],
         run: volumes::set_quota,
     },

@@ -82,9 +82,12 @@ pub fn disk_free(session: &Session, arguments: &Arguments) -> Outcome {
 /// `fs setquota`.
 pub fn set_quota(session: &Session, arguments: &Arguments) -> Outcome {
     let text = arguments.needed("max")?;
-    let Ok(quota_max_kib @ 0..) = text.parse::<i32>() else {
-        return Err(Failure::usage(format!("-max {text}: a quota is a number of kilobytes from 0 to {}", i32::MAX)));
-    };
+    let quota_max_kib = kibibytes(text).ok_or_else(|| {
+        let most = i32::MAX;
+        Failure::usage(format!(
+            "-max {text}: a quota is a number of kilobytes from 0 to {most}, or one with K, M, G or T"
+        ))
+    })?;
     let paths = arguments.paths("path");
     let place = session.place(&paths[0])?;
     let change = VolumeChange { mask: SET_QUOTA_MAX, quota_min_kib: 0, quota_max_kib };
@@ -100,6 +103,14 @@ pub fn set_quota(session: &Session, arguments: &Arguments) -> Outcome {
     session.answer_of((&paths[0], &place), session.client()?.change(&place, &what, &question))?;
     session.tell_all(Told::new("", json!({ "path": paths[0], "quota_max_kib": quota_max_kib })));
     Ok(())
+}
+
+/// A number of kilobytes, or of what the letter behind it says (`util_GetHumanInt32` of OpenAFS).
+fn kibibytes(text: &str) -> Option<i32> {
+    let units = [("K", 1), ("M", 1 << 10), ("G", 1 << 20), ("T", 1 << 30)];
+    let with_unit = units.iter().find_map(|(letter, size)| Some((text.strip_suffix(letter)?, *size)));
+    let (number, size) = with_unit.unwrap_or((text, 1));
+    number.parse::<i32>().ok()?.checked_mul(size).filter(|kib| *kib >= 0)
 }
 
 /// `fs getfid`.
@@ -249,6 +260,17 @@ mod tests {
             partition_kib: 1_000_000,
         };
         Volume { status, name: "user.alice".to_owned(), offline: String::new() }
+    }
+
+    /// Goal: quotas are read as OpenAFS's `fs` reads them, and what is more than a volume can have is refused.
+    #[test]
+    fn quotas_may_have_a_unit() {
+        for (text, wanted) in [("7000", 7000), ("500K", 500), ("5M", 5 << 10), ("2047G", 2047 << 20), ("1T", 1 << 30)] {
+            assert_eq!(kibibytes(text), Some(wanted), "{text}");
+        }
+        for text in ["", "M", "-5", "-5M", "500k", "5.5M", "5 M", "2048G", "2T", "99999999999"] {
+            assert_eq!(kibibytes(text), None, "{text}");
+        }
     }
 
     /// Goal: columns are where scripts look for them, and what is nearly full is marked.
