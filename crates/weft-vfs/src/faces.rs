@@ -11,7 +11,8 @@
 //! be mapped to be shared. So that it comes to that, the kernel reads nothing by itself while the former face is in use.
 //!
 //! Where both faces are in use when a third version comes, the former one is used anew with another generation, by which
-//! the kernel tells it from what it had: who reads the oldest version gets an error (EIO), and never another's bytes.
+//! the kernel tells it from what it had once it has looked the name up, and until then its pages of before are dropped before
+//! anybody is told how long it is: who reads the oldest version gets an error (EIO), and never another's bytes.
 //! (A daemon that takes the mount over is told of that use by the files that are open.)
 //! Where somebody has the file open for writing no face is turned: the kernel is then told to keep no pages of what is
 //! opened, and who reads a version of another length gets an error as well ([`crate::ended`]).
@@ -338,6 +339,21 @@ impl Vfs {
         Ok(true)
     }
 
+    /// Waits until the kernel has dropped what it has of the shown face from a use before this one. Who is about to be told how long
+    /// the file is may have it open by that, and the kernel would fill the last page up with zeros to that length, and show them.
+    pub(crate) async fn former_pages_dropped(&self, stat: &Stat) -> Result<()> {
+        if stat.generation == 0 {
+            return Ok(());
+        }
+        let inode = self.inode(stat.node)?;
+        let is_dropped = inode.content.lock().pages_dropped_for >= stat.generation;
+        if !is_dropped && self.kernel_is_told(DROPPED_PATIENCE).await {
+            let mut content = inode.content.lock();
+            content.pages_dropped_for = content.pages_dropped_for.max(stat.generation);
+        }
+        Ok(())
+    }
+
     /// What is told of a file to those who asked by this face.
     ///
     /// # Errors
@@ -451,6 +467,8 @@ pub(crate) fn has_several_names(record: &NodeRecord) -> bool {
 const NAMES_AT_ONCE: usize = 1000;
 /// The bit that tells the faces of a file apart: numbers of files have none there.
 const SECOND: u64 = 1 << 63;
+/// How long the kernel may take to drop pages, before somebody is told how long a file is all the same: it may wait for requests.
+const DROPPED_PATIENCE: Duration = Duration::from_secs(1);
 /// Files that are shown by their second face, and faces that are used anew, at most.
 const FACES_MAX: usize = 1 << 16;
 

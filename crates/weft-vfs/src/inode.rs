@@ -69,6 +69,8 @@ pub(crate) struct Content {
     pub(crate) pages_length: Option<u64>,
     /// What was shown by the face that the file had before.
     pub(crate) former: Option<Former>,
+    /// The use of its face for which the kernel has dropped the pages of those before.
+    pub(crate) pages_dropped_for: u64,
     /// Who has an older version open that has ended.
     pub(crate) ended: Option<Ended>,
     /// Programs here take locks of it ([`crate::by_locks`]).

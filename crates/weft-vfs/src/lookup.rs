@@ -204,6 +204,7 @@ impl Vfs {
                 }
             }
         };
+        self.former_pages_dropped(&stat).await?;
         self.by_face(node, stat)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weft_remote::fake::{Fault, Gate, Operation, Order, Promise, Quality, Validator};
 use weft_remote::{Call, Caller, Name};
-use weft_vfs::{Freshness, OpenFor, ReadBy, VfsError};
+use weft_vfs::{Freshness, Notice, NoticeReceivers, OpenFor, ReadBy, VfsError};
 
 use crate::bench::{Bench, pattern};
 
@@ -182,6 +182,40 @@ async fn an_unchanged_file_keeps_its_pages_and_a_changed_one_does_not() {
     }
     let last = bench.open("fake/f").await.expect("an open file");
     assert!(!last.bypass_pages);
+}
+
+/// Goal: who reads the oldest of three versions is shown no zeros behind its end. Method: the number of the kernel by which that is
+/// open is the newest one's by now; how long that is, is told by it after the kernel has dropped its pages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_oldest_of_three_versions_is_dropped_before_the_length_of_another_is_told() {
+    let (bench, NoticeReceivers { attributes, others, told }) = Bench::with(Freshness::Always).heard();
+    std::thread::spawn(move || attributes.iter().for_each(|_| told.send_modify(|count| *count += 1)));
+    bench.fake.file("f", "zero");
+    let mut nodes = Vec::new();
+    for content in ["zero", "older", "newest"] {
+        bench.fake.set("f", content);
+        bench.open("fake/f").await.expect("an open file");
+        nodes.push(bench.walk("fake/f").await.expect("it is there").node);
+    }
+    assert!(nodes[0] == nodes[2] && nodes[0] != nodes[1], "{nodes:?}");
+    let asking = tokio::spawn(bench.vfs.clone().stat(bench.call(), nodes[0], None));
+    let kernel = tokio::task::spawn_blocking(move || {
+        let mut dropped = Vec::new();
+        loop {
+            match others.recv_timeout(Duration::from_secs(10)).expect("somebody waits for the kernel") {
+                Notice::Content { node } => dropped.push(node),
+                Notice::Fence(passed) => return (dropped, passed),
+                _ => {}
+            }
+        }
+    });
+    let (dropped, passed) = kernel.await.expect("no panic");
+    assert!(dropped.contains(&nodes[0]), "{dropped:?}");
+    assert!(!asking.is_finished());
+    passed.send(()).expect("it is waited for");
+    assert_eq!(asking.await.expect("no panic").expect("it is there").size, 6);
+    let again = bench.vfs.clone().stat(bench.call(), nodes[0], None).await;
+    assert_eq!(again.expect("and nobody waits twice").size, 6);
 }
 
 /// Goal: a daemon that takes a mount over knows which version the next reader gets, in whatever order it hears of the open
