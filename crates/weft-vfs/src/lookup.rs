@@ -97,8 +97,10 @@ impl Vfs {
                 count(&self.figures.lookups_local);
                 if self.is_read_now(id) {
                     let inode = self.inode(id)?;
-                    // A list may tell the name alone. Whatever comes of it, the lookup goes on with what is known then.
-                    if ttl.is_zero() || self.attributes_remaining(&inode)?.is_zero() {
+                    // A list may tell the name alone; a source that tells of changes tells of the name with them. Whatever comes of it,
+                    // the lookup goes on with what is known then.
+                    let is_told = self.is_breakable(inode.record.read().binding);
+                    if ttl.is_zero() || (!is_told && self.attributes_remaining(&inode)?.is_zero()) {
                         drop(Box::pin(self.refresh(call, inode)).await);
                     }
                 }
