@@ -38,11 +38,14 @@ impl Web {
         needs: Needs,
     ) -> std::result::Result<Confirmed, GetError> {
         let mut condition = unless_same(known);
+        // What keeps this from being answered is told by the question that follows, if it keeps that from it as well.
         if let Some(dated) = Dated::of(known)
             && let Ok(head) = self.client.ask(call, place, &Question::head()).await
             && has_content(&head)
         {
-            match told_by(&head.headers, &dated) {
+            // Where a redirect has led to it with a slash, this is the page of the directory that it is now.
+            let sameness = if head.slashed { Sameness::Different } else { told_by(&head.headers, &dated) };
+            match sameness {
                 Sameness::Same | Sameness::Equivalent => return Ok(Confirmed::Same(self.same(head, known))),
                 Sameness::Different => condition = None,
                 Sameness::CannotTell => {}

@@ -190,6 +190,11 @@ fn what_is_older_than_what_is_held_is_another_file() {
     assert_eq!(read(), "the old one");
     assert_eq!(mount.verb("reload", [&shown]).code, Some(0));
     assert_eq!(read(), "the old one");
+    // The page of a directory in its place, of the same time and length, is not that file.
+    std::fs::remove_file(&file).expect("removed");
+    write_aged(&file.join("index.html"), b"the old one", 10);
+    assert_eq!(mount.verb("reload", [&shown]).code, Some(0));
+    assert!(std::fs::metadata(&shown).expect("there").is_dir());
 }
 
 #[test]
