@@ -175,10 +175,10 @@ impl Shared {
         }
         self.expect_bytes(&at, expected)?;
         let name = spot.name.as_bytes();
-        let moves = self.places.moves();
+        let turns = self.places.turns();
         let linked = rustix::fs::linkat(CWD, held(&at.fd), &spot.dir.fd, name, AtFlags::SYMLINK_FOLLOW);
         linked.map_err(|errno| failed(&self.top.shown(&spot.path), "link", errno))?;
-        self.places.learn(at.id, Names::Several, (spot.dir.id.key(), spot.name), moves);
+        self.places.learn(at.id, Names::Several, (spot.dir.id.key(), spot.name), turns);
         self.note(&at);
         self.watches.changed_by_another_name(&at.path);
         self.watches.changed(&spot.path, false);

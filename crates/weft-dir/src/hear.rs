@@ -155,7 +155,10 @@ impl Watches {
                     && let Some(path) = crate::place::below(&dir, name)
                 {
                     table.moves += 1;
-                    table.forget(self.inotify.as_ref(), &path, None, &mut broken);
+                    // What is watched where one was made is that, or came later: what was there before was told to leave.
+                    if !what.contains(ReadFlags::CREATE) {
+                        table.forget(self.inotify.as_ref(), &path, None, &mut broken);
+                    }
                 }
             }
             None if ended => {
@@ -178,7 +181,7 @@ impl Watches {
     /// A name has come to stand for a file: whoever has it open finds it there from now on. Where it has other names it is told
     /// of: what changes through the one was promised to be told by way of the others.
     pub(crate) fn has_come(&self, dir: &[u8], name: &[u8]) {
-        let moves = self.places.moves();
+        let turns = self.places.turns();
         let (Ok(at), Ok(name)) = (std::ffi::CString::new(name), Name::new(name)) else { return };
         let Ok(dir) = self.top.reach(dir, OFlags::PATH) else { return };
         let (Ok((facts, mount)), Ok((above, _))) = (facts_of(dir.as_fd(), &at), facts(dir.as_fd())) else { return };
@@ -186,9 +189,7 @@ impl Watches {
             return;
         }
         let file = self.top.identity(&facts);
-        if self.places.knows(file) {
-            self.places.learn(file, facts.names(), (self.top.identity(&above).key(), &name), moves);
-        }
+        self.places.learn_come(file, facts.names(), (self.top.identity(&above).key(), &name), turns);
         if facts.names() == Names::Several {
             self.news.tell(vec![Event::Broken(file.file_id())]);
         }
@@ -318,6 +319,19 @@ mod tests {
         promise_directory(&watches, b"a");
         watches.hear(of_a, ReadFlags::MODIFY, Some(b"other"));
         assert_eq!(told(&watches, &["a"]).await, ["(all)", "a/new", "a/", "a/"], "once for each listing");
+    }
+
+    /// Goal: a directory that was listed before the kernel's word of its making was taken in is watched on: where a file that is
+    /// moved to it is found.
+    #[test]
+    fn a_directory_that_was_made_just_before_it_was_used_is_watched_on() {
+        let (_folder, watches) = watches(&["a"], |_| {});
+        let in_it = promise(&watches, b"a/file");
+        let of_top = number(&watches, b"");
+        watches.hear(of_top, ReadFlags::CREATE.union(ReadFlags::ISDIR), Some(b"a"));
+        assert!(watches.is_watched(b"a") && stands(&watches, &in_it));
+        watches.hear(of_top, ReadFlags::MOVED_TO.union(ReadFlags::ISDIR), Some(b"a"));
+        assert!(!watches.is_watched(b"a") && !stands(&watches, &in_it), "it may have taken the place of another");
     }
 
     #[test]

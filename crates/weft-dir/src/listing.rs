@@ -73,7 +73,7 @@ impl Shared {
             if below(&dir.path, name.as_bytes()).is_none() {
                 continue;
             }
-            let moves = self.places.moves();
+            let turns = self.places.turns();
             let (id, names, entry) = match self.row(fd.as_fd(), row.file_name(), row.file_type()) {
                 Ok(Some((facts, has_access_list))) => {
                     let id = self.top.identity(&facts);
@@ -94,7 +94,7 @@ impl Shared {
                     (id, names, named(name, id, kind))
                 }
             };
-            let learnt = self.places.learn(id, names, (dir.id.key(), &entry.name), moves);
+            let learnt = self.places.learn(id, names, (dir.id.key(), &entry.name), turns);
             self.doubt_other_names(id, learnt);
             entries.push(entry);
         }

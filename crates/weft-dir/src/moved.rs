@@ -104,12 +104,12 @@ impl Shared {
 
     fn follow_one(&self, Held { id, fd }: &Held) -> bool {
         for _ in 0..TRIES_MAX {
-            let moves = self.places.moves();
+            let turns = self.places.turns();
             let Some(path) = self.top.path_of(fd) else { return false };
             if self.places.seen(*id).iter().any(|seen| seen.path == path) {
                 return false;
             }
-            match self.learn_way(*id, &path, moves) {
+            match self.learn_way(*id, &path, turns) {
                 Some(Learnt::Late) => {}
                 learnt => return learnt.is_some(),
             }
@@ -118,14 +118,14 @@ impl Shared {
     }
 
     /// Enters the directories on the way to one that is at this path; `None` when it is not.
-    fn learn_way(&self, id: Identity, path: &[u8], moves: u64) -> Option<Learnt> {
+    fn learn_way(&self, id: Identity, path: &[u8], turns: u64) -> Option<Learnt> {
         let mut dir = Key::TOP;
         let (mut last, mut learnt) = (Identity::TOP, Learnt::Entered);
         for step in way(path).skip(1) {
             let (_, name) = parted(step)?;
             let (_, facts) = self.open(step).ok()?;
             last = self.top.identity(&facts);
-            match self.places.learn(last, facts.names(), (dir, &Name::new(name).ok()?), moves) {
+            match self.places.learn(last, facts.names(), (dir, &Name::new(name).ok()?), turns) {
                 Learnt::Late => learnt = Learnt::Late,
                 Learnt::Entered | Learnt::Beside => {}
             }

@@ -4,8 +4,8 @@
 //! changes with that directory's one entry. A file with several names has those that were seen. What is told here is
 //! where to look: a name may lead elsewhere by now, and whoever opens it compares what is there.
 //!
-//! Whoever enters a name may have seen it before a rename of ours and come after it: renames are counted, and what was
-//! seen before the last one does not replace what is known.
+//! Whoever enters a name may have seen it before a rename and come after that was entered: renames are counted, ours and those
+//! that the kernel tells of, and what was seen before the last one does not replace what is known.
 //!
 //! Nothing here lasts: after a start no place is known, and each comes back when its name is looked up. The table is
 //! bounded: files and directories are each held in two generations, the older of which goes when the younger is full.
@@ -35,6 +35,8 @@ struct Table {
     dirs: Generations,
     /// Counts our own renames.
     moves: u64,
+    /// Counts those, and what the kernel has told of others'.
+    turns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +76,7 @@ pub(crate) struct Seen {
 /// What became of a name that was to be entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Learnt {
-    /// Nothing: it was seen before a rename of ours.
+    /// Nothing: it was seen before a rename.
     Late,
     /// It is entered.
     Entered,
@@ -99,19 +101,33 @@ impl Places {
     pub fn new(names_max: usize) -> Places {
         let files = Generations { young_max: (names_max / 2).max(1), ..Generations::default() };
         let dirs = Generations { young_max: (names_max / 8).max(DIRECTORIES_MIN), ..Generations::default() };
-        Places { table: Mutex::new(Table { files, dirs, moves: 0 }), renames: RwLock::default() }
+        Places { table: Mutex::new(Table { files, dirs, moves: 0, turns: 0 }), renames: RwLock::default() }
     }
 
-    /// How many renames there were.
+    /// How many renames of ours there were.
     pub fn moves(&self) -> u64 {
         self.table.lock().moves
     }
 
-    /// Enters a name under which a file was seen after so many `moves`.
-    pub fn learn(&self, file: Identity, names: Names, (dir, name): (Key, &Name), moves: u64) -> Learnt {
+    /// How many renames are entered, of anybody.
+    pub fn turns(&self) -> u64 {
+        self.table.lock().turns
+    }
+
+    /// Enters a name under which a file was seen after so many `turns`.
+    pub fn learn(&self, file: Identity, names: Names, (dir, name): (Key, &Name), turns: u64) -> Learnt {
         let mut table = self.table.lock();
-        let is_late = table.moves != moves;
+        let is_late = table.turns != turns;
         table.learn(file, names, (dir, name), is_late)
+    }
+
+    /// The same of one of which the kernel tells that it has come; nothing of a file that is not known, or is a directory.
+    pub fn learn_come(&self, file: Identity, names: Names, (dir, name): (Key, &Name), turns: u64) {
+        let mut table = self.table.lock();
+        let is_late = table.turns != turns;
+        if table.files.used(file.key()).is_some() && table.learn(file, names, (dir, name), is_late) != Learnt::Late {
+            table.turns += 1;
+        }
     }
 
     /// Whether a file may have a name: it was seen under it, or not all of its names are known.
@@ -124,15 +140,11 @@ impl Places {
         })
     }
 
-    /// Whether a file, and no directory, was found before, and is not forgotten.
-    pub fn knows(&self, file: Identity) -> bool {
-        self.table.lock().files.used(file.key()).is_some()
-    }
-
     /// Enters what a rename has done to a file: the name that it got, and the one that it lost.
     pub fn renamed(&self, file: Identity, names: Names, got: (Key, &Name), lost: (Key, &Name)) {
         let mut table = self.table.lock();
         table.moves += 1;
+        table.turns += 1;
         table.learn(file, names, got, false);
         table.forget(file, lost);
     }
@@ -331,7 +343,7 @@ mod tests {
     }
 
     fn learn(places: &Places, file: Identity, names: Names, dir: Key, name: &Name) {
-        assert_ne!(places.learn(file, names, (dir, name), places.moves()), Learnt::Late);
+        assert_ne!(places.learn(file, names, (dir, name), places.turns()), Learnt::Late);
     }
 
     fn paths(places: &Places, of: Identity) -> Vec<String> {
@@ -375,7 +387,7 @@ mod tests {
         let top = Key::TOP;
         let several = [Learnt::Entered, Learnt::Beside, Learnt::Entered, Learnt::Beside];
         for (text, learnt) in ["one", "two", "one", "three"].into_iter().zip(several) {
-            assert_eq!(places.learn(file(1), Names::Several, (top, &name(text)), places.moves()), learnt);
+            assert_eq!(places.learn(file(1), Names::Several, (top, &name(text)), places.turns()), learnt);
         }
         assert_eq!(paths(&places, file(1)), ["three", "one", "two"]);
         places.forget(file(1), top, &name("three"));
@@ -412,7 +424,7 @@ mod tests {
     fn what_was_seen_before_a_rename_does_not_replace_what_the_rename_has_done() {
         let places = Places::new(100);
         learn(&places, file(1), Names::One, Key::TOP, &name("old"));
-        let before = places.moves();
+        let before = places.turns();
         places.renamed(file(1), Names::One, (Key::TOP, &name("new")), (Key::TOP, &name("old")));
         assert_eq!(places.learn(file(1), Names::One, (Key::TOP, &name("old")), before), Learnt::Late);
         assert_eq!(paths(&places, file(1)), ["new"]);
@@ -420,6 +432,18 @@ mod tests {
         assert_eq!(other, Learnt::Entered, "there is nothing to replace");
         learn(&places, file(1), Names::One, Key::TOP, &name("newer"));
         assert_eq!(paths(&places, file(1)), ["newer"]);
+    }
+
+    #[test]
+    fn what_was_seen_before_a_file_was_moved_beside_us_does_not_replace_where_it_is() {
+        let places = Places::new(100);
+        learn(&places, file(1), Names::One, Key::TOP, &name("old"));
+        let before = places.turns();
+        places.learn_come(file(2), Names::One, (Key::TOP, &name("other")), before);
+        assert_eq!((paths(&places, file(2)), places.turns()), (vec![], before), "nobody looks for it");
+        places.learn_come(file(1), Names::One, (Key::TOP, &name("new")), before);
+        assert_eq!(places.learn(file(1), Names::One, (Key::TOP, &name("old")), before), Learnt::Late);
+        assert_eq!((paths(&places, file(1)), places.moves()), (vec!["new".into()], 0));
     }
 
     #[test]

@@ -158,16 +158,16 @@ impl Shared {
         let path = self.below(&dir.path, name)?;
         let promise = self.watches.promise_name(&dir.path, dir.id.key(), name.as_bytes());
         let absent = || Ok(Answer::new(None, Version::None, self.watches.lease(&[&promise])));
-        let mut moves = self.places.moves();
+        let mut turns = self.places.turns();
         let Some(mut at) = self.step(dir, name, path.clone())? else { return absent() };
         for _ in 0..TRIES_MAX {
-            let learnt = self.places.learn(at.id, at.facts.names(), (at.dir, name), moves);
+            let learnt = self.places.learn(at.id, at.facts.names(), (at.dir, name), turns);
             self.doubt_other_names(at.id, learnt);
             if learnt != Learnt::Late {
                 break;
             }
-            // One of our own renames came between: it may have been of this very file.
-            moves = self.places.moves();
+            // A rename came between: it may have been of this very file.
+            turns = self.places.turns();
             match self.step(dir, name, path.clone())? {
                 Some(now) => at = now,
                 None => return absent(),
