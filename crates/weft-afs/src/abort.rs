@@ -45,7 +45,7 @@ pub enum Next {
     Wait,
     /// The token is of no use any more: ask again without it, or tell its owner.
     DropToken,
-    /// The token is not understood: another site; if none does, it is of no use.
+    /// The token is not understood, or a packet was changed on its way (`doubt.rs`).
     DoubtToken,
 }
 

@@ -31,6 +31,7 @@ mod cut_stores;
 mod directories;
 mod dns;
 mod doors;
+mod doubt;
 mod facts;
 mod gains;
 mod held;

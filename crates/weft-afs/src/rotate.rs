@@ -6,8 +6,8 @@
 //! Sites of one volume may have different states of it: an answer that does not fit is taken only where no site has one that
 //! does.
 //!
-//! Each call is made with the token of whoever asks (`logins.rs`), or as nobody. A token that a server refuses is dropped, and
-//! a question is put again as nobody; a change is not, for it would be somebody else's.
+//! Each call is made with the token of whoever asks (`logins.rs`), or as nobody. A token that a server refuses (`doubt.rs`) is
+//! dropped, and a question is put again as nobody; a change is not, for it would be somebody else's.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -21,6 +21,7 @@ use weft_remote::{Call, RemoteError, Result};
 
 use crate::abort::Next;
 use crate::cell::CellName;
+use crate::doubt::{Repeat, Verdict, doubt};
 use crate::fid::VolumeId;
 use crate::logins::Logins;
 use crate::releases::{Release, Releases};
@@ -31,6 +32,7 @@ use crate::tokens::Token;
 use crate::vldb::{Vldb, Volume};
 use crate::volume_name::VolumeType;
 use crate::wire::Call as WireCall;
+use crate::wire::fileserver::GetTime;
 
 /// File servers, by the volumes that they have.
 pub(crate) struct FileServers {
@@ -101,15 +103,6 @@ struct Asked<'a, C: WireCall> {
     repeat: Repeat,
     /// The asker's, until a server refuses it. Held for one look or one change.
     token: Mutex<Option<Arc<Token>>>,
-}
-
-/// Whether a call may be made twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repeat {
-    /// It asks.
-    Freely,
-    /// It changes something.
-    UnlessSilent,
 }
 
 impl FileServers {
@@ -340,13 +333,19 @@ impl FileServers {
         let mut outcome = send(token.as_ref()).await;
         if let Err(failure) = &outcome
             && failure.is_about_token()
-            && let Some(refused) = token.take()
+            && let Some(doubted) = &token
         {
-            self.logins.refused(&refused, &failure.to_string());
-            *asked.token.lock() = None;
-            if asked.repeat == Repeat::Freely {
-                outcome = send(None).await;
-            }
+            let probe =
+                async || self.rpc.send(asked.call, (at, Some(doubted)), &GetTime {}, &mut std::iter::empty()).await;
+            let again = async || send(Some(doubted)).await;
+            outcome = match doubt(failure.clone(), asked.repeat, again, async || probe().await.map(drop)).await {
+                Verdict::Stands(outcome) => outcome,
+                Verdict::Refused(failure) => {
+                    self.logins.refused(doubted, &failure.to_string());
+                    (*asked.token.lock(), token) = (None, None);
+                    if asked.repeat == Repeat::Freely { send(None).await } else { Err(failure) }
+                }
+            };
         }
         match &outcome {
             Ok(_) | Err(Failure::Aborted(_)) => self.servers.answered(at, begun.elapsed()),

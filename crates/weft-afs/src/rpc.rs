@@ -69,6 +69,11 @@ impl Failure {
             Failure::Silent(_) | Failure::TimedOut | Failure::Damaged(_) | Failure::Unaskable(_) => false,
         }
     }
+
+    /// Whether it is that the token has ended.
+    pub fn is_of_ended_token(&self) -> bool {
+        matches!(self, Failure::Aborted(code) if code.next() == Next::DropToken)
+    }
 }
 
 impl fmt::Display for Failure {
