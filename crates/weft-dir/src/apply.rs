@@ -102,7 +102,7 @@ impl Shared {
     fn expect_at(&self, dir: &At, expected: &Version, deadline: Instant) -> Result<()> {
         let Some(token) = expected.token() else { return Ok(()) };
         let now = match token.starts_with(LISTING.as_bytes()) {
-            true => self.list_at(dir, deadline)?.version,
+            true => self.list_at(dir, deadline, false)?.version,
             false => dir.facts.version(),
         };
         self.expect(&dir.path, &now, expected)

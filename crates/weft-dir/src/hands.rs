@@ -38,6 +38,11 @@ impl Hands {
         true
     }
 
+    /// Whether a path is being changed.
+    pub fn hold(&self, path: &[u8]) -> bool {
+        self.0.lock().contains_key(path)
+    }
+
     fn begin(&self, path: &[u8]) {
         let mut held = self.0.lock();
         held.entry(Box::from(path)).or_insert(Held { count: 0, heard: None }).count += 1;

@@ -14,7 +14,8 @@ use weft_remote::{Event, Name};
 use crate::facts::{facts, facts_of};
 use crate::gone::Gone;
 use crate::mounts::{Change, Mounts};
-use crate::places::Names;
+use crate::place::parted;
+use crate::places::{Names, Seen};
 use crate::watches::Watches;
 
 /// The thread that hears; it ends when this is dropped.
@@ -179,7 +180,7 @@ impl Watches {
     }
 
     /// A name has come to stand for a file: whoever has it open finds it there from now on. Where it has other names it is told
-    /// of: what changes through the one was promised to be told by way of the others.
+    /// of, and so are those: what changes through the one was promised to be told by way of the others.
     pub(crate) fn has_come(&self, dir: &[u8], name: &[u8]) {
         let turns = self.places.turns();
         let (Ok(at), Ok(name)) = (std::ffi::CString::new(name), Name::new(name)) else { return };
@@ -191,7 +192,11 @@ impl Watches {
         let file = self.top.identity(&facts);
         self.places.learn_come(file, facts.names(), (self.top.identity(&above).key(), &name), turns);
         if facts.names() == Names::Several {
-            self.news.tell(vec![Event::Broken(file.file_id())]);
+            let others = self.places.seen(file);
+            let mut table = self.table.lock();
+            let of_name = |seen: &Seen| parted(&seen.path).and_then(|(dir, name)| table.break_quietly(dir, name));
+            let broken = others.iter().filter_map(of_name).chain([Event::Broken(file.file_id())]).collect();
+            self.news.tell(broken);
         }
     }
 }
@@ -213,7 +218,6 @@ mod tests {
     use super::*;
     use crate::identity::Identity;
     use crate::options::DirectoryOptions;
-    use crate::place::parted;
     use crate::places::Places;
     use crate::promise::Promise;
     use crate::top::Top;
@@ -383,9 +387,12 @@ mod tests {
         assert!(stands(&watches, &one) && stands(&watches, &two));
         assert!(matches!(promise(&watches, b"a/3"), Promise::NotMade), "the directory itself does not give way");
         let Promise::Made { stamp, .. } = promise_directory(&watches, b"a") else { panic!("it is watched") };
-        assert_eq!(watches.promise_names(b"a", stamp, &[b"1", b"2"]), Some(true), "what is promised needs no room");
+        assert!(
+            matches!(watches.promise_names(b"a", stamp, &[b"1", b"2"]), Some(Some(_))),
+            "what is promised needs no room"
+        );
         let Promise::Made { stamp: beside, .. } = promise_directory(&watches, b"b") else { panic!("it is watched") };
-        assert_eq!(watches.promise_names(b"b", beside, &[b"1", b"2", b"3"]), Some(false), "more than there may be");
+        assert_eq!(watches.promise_names(b"b", beside, &[b"1", b"2", b"3"]), Some(None), "more than there may be");
         assert!(stands(&watches, &one) && stands(&watches, &two), "and nobody gave way to it");
         let other = promise(&watches, b"b/1");
         assert!(!stands(&watches, &one) && !stands(&watches, &two) && stands(&watches, &other));

@@ -54,6 +54,7 @@ mod places;
 mod promise;
 mod remote;
 mod resolve;
+mod rows;
 mod set;
 mod taken_in;
 mod top;

@@ -19,46 +19,54 @@ use crate::place::below;
 use crate::places::Names;
 use crate::promise::Promise;
 use crate::resolve::At;
+use crate::rows::{Row, StandingRows};
 
 /// What a directory holds.
 pub(crate) struct Listed {
-    pub entries: Vec<Entry>,
+    pub rows: Vec<Row>,
     pub version: Version,
     pub lease: Lease,
 }
 
 impl Shared {
-    /// Lists a directory; the rows are promised with the listing.
+    /// Lists a directory; the rows are promised with the listing. Where they may be rows of a listing before, those stand that
+    /// do.
     ///
     /// # Errors
     /// `NotADirectory`, `NotFound`, `Denied`; `TimedOut` when it takes longer than the deadline.
-    pub fn list(&self, dir: &FileId, deadline: Instant) -> Result<Listed> {
+    pub fn list(&self, dir: &FileId, deadline: Instant, may_stand: bool) -> Result<Listed> {
         self.usable()?;
-        self.list_at(&self.find_directory(dir)?, deadline)
+        self.list_at(&self.find_directory(dir)?, deadline, may_stand)
     }
 
     /// Lists a directory that was found.
     ///
     /// # Errors
     /// As of [`Shared::list`].
-    pub fn list_at(&self, dir: &At, deadline: Instant) -> Result<Listed> {
+    pub fn list_at(&self, dir: &At, deadline: Instant, may_stand: bool) -> Result<Listed> {
+        let begun = Instant::now();
         let promise = self.watches.promise_directory(&dir.path, dir.id.key());
-        let entries = self.rows(dir, deadline, matches!(promise, Promise::Made { .. }))?;
-        let version = version_of(&entries);
-        let lease = self.watches.lease_listing(&promise, &entries);
-        Ok(Listed { entries, version, lease })
+        let is_promised = matches!(promise, Promise::Made { .. });
+        let standing = match is_promised && may_stand {
+            true => self.watches.standing_rows(&dir.path),
+            false => StandingRows::default(),
+        };
+        let rows = self.rows(dir, deadline, is_promised, &standing)?;
+        let version = version_of(&rows);
+        let lease = self.watches.lease_listing(&promise, &rows, standing.since().unwrap_or(begun));
+        Ok(Listed { rows, version, lease })
     }
 
     /// The rows in the order of their names. With `promised`, a row of a file with several names tells its name alone,
     /// for a change through another name is not told; and one of a directory no times, which change with what is in it.
-    fn rows(&self, dir: &At, deadline: Instant, promised: bool) -> Result<Vec<Entry>> {
+    fn rows(&self, dir: &At, deadline: Instant, promised: bool, standing: &StandingRows) -> Result<Vec<Row>> {
         let shown = || self.top.shown(&dir.path);
         // Through the descriptor, for one may be allowed to read a directory and not to enter it.
         let fd = reopen(&dir.fd, OFlags::RDONLY | OFlags::DIRECTORY);
         let fd = fd.map_err(|errno| self.top.lost(&dir.path, errno))?;
         let same = fd.try_clone().map_err(|_| failed(&shown(), "open", Errno::MFILE))?;
         let names = Dir::new(same).map_err(|errno| failed(&shown(), "getdents", errno))?;
-        let mut entries = Vec::new();
+        let mut rows = Vec::new();
         for (at, row) in names.enumerate() {
             let row = row.map_err(|errno| failed(&shown(), "getdents", errno))?;
             if at.is_multiple_of(LOOKS_BETWEEN) && Instant::now() >= deadline {
@@ -74,6 +82,11 @@ impl Shared {
                 continue;
             }
             let turns = self.places.turns();
+            if let Some(row) = standing.row(&name) {
+                self.places.learn(row.id, row.names, (dir.id.key(), &name), turns);
+                rows.push(Row { stands: true, ..row.clone() });
+                continue;
+            }
             let (id, names, entry) = match self.row(fd.as_fd(), row.file_name(), row.file_type()) {
                 Ok(Some((facts, has_access_list))) => {
                     let id = self.top.identity(&facts);
@@ -96,10 +109,10 @@ impl Shared {
             };
             let learnt = self.places.learn(id, names, (dir.id.key(), &entry.name), turns);
             self.doubt_other_names(id, learnt);
-            entries.push(entry);
+            rows.push(Row::new(id, names, entry));
         }
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
+        rows.sort_unstable_by(|a, b| a.entry.name.cmp(&b.entry.name));
+        Ok(rows)
     }
 
     /// What a name stands for, and whether that has an access list; `None` for what has vanished or is mounted there. What may be
@@ -160,21 +173,23 @@ fn named(name: Name, id: Identity, kind: FileKind) -> Entry {
 
 /// The listing's version: a hash of all that its rows tell, and of which files they are, for a listing that is the same
 /// vouches for that. A row's version covers size and times.
-fn version_of(entries: &[Entry]) -> Version {
+fn version_of(rows: &[Row]) -> Version {
     let mut hash = Xxh3::new();
-    for Entry { name, id, attributes, version } in entries {
-        let token = version.token().unwrap_or_default();
-        hash.update(&(name.as_bytes().len() as u64).to_le_bytes());
-        hash.update(name.as_bytes());
-        hash.update(&(id.as_bytes().len() as u64).to_le_bytes());
-        hash.update(id.as_bytes());
-        hash.update(&(token.len() as u64).to_le_bytes());
-        hash.update(token);
-        let Attributes { kind, mode, owner, has_access_list, .. } = attributes;
-        let owner = owner.map(|owner| (owner.uid, owner.gid));
-        hash.update(format!("{kind:?} {mode:?} {owner:?} {has_access_list:?}").as_bytes());
-    }
+    rows.iter().for_each(|row| hash.update(&row.hash.to_le_bytes()));
     Version::strong(format!("{LISTING}{:032x}", hash.digest128()))
+}
+
+/// A row's part in that.
+pub(crate) fn hash_of(Entry { name, id, attributes, version }: &Entry) -> u128 {
+    let mut hash = Xxh3::new();
+    for part in [name.as_bytes(), id.as_bytes(), version.token().unwrap_or_default()] {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let Attributes { kind, mode, owner, has_access_list, .. } = attributes;
+    let owner = owner.map(|owner| (owner.uid, owner.gid));
+    hash.update(format!("{kind:?} {mode:?} {owner:?} {has_access_list:?}").as_bytes());
+    hash.digest128()
 }
 
 /// What the version of a listing begins with, unlike any of a file.
@@ -193,7 +208,8 @@ mod tests {
     fn a_listing_of_other_files_is_another() {
         let row = |inode| {
             let name = Name::new("name").unwrap();
-            vec![named(name, Identity::new(inode, 0, 0), FileKind::File)]
+            let id = Identity::new(inode, 0, 0);
+            [Row::new(id, Names::Several, named(name, id, FileKind::File))]
         };
         assert_eq!(version_of(&row(1)), version_of(&row(1)));
         assert_ne!(version_of(&row(1)), version_of(&row(2)));

@@ -1,8 +1,11 @@
 //! The lease of an answer: promised before the answer is read, looked at again when it has been.
 
-use weft_remote::{Entry, Lease, clock};
+use std::time::Instant;
+
+use weft_remote::{Lease, clock};
 
 use crate::identity::Key;
+use crate::rows::Row;
 use crate::watches::Watches;
 
 /// What was promised before something was read.
@@ -51,13 +54,16 @@ impl Watches {
         if made { self.long_lease() } else { self.short_lease() }
     }
 
-    /// The lease of a listing that was read under a promise; its rows are promised with it.
-    pub fn lease_listing(&self, promise: &Promise, entries: &[Entry]) -> Lease {
+    /// The lease of a listing that was read under a promise, which begins `since` then; its rows are promised with it, and held.
+    pub fn lease_listing(&self, promise: &Promise, rows: &[Row], since: Instant) -> Lease {
         let Promise::Made { dir, stamp, .. } = promise else { return self.short_lease() };
-        let names: Vec<&[u8]> = entries.iter().map(|entry| entry.name.as_bytes()).collect();
+        let names: Vec<&[u8]> = rows.iter().map(|row| row.entry.name.as_bytes()).collect();
         match self.promise_names(dir, *stamp, &names) {
-            Some(true) => self.long_lease(),
-            Some(false) => self.short_lease(),
+            Some(Some(until)) => {
+                self.hold_rows(dir, until, rows, since);
+                Lease::UntilBroken(clock::now() + self.options.lease.saturating_sub(since.elapsed()))
+            }
+            Some(None) => self.short_lease(),
             None => Lease::Spent,
         }
     }

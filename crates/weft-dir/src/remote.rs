@@ -7,8 +7,8 @@ use futures_util::stream::BoxStream;
 use rustix::fs::OFlags;
 use weft_remote::{
     Answer, Attributes, Call, Capabilities, Change, Checked, Completeness, Cursor, Event, Fetched, FileId, FileKind,
-    Found, Listing, Mutation, Name, Neighbourhood, Outcome, Page, Remote, RemoteError, Result, Seek, Source, Space,
-    Span, Version,
+    Found, Listing, Mutation, Name, Neighbourhood, Outcome, Page, Purpose, Remote, RemoteError, Result, Seek, Source,
+    Space, Span, Version,
 };
 
 use crate::copy::reopen;
@@ -17,6 +17,7 @@ use crate::error::failed;
 use crate::facts::are_of_one_write;
 use crate::identity::Identity;
 use crate::resolve::At;
+use crate::rows::Row;
 
 #[async_trait]
 impl Remote for Directory {
@@ -76,11 +77,16 @@ impl Remote for Directory {
         _cursor: Option<&Cursor>,
     ) -> Result<Answer<Listing>> {
         let (of, deadline) = (dir.clone(), call.deadline);
-        let listed = self.aside(call, dir, move |shared| shared.list(&of, deadline)).await?;
+        let may_stand = call.purpose != Purpose::Anew;
+        let listed = self.aside(call, dir, move |shared| shared.list(&of, deadline, may_stand)).await?;
         let listing = match known.still_holds(&listed.version) {
             true => Listing::Unchanged,
             false => {
-                Listing::Page(Page { entries: listed.entries, completeness: Completeness::Complete, next: None }, None)
+                let (standing, told): (Vec<Row>, _) = listed.rows.into_iter().partition(|row| row.stands);
+                let standing: Vec<_> = standing.into_iter().map(|row| row.entry).collect();
+                let entries = told.into_iter().map(|row| Arc::unwrap_or_clone(row.entry)).collect();
+                let page = Page { entries, completeness: Completeness::Complete, next: None };
+                if standing.is_empty() { Listing::Page(page, None) } else { Listing::Changes(page, standing) }
             }
         };
         Ok(Answer::new(listing, listed.version, listed.lease))

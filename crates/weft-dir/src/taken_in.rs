@@ -29,20 +29,25 @@ impl Watches {
         self.news.all_heard().await;
     }
 
-    /// Waits until all that the kernel had to tell up to now is taken in; not for ever. Not on the thread that takes it in.
-    pub fn wait_taken_in(&self) {
+    /// Waits until all that the kernel had to tell up to now is taken in; not for ever. Whether it is. Not on the thread that
+    /// takes it in.
+    pub fn wait_taken_in(&self) -> bool {
         if self.have_taken_in_all() {
-            return;
+            return true;
         }
         let (nothing, taken_in) = &self.taking;
         let end = Instant::now() + TAKEN_IN_PATIENCE;
         // What is being read may have been read to its end before this; what is read after that has all of it.
         let all = *self.taken_in.borrow() + 2;
         let mut nothing = nothing.lock();
-        while !self.have_taken_in_all()
-            && *self.taken_in.borrow() < all
-            && !taken_in.wait_until(&mut nothing, end).timed_out()
-        {}
+        loop {
+            if self.have_taken_in_all() || *self.taken_in.borrow() >= all {
+                return true;
+            }
+            if taken_in.wait_until(&mut nothing, end).timed_out() {
+                return false;
+            }
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::facts::Facts;
 use crate::gone::Gone;
 use crate::identity::Identity;
 use crate::place::parted;
+use crate::rows::HeldRows;
 
 /// What is watched and promised.
 #[derive(Debug, Default)]
@@ -32,6 +33,8 @@ pub(crate) struct Watched {
     pub(crate) moves: u64,
     /// Names promised in all.
     promises: usize,
+    /// Rows held in all.
+    rows: usize,
     /// Why nothing can be reached any more.
     pub(crate) gone: Option<(Gone, SystemTime)>,
 }
@@ -48,6 +51,8 @@ struct Watch {
     names: HashMap<Box<[u8]>, Promised>,
     /// What names stand for by our own doing, and under which promise that was told.
     echoes: HashMap<Box<[u8]>, (u64, Facts)>,
+    /// What its listing told last.
+    rows: Option<Arc<HeldRows>>,
 }
 
 /// What is promised of a name.
@@ -165,8 +170,8 @@ impl Watched {
         let used = self.next_stamp();
         self.uses.insert(used, key.clone());
         self.numbers.insert(number, key.clone());
-        self.watches
-            .insert(key, Watch { number, id, used, itself: None, names: HashMap::new(), echoes: HashMap::new() });
+        let (names, echoes) = (HashMap::new(), HashMap::new());
+        self.watches.insert(key, Watch { number, id, used, itself: None, names, echoes, rows: None });
         self.touch(path);
         Ok(())
     }
@@ -230,6 +235,41 @@ impl Watched {
         }
     }
 
+    /// The number of the promise that was made last.
+    pub(crate) fn last_stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// What the listing of a directory told last, as far as it is held.
+    pub(crate) fn rows_of(&self, dir: &[u8]) -> Option<Arc<HeldRows>> {
+        self.watches.get(dir)?.rows.clone()
+    }
+
+    /// Holds what the listing of a watched directory has told, `rows_max` of all at most: those of the least recently used
+    /// directories give way. Returns those.
+    pub(crate) fn hold_rows(&mut self, dir: &[u8], rows: HeldRows, rows_max: usize) -> Vec<Arc<HeldRows>> {
+        let mut gave_way = Vec::new();
+        let Some((key, watch)) = self.watches.get_key_value(dir).map(|(key, watch)| (key.clone(), watch)) else {
+            return gave_way;
+        };
+        let before = watch.rows.as_ref().map_or(0, |rows| rows.count());
+        self.rows = self.rows - before + rows.count();
+        gave_way.extend(self.watches.get_mut(&key).and_then(|watch| watch.rows.replace(Arc::new(rows))));
+        let mut in_turn = self.uses.values();
+        while self.rows > rows_max
+            && let Some(victim) = in_turn.next()
+        {
+            if *victim == key {
+                continue;
+            }
+            if let Some(rows) = self.watches.get_mut(victim).and_then(|watch| watch.rows.take()) {
+                self.rows -= rows.count();
+                gave_way.push(rows);
+            }
+        }
+        gave_way
+    }
+
     /// The path that a watch of the kernel stands for.
     pub(crate) fn path_of(&self, number: i32) -> Option<Arc<[u8]>> {
         self.numbers.get(&number).cloned()
@@ -290,6 +330,7 @@ impl Watched {
             self.numbers.remove(&watch.number);
             self.uses.remove(&watch.used);
             self.promises -= watch.names.len();
+            self.rows -= watch.rows.as_ref().map_or(0, |rows| rows.count());
             if watch.itself.is_some() {
                 broken.push(Event::Broken(watch.id.file_id()));
             }

@@ -179,9 +179,9 @@ impl Watches {
         self.table.lock().standing(dir, name) == Some(stamp)
     }
 
-    /// Promises every name of a listing that was read under the promise `stamp`, if that stands still; `None` when it
-    /// was broken, `Some(false)` when there is no room.
-    pub(crate) fn promise_names(&self, dir: &[u8], stamp: u64, names: &[&[u8]]) -> Option<bool> {
+    /// Promises every name of a listing that was read under the promise `stamp`, if that stands still: the last promise by
+    /// then. `None` when it was broken, `Some(None)` when there is no room.
+    pub(crate) fn promise_names(&self, dir: &[u8], stamp: u64, names: &[&[u8]]) -> Option<Option<u64>> {
         let mut broken = Vec::new();
         let mut table = self.table.lock();
         if table.standing(dir, None) != Some(stamp) {
@@ -191,7 +191,7 @@ impl Watches {
         let room = table.make_room(self.inotify.as_ref(), self.options.promises_max, (dir, more), &mut broken);
         let all = room && names.iter().all(|name| table.promise(dir, Some(name)).is_some());
         self.news.tell(broken);
-        Some(all)
+        Some(all.then(|| table.last_stamp()))
     }
 
     /// Ends what is promised of a name and of its directory, because we have changed it ourselves; with `tree`, what was

@@ -41,6 +41,8 @@ pub enum Purpose {
     /// It is fetched ahead, by a program that goes through a tree. A remote that is told to come back later says so at
     /// once instead of waiting.
     Ahead,
+    /// Somebody wants to see what is there now, whatever was told of changes.
+    Anew,
 }
 
 /// The frame of one call to a remote.
@@ -68,6 +70,11 @@ impl Call {
     /// The same call, made ahead of any use.
     pub fn ahead(self) -> Call {
         Call { purpose: Purpose::Ahead, ..self }
+    }
+
+    /// The same call, by somebody who wants to see what is there now.
+    pub fn anew(self) -> Call {
+        Call { purpose: Purpose::Anew, ..self }
     }
 
     /// The same call, which may take `limit` from now: what it waited for had deadlines of its own.

@@ -1,5 +1,7 @@
 //! Names in directories, and what comes back when one asks for them.
 
+use std::sync::Arc;
+
 use crate::{Along, Attributes, Body, FileId, Name, Version};
 
 /// One name in a directory.
@@ -92,6 +94,9 @@ pub enum Listing {
     Unchanged,
     /// A page of names, and bytes that came along (the page that held the links), if any.
     Page(Page, Option<Along>),
+    /// A page of a listing that was told before: its rows that are new or may be others, and those that stand, of which all was
+    /// told before and no change has been told since. Who has not kept these takes them as rows.
+    Changes(Page, Vec<Arc<Entry>>),
 }
 
 /// The outcome of fetching content.

@@ -120,6 +120,17 @@ impl Store {
         Err(StoreError::Index("too many files have the same number".into()))
     }
 
+    /// Whether there is a record of this number, and it is of this file.
+    ///
+    /// # Errors
+    /// `Index`.
+    pub fn is_of(&self, node: NodeId, binding: BindingId, file: &FileId) -> Result<bool> {
+        let key = key::node(node);
+        let Some(value) = self.shelf.index.get(&key)? else { return Ok(false) };
+        let identity = value::decode_head::<Identity>(&key, &value);
+        Ok(identity.is_ok_and(|identity| (identity.binding, &identity.file) == (binding, file)))
+    }
+
     /// Whether a file has this number unless another file has it; never asks the index.
     pub fn is_first_number(
         &self,

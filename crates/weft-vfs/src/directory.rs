@@ -228,9 +228,10 @@ impl Vfs {
                 }
             };
             let told = Told::by(&answer);
-            let (page, along) = match answer.value {
+            let (page, along, standing) = match answer.value {
                 Listing::Unchanged => return self.renew_listing(dir, &told),
-                Listing::Page(page, along) => (page, along),
+                Listing::Page(page, along) => (page, along, Vec::new()),
+                Listing::Changes(page, standing) => (page, None, standing),
             };
             let along = along.and_then(|along| {
                 let entry = page.entries.iter().find(|entry| entry.id == along.body.file)?.clone();
@@ -239,6 +240,7 @@ impl Vfs {
             let merging = merge.get_or_insert_with(|| self.begin_listing(dir.id, record.binding, told.clone()));
             cursor = page.next.clone();
             self.learn_page(merging, page)?;
+            self.learn_standing(merging, &standing)?;
             if let Some(found) = along {
                 self.take_along(call, dir.id, record.binding, found, &told)?;
             }

@@ -74,6 +74,29 @@ impl Vfs {
         self.learn_rows(&merge.rows, page.entries)
     }
 
+    /// Learns which rows of a directory's listing stand as they were told.
+    pub(crate) fn learn_standing(&self, merge: &mut ListingMerge, standing: &[Arc<Entry>]) -> Result<()> {
+        merge.names.extend(standing.iter().map(|entry| name_key(&entry.name)));
+        let forgotten = self.forgotten_of(&merge.rows, standing)?;
+        self.learn_rows(&merge.rows, forgotten)
+    }
+
+    /// Those of rows that were told before of which something else is known now, or nothing. What is known of the others is as new.
+    fn forgotten_of(&self, rows: &Rows, standing: &[Arc<Entry>]) -> Result<Vec<Entry>> {
+        let mut forgotten = Vec::new();
+        for entry in standing {
+            let known = self.store.dentry(rows.dir, &entry.name)?.and_then(|known| known.node());
+            let leads_there = match known {
+                Some(node) => self.store.is_of(node, rows.binding, &entry.id)?,
+                None => false,
+            };
+            if !leads_there {
+                forgotten.push(Entry::clone(entry));
+            }
+        }
+        Ok(forgotten)
+    }
+
     /// Ends a listing: names that it had before and has no more are dropped, and the listing counts from now on. Returns
     /// whether it does: not if one was asked for later that came, or is coming, nor if names were changed from here since it
     /// was asked for, which nobody waited for: their rows were left out.

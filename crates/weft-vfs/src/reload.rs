@@ -217,7 +217,7 @@ impl Vfs {
     /// Asks about one file or directory. What is known loses no trust by it: where the source is silent, all stays as it
     /// was.
     async fn reload_one(self: &Arc<Self>, inode: &Arc<Inode>, caller: Caller, done: &mut Reloaded) -> Result<()> {
-        let call = self.call(caller);
+        let call = self.call(caller).anew();
         let before = inode.record().version;
         let shown = self.admits(inode, &call);
         self.admit(&call, inode).await?;

@@ -184,7 +184,7 @@ impl<'a> Hops<'a> {
     fn pause_as_told(&mut self, url: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Duration> {
         let told = retry_after(headers);
         let pause = match self.call.purpose {
-            Purpose::Use => self.patience.pause(told, self.call.remaining()),
+            Purpose::Use | Purpose::Anew => self.patience.pause(told, self.call.remaining()),
             Purpose::Ahead => None,
         };
         pause.ok_or_else(|| RemoteError::Busy { detail: format!("{url}: {status}"), retry_after: told })

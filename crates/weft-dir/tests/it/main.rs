@@ -11,4 +11,5 @@ mod limits;
 mod listings;
 mod ours;
 mod owned;
+mod standing;
 mod support;

@@ -135,6 +135,11 @@ impl Bed {
         let answer = self.dir.entries(&call(), dir, &Version::None, None).await?;
         match answer.value {
             Listing::Page(page, None) => Ok((page, answer.version, answer.lease)),
+            Listing::Changes(mut page, standing) => {
+                page.entries.extend(standing.iter().map(|entry| Entry::clone(entry)));
+                page.entries.sort_by(|a, b| a.name.cmp(&b.name));
+                Ok((page, answer.version, answer.lease))
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -130,7 +130,9 @@ async fn entries_unchanged(scene: &Scene<'_>) -> Verdict {
     match answer.value {
         Listing::Unchanged => passed(),
         // A source may be unable to check a listing (generated pages without validators), but not wrong about it.
-        Listing::Page(_, _) => check(answer.version == version, || "another version".to_owned()).and(passed()),
+        Listing::Page(..) | Listing::Changes(..) => {
+            check(answer.version == version, || "another version".to_owned()).and(passed())
+        }
     }
 }
 

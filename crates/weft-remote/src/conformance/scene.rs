@@ -111,10 +111,13 @@ impl<'a> Scene<'a> {
             let answer = self.remote.entries(&self.call(), dir, &Version::None, cursor.as_ref()).await;
             let answer = said(answer, || format!("entries of {dir:?}"))?;
             let version = answer.version;
-            let Listing::Page(page, along) = answer.value else {
-                return Err("unchanged, though no version was known".to_owned());
+            let (page, along, standing) = match answer.value {
+                Listing::Unchanged => return Err("unchanged, though no version was known".to_owned()),
+                Listing::Page(page, along) => (page, along, Vec::new()),
+                Listing::Changes(page, standing) => (page, None, standing),
             };
             entries.extend(page.entries);
+            entries.extend(standing.iter().map(|entry| Entry::clone(entry)));
             if let Some(along) = along {
                 let lists_this = along.lists.as_ref() == Some(dir);
                 let known = drain(along.body).await?.known;

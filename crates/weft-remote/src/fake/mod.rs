@@ -13,6 +13,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +24,7 @@ use tokio::sync::mpsc;
 
 pub use self::fault::{Fault, Gate, Operation, Order};
 use self::tree::{Tree, What};
-use crate::{Audience, Completeness, Event, FileId, FileKind, Lease, Name};
+use crate::{Audience, Completeness, Entry, Event, FileId, FileKind, Lease, Name};
 
 /// A remote in memory. Clones share one tree.
 ///
@@ -59,6 +60,8 @@ pub struct Terms {
     pub hosts: bool,
     /// Whether all that has changed is told.
     pub told_all: bool,
+    /// Whether rows that were told before and are the same are told to stand ([`Listing::Changes`](crate::Listing::Changes)).
+    pub standing: bool,
     /// Whether there are access lists, and no other extended attributes.
     pub access_lists: bool,
     /// The mark of everybody's login.
@@ -148,6 +151,8 @@ struct Shared {
     receiver: Mutex<Option<mpsc::Receiver<Event>>>,
     /// Guards the event that is to be told when it is asked whether all is told.
     late: Mutex<Option<Event>>,
+    /// Guards what the last listing of each directory told.
+    rows: Mutex<HashMap<u64, Vec<Entry>>>,
     hearing: Hearing,
 }
 
@@ -173,6 +178,7 @@ impl Default for Terms {
             stable_ids: true,
             hosts: false,
             told_all: true,
+            standing: false,
             access_lists: false,
             login: 0,
         }
@@ -202,6 +208,7 @@ impl Fake {
                 events,
                 receiver: Mutex::new(Some(receiver)),
                 late: Mutex::new(None),
+                rows: Mutex::default(),
                 hearing: Hearing::default(),
             }),
         }

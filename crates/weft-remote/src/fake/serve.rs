@@ -1,5 +1,6 @@
 //! The fake as a remote.
 
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use async_trait::async_trait;
@@ -110,7 +111,7 @@ impl Remote for Fake {
         let number = self.number_of(dir)?;
         let path = self.path(number);
         self.suffer(call, Operation::Entries, &path).await?;
-        let (page, version) = {
+        let (mut page, version) = {
             let tree = self.shared.tree.lock();
             let version = directory(&tree, number)?.version(self.terms().validator);
             (self.listing(&tree, number, cursor, self.terms().page_entries)?, version)
@@ -118,6 +119,10 @@ impl Remote for Fake {
         self.suffer(call, Operation::EntriesAnswer, &path).await?;
         if cursor.is_none() && known.still_holds(&version) {
             return Ok(self.answer(Listing::Unchanged, version, &path));
+        }
+        let standing = if self.terms().standing { self.standing(number, &mut page) } else { Vec::new() };
+        if !standing.is_empty() {
+            return Ok(self.answer(Listing::Changes(page, standing), version, &path));
         }
         let along = if cursor.is_none() { self.page_along(number, Operation::Entries) } else { None };
         Ok(self.answer(Listing::Page(page, along), version, &path))
@@ -265,6 +270,14 @@ impl Fake {
             _ => None,
         };
         Ok(Page { entries, completeness: dir.completeness, next })
+    }
+
+    /// Takes rows out of a page that an earlier listing has told as they are.
+    fn standing(&self, number: u64, page: &mut Page) -> Vec<Arc<Entry>> {
+        let told = self.shared.rows.lock().insert(number, page.entries.clone()).unwrap_or_default();
+        let (standing, changed): (Vec<Entry>, _) = page.entries.drain(..).partition(|entry| told.contains(entry));
+        page.entries = changed;
+        standing.into_iter().map(Arc::new).collect()
     }
 
     /// The body that comes along with the answer to a lookup or check.

@@ -19,7 +19,7 @@ pub fn telling() -> Bench {
 }
 
 /// The same of this one.
-fn told_by(fake: Fake) -> Bench {
+pub fn told_by(fake: Fake) -> Bench {
     told_to(fake, Notices::nowhere())
 }
 
@@ -345,7 +345,7 @@ async fn a_name_that_came_or_went_while_it_was_looked_for_is_not_kept() {
 }
 
 /// Waits until all words sent so far have been heard: they are heard in order.
-async fn heard(bench: &Bench) {
+pub async fn heard(bench: &Bench) {
     static WITNESSES: AtomicU32 = AtomicU32::new(0);
     let witness = format!("witness-{}", WITNESSES.fetch_add(1, Ordering::Relaxed));
     let path = format!("fake/{witness}");

@@ -18,6 +18,7 @@ mod names;
 mod one_use;
 mod orphans;
 mod space;
+mod standing;
 mod superseded;
 mod told_all;
 mod unsent;

@@ -262,7 +262,7 @@ pub async fn list(web: &Web, dir: &FileId) -> (Answer<()>, Page, Option<Along>) 
     let mut parts = None;
     let answer = answer.map(|listing| match listing {
         Listing::Page(page, along) => parts = Some((page, along)),
-        Listing::Unchanged => panic!("nothing was known"),
+        Listing::Unchanged | Listing::Changes(..) => panic!("nothing was known"),
     });
     let (page, along) = parts.unwrap();
     (answer, page, along)
