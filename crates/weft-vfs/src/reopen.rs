@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
-use weft_remote::{Call, RemoteError, Version};
+use weft_remote::{Call, Checked, RemoteError, Sameness, Version};
 use weft_store::{NodeId, Object};
 
 use crate::handle::{Handle, HandleId, Held};
@@ -109,8 +109,9 @@ impl Vfs {
             None => Held::Through(Arc::new(Through::again(record.version.clone(), record.length, self))),
         };
         let counted = record.generation.unwrap_or(0);
-        if let Some(draft) = inode.draft().filter(|_| record.writing) {
-            draft.take_up(counted);
+        match inode.draft().filter(|_| record.writing) {
+            Some(draft) => draft.take_up(counted),
+            None => self.begin_again(&inode, record, &held)?,
         }
         let offered = read_by == ReadBy::Kernel;
         let (bypass_pages, writing) = (record.bypass_pages.into(), record.writing);
@@ -143,6 +144,47 @@ impl Vfs {
                 Ok(Held::Lost(Lost { generation, version: record.version.clone(), length: record.length }))
             }
         }
+    }
+
+    /// Has who may write a file write over the version that its source has by what was done here, where that is not the one of
+    /// its object: the bytes are the same ([`Vfs::tell_retimed`]).
+    fn begin_again(&self, inode: &Arc<Inode>, record: &OpenRecord, held: &Held) -> Result<()> {
+        let Held::Object(object) = held else { return Ok(()) };
+        if !record.writing || object.version().compare(&record.version) != Sameness::Different {
+            return Ok(());
+        }
+        let mut slot = inode.draft.write();
+        if slot.is_none() {
+            let of = (record.version.clone(), object.length().or(record.length).unwrap_or(0));
+            self.begin_draft(inode, &mut slot, of, (object.generation(), Some(object.clone())))?;
+        }
+        Ok(())
+    }
+
+    /// Has the next daemon know of those who have a file open for writing, and have not written it, that its bytes are those of
+    /// the version that came of times that were set here. Kinds may know that of what was done in their own life alone. The
+    /// caller holds the inode's gate.
+    pub(crate) async fn tell_retimed(self: &Arc<Self>, call: &Call, inode: &Arc<Inode>, told: &Version) -> Result<()> {
+        let held = self.held_content(inode)?.map(|current| current.object);
+        let is_other = |object: &Object| object.version().compare(told) == Sameness::Different;
+        let Some(object) = held.filter(|object| inode.draft().is_none() && is_other(object)) else { return Ok(()) };
+        let mut writers = Vec::new();
+        self.handles.each_of(inode, |id, handle| {
+            if handle.writing && handle.counted() == object.generation() {
+                let length = object.length().unwrap_or(0);
+                writers.push((id, handle.record_of((told, length), object.generation())));
+            }
+        });
+        if writers.is_empty() {
+            return Ok(());
+        }
+        // Somebody else may have written it before the times were set.
+        let (remote, file) = (self.remote_of(inode)?.clone(), inode.record().file);
+        let answer = self.ask_of(call, inode, || remote.attributes(call, &file, object.version())).await?;
+        if matches!(answer.value, Checked::Touched(_)) && told.still_holds(&answer.version) {
+            self.tell_handles_turned(&writers);
+        }
+        Ok(())
     }
 
     /// Gets back the content of a handle that lost it.

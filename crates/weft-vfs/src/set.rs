@@ -153,6 +153,9 @@ impl Vfs {
         if new.modified.is_some() {
             // The bytes are the same; that is not to be seen from the version, which who writes it must have.
             self.distrust_content(inode.id)?;
+            if let Err(error) = Box::pin(self.tell_retimed(call, inode, &told.version)).await {
+                tracing::debug!(%error, node = inode.id.0, "the next daemon does not know that only times were set");
+            }
         }
         self.rest_on(call, inode, &told.version).await
     }

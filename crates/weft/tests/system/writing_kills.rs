@@ -1,9 +1,10 @@
 //! Writers while one daemon after the other is killed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileTimes, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -193,6 +194,34 @@ fn what_was_written_before_a_kill_is_sent_after_it() {
     assert!(std::fs::read(pair.there("old")).expect("read") == wanted);
     assert!(std::fs::read(pair.there("after")).expect("read") == all);
     pair.agree();
+}
+
+/// Goal: who has a file open for writing, and has not written it when its times are set here, writes it after the daemon was
+/// killed: its bytes are what they were. What somebody else has written meanwhile is not written over.
+#[test]
+fn what_had_its_times_set_before_a_kill_is_written_after_it() {
+    let Some(pair) = Pair::new() else { return };
+    let times = FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000));
+    for (name, is_changed) in [("by its handle", false), ("by its name", false), ("changed beside", true)] {
+        std::fs::write(pair.at(name), "0123456789").expect("written");
+        assert_eq!(std::fs::read(pair.at(name)).expect("read"), b"0123456789");
+        let open = OpenOptions::new().read(true).write(true).open(pair.at(name)).expect("opened");
+        match name {
+            "by its name" => File::open(pair.at(name)).expect("opened").set_times(times).expect("set"),
+            _ => open.set_times(times).expect("set"),
+        }
+        pair.mount.kill_daemon();
+        if is_changed {
+            std::fs::write(pair.there(name), "abcdefghij").expect("written");
+        }
+        open.write_all_at(b"XY", 3).expect("written");
+        let synced = rustix::fs::fsync(&open);
+        let there = std::fs::read_to_string(pair.there(name)).expect("read");
+        match is_changed {
+            true => assert_eq!((synced, &*there), (Err(Errno::IO), "abcdefghij")),
+            false => assert_eq!((synced, &*there), (Ok(()), "012XY56789"), "{name}"),
+        }
+    }
 }
 
 /// Goal: what was written and not closed when all of weft was killed is sent by the next mount.
