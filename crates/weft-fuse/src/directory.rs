@@ -55,6 +55,8 @@ pub(crate) enum Reading {
         node: NodeId,
         /// Who has opened it.
         caller: Caller,
+        /// Whether it is read from its beginning, and may have other names than are known.
+        asks: bool,
         /// The names that it had, where it is read once more.
         former: Option<Arc<Snapshot>>,
     },
@@ -87,7 +89,8 @@ impl Directories {
     pub(crate) fn restore(&self, handle: u64, node: NodeId, caller: Caller) {
         self.last.fetch_max(handle, Ordering::Relaxed);
         self.kept.lock().restore(node);
-        let open = Open { of: (node, caller), names: Names::Later, mark: 0, begun: false, keeps: Some(node) };
+        // Whether it was read is not known.
+        let open = Open { of: (node, caller), names: Names::Later, mark: 0, begun: true, keeps: Some(node) };
         self.open.lock().insert(handle, open);
     }
 
@@ -108,9 +111,14 @@ impl Directories {
         keeps.inspect(|node| self.kept.lock().dropped(*node));
         Ok(match names {
             Names::Known(snapshot) if !rewinds => Reading::On(snapshot),
-            Names::Known(snapshot) => Reading::Anew { node, caller, former: Some(snapshot) },
-            Names::Later => Reading::Anew { node, caller, former: None },
+            Names::Known(snapshot) => Reading::Anew { node, caller, asks: true, former: Some(snapshot) },
+            Names::Later => Reading::Anew { node, caller, asks: rewinds, former: None },
         })
+    }
+
+    /// Whether somebody has a directory open who may read the kernel's list of its names.
+    pub(crate) fn keeps_names(&self, node: NodeId) -> bool {
+        self.kept.lock().is_open(node)
     }
 
     /// Names of one that is open, from this offset on, are about to be told alone, without what they lead to.

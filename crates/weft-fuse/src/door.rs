@@ -99,7 +99,7 @@ impl<H: Handler> Door<H> {
     }
 
     /// The directories that are open.
-    pub(crate) fn directories(&self) -> &Directories {
+    pub(crate) fn directories(&self) -> &Arc<Directories> {
         &self.directories
     }
 

@@ -55,6 +55,11 @@ impl KeptNames {
         true
     }
 
+    /// Whether somebody has a directory open who may fill the kernel's list, or read it.
+    pub(crate) fn is_open(&self, node: NodeId) -> bool {
+        self.0.get(&node).is_some_and(|kept| kept.open > 0)
+    }
+
     /// Some names are told alone to one that was counted. The kernel asks for more in the first of its reads, and in others
     /// when somebody has looked at what it was told by then (fuse_use_readdirplus in fs/fuse/readdir.c). From its list it
     /// has nothing but names, and whoever wants more of them then costs a lookup of each: so the next one is told them again.

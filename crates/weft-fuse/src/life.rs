@@ -15,6 +15,7 @@ use weft_vfs::{HandleId, NodeId, ReadBy};
 
 use crate::backed::Backed;
 use crate::backing::KernelInode;
+use crate::directory::Directories;
 use crate::door::Door;
 use crate::handler::Handler;
 use crate::roll::{Entry, Roll, RollError};
@@ -65,14 +66,18 @@ pub(crate) fn nodes(entries: &[Entry]) -> Vec<NodeId> {
 }
 
 /// Has the kernel ask again for what may have changed while nobody served: names, and the attributes of what is open, for
-/// that is not looked up.
-pub(crate) fn ask_anew(notifier: &Notifier, open: &[NodeId]) {
+/// that is not looked up; of directories also the list of their names.
+pub(crate) fn ask_anew(notifier: &Notifier, open: &[NodeId], directories: &Directories) {
     if let Err(error) = notifier.next_epoch() {
         // Names that changed when the former daemon ended are looked up when their time is over.
         tracing::debug!(%error, "names are not looked up anew");
     }
     for node in open {
-        if let Err(error) = notifier.invalidate_attributes(node.0) {
+        let told = match directories.keeps_names(*node) {
+            true => notifier.invalidate_content(node.0, 0, 0),
+            false => notifier.invalidate_attributes(node.0),
+        };
+        if let Err(error) = told {
             tracing::debug!(%error, ?node, "attributes are not asked for anew");
         }
     }

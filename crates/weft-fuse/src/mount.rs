@@ -181,7 +181,7 @@ pub fn mount<H: Handler>(
     let renewed = roll.clone();
     handler.on_turned(OnTurned::new(move |handle, record| renewed.renew_file(handle.0, record)));
     let door = Door::new(Arc::new(handler), driver, session.backings(), pages, manner, roll.clone());
-    let (modes, changes) = (door.modes(), door.locks().changes().clone());
+    let (modes, directories, changes) = (door.modes(), door.directories().clone(), door.locks().changes().clone());
     let threads = |source| MountError::Threads { mountpoint: place(), source };
     let notifier = session.notifier();
     let is_new = entries.is_none();
@@ -195,7 +195,10 @@ pub fn mount<H: Handler>(
         Some(sender) => session.notifier().sent_by(sender),
         None => session.notifier(),
     };
-    notify::start(session.notifier(), of_names, notices, move |node| modes.forget(node)).map_err(threads)?;
+    let forget = move |node| modes.forget(node);
+    let of_notices = directories.clone();
+    let keeps_names = move |node| of_notices.keeps_names(node);
+    notify::start(session.notifier(), of_names, notices, (forget, keeps_names)).map_err(threads)?;
     let had_rings = session.has_rings();
     let serving = session.serve(Arc::new(door), options.threads, "weft-fuse").map_err(threads)?;
     if let Some(why) = serving.rings_missing().filter(|_| had_rings) {
@@ -206,7 +209,7 @@ pub fn mount<H: Handler>(
         raise_read_ahead(&options.mountpoint);
     }
     if !is_new {
-        life::ask_anew(&notifier, &held);
+        life::ask_anew(&notifier, &held, &directories);
     }
     Ok(Mounted { serving, meter, changes, mountpoint: place() })
 }

@@ -4,17 +4,24 @@ use weft_fusedev::{Notifier, Told};
 use weft_vfs::{NodeId, Notice, NoticeReceivers};
 
 /// Starts the threads that pass notices on. They end when the file system is gone. Those of names and bytes go by a
-/// notifier of their own, for they may wait for requests. `forget` is told of content that changed, before the kernel is.
+/// notifier of their own, for they may wait for requests. `forget` is told of content that changed, before the kernel is;
+/// `keeps_names` says of a directory whether the kernel may go on in a list of its names without asking.
 pub(crate) fn start(
     of_attributes: Notifier,
     of_names: Notifier,
     receivers: NoticeReceivers,
-    forget: impl Fn(NodeId) + Send + 'static,
+    (forget, keeps_names): (impl Fn(NodeId) + Send + 'static, impl Fn(NodeId) -> bool + Send + 'static),
 ) -> std::io::Result<()> {
     let NoticeReceivers { attributes, others, told } = receivers;
     let name = |which: &str| std::thread::Builder::new().name(format!("weft-notify-{which}"));
     name("attr").spawn(move || {
         while let Ok(notice) = attributes.recv() {
+            let notice = match notice {
+                // The list is in its pages, which never wait for a request. Who has it open and reads it from the beginning
+                // once more is not asked about: the kernel does not look at the directory's time then.
+                Notice::Attributes { node } if keeps_names(node) => Notice::Content { node },
+                notice => notice,
+            };
             pass_on(&of_attributes, &notice);
             told.send_modify(|count| *count += 1);
         }

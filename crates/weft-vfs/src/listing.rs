@@ -113,6 +113,8 @@ impl Vfs {
         }
         let ListingMerge { rows: Rows { dir, told, learnt, listed_before, .. }, completeness, .. } = merge;
         let other = listed_before.as_ref().is_none_or(|before| before.compare(&told.version) == Sameness::Different);
+        // Who has it open may read a list of before from the kernel, again and again.
+        let may_be_kept = listed_before.as_ref().is_some_and(|before| before.compare(&told.version) != Sameness::Same);
         if other {
             let from = listed_before.unwrap_or(Version::None);
             self.tell_of_node(ChangeKind::Listed, dir, from, told.version.clone());
@@ -126,6 +128,9 @@ impl Vfs {
             origin: told.origin,
         };
         self.store.apply(vec![Record::Listing(dir, Some(record))])?;
+        if may_be_kept {
+            self.notices.send(Notice::Attributes { node: self.namespace.shown(dir) });
+        }
         Ok(true)
     }
 

@@ -61,15 +61,15 @@ impl<H: Handler> Door<H> {
                 asked.answered(None);
                 tell((&*self.handler, &self.directories), &snapshot, dir, (&read, rows), reply);
             }
-            Ok(Reading::Anew { node, caller, former }) => {
+            Ok(Reading::Anew { node, caller, asks, former }) => {
                 let (directories, handler) = (self.directories.clone(), self.handler.clone());
                 let found = async move {
-                    let listed = match &former {
-                        Some(_) => handler.open_directory(caller, node).await.map(drop),
-                        None => Ok(()),
+                    let listed = if asks { handler.open_directory(caller, node).await.map(drop) } else { Ok(()) };
+                    let names = match listed {
+                        // Who has read it before, and cannot now, reads what there was.
+                        Err(error) if former.is_some() => Err(error),
+                        _ => handler.directory_names(caller, node),
                     };
-                    // Who has read it before, and cannot now, reads what there was.
-                    let names = listed.and_then(|()| handler.directory_names(caller, node));
                     match (names, former) {
                         (Ok(names), _) => Ok(directories.renew(read.handle, names)),
                         (Err(_), Some(former)) => Ok(former),

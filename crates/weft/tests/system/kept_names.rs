@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::interrupts::wait_until;
-use crate::support::{Exit, Mount, Setup, names_in};
+use crate::support::{Exit, Mount, Server, Setup, names_in};
 
 /// A directory of many names, and a mount of it.
 fn mounted() -> Option<(tempfile::TempDir, Mount)> {
     let tree = tempfile::Builder::new().prefix("wt-dir-").tempdir().expect("a temporary folder");
-    std::fs::create_dir(tree.path().join("many")).expect("made");
+    for name in ["many", "beside"] {
+        std::fs::create_dir(tree.path().join(name)).expect("made");
+    }
     beside(&tree, || {
         (0..NAMES).for_each(|nth| std::fs::write(tree.path().join(format!("many/{nth:04}")), "x").expect("written"));
     });
@@ -69,6 +71,53 @@ fn names_are_read_once_until_they_change() {
     wait_until("a name made beside the mount", || listed(&dir).contains("beside it"));
     beside(&tree, || std::fs::remove_file(tree.path().join("many/0007")).expect("removed"));
     wait_until("a name removed beside the mount", || !listed(&dir).contains("0007"));
+}
+
+/// Goal: the same of a directory that stays open and is read from its beginning each time: of a name that comes beside the mount
+/// the kernel knows nothing but that list.
+#[test]
+fn names_of_what_stays_open_are_those_of_now() {
+    let Some((tree, mount)) = mounted() else { return };
+    let mut open = Open::new(&mount.at("many"));
+    assert_eq!(open.names().len(), NAMES);
+    for name in ["beside it", "and one more"] {
+        beside(&tree, || std::fs::write(tree.path().join("many").join(name), "x").expect("written"));
+        wait_until("a name made beside the mount", || open.names().contains(name));
+    }
+}
+
+/// Goal: the same where it is asked whether there are others.
+#[test]
+fn names_of_what_stays_open_are_those_that_were_asked_for() {
+    let Some(python) = Server::python() else { return };
+    let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1h")) else { return };
+    std::fs::write(python.root().join("a"), "x").expect("written");
+    let top = mount.at(python.site());
+    let mut open = Open::new(&top);
+    let now = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    assert_eq!(open.names(), now(&["a"]));
+    std::fs::write(python.root().join("b"), "x").expect("written");
+    assert_eq!(open.names(), now(&["a"]), "it is trusted");
+    assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    assert_eq!(open.names(), now(&["a", "b"]));
+    std::fs::remove_file(python.root().join("a")).expect("removed");
+    assert_eq!(mount.verb("reload", [&top]).code, Some(0));
+    assert_eq!(open.names(), now(&["b"]));
+}
+
+/// A directory that stays open. Once: of several who have it open the kernel lets one read the list that it keeps.
+struct Open(rustix::fs::Dir);
+
+impl Open {
+    fn new(dir: &Path) -> Open {
+        Open(rustix::fs::Dir::new(std::fs::File::open(dir).expect("opened")).expect("a directory"))
+    }
+
+    fn names(&mut self) -> BTreeSet<String> {
+        self.0.rewind();
+        let names = self.0.by_ref().map(|entry| entry.expect("read").file_name().to_str().expect("text").to_owned());
+        names.filter(|name| !name.starts_with('.')).collect()
+    }
 }
 
 /// Goal: who looks at the files of a directory of which others have read the names alone, as `ls -l` does after `ls`, does not
@@ -187,11 +236,15 @@ fn the_next_daemon_hands_out_no_old_names() {
     let dir = mount.at("many");
     (0..3).for_each(|_| assert_eq!(names_in(&dir).len(), NAMES));
     let open = std::fs::read_dir(&dir).expect("opened");
+    let mut stays = Open::new(&mount.at("beside"));
+    assert_eq!(stays.names().len(), 0);
     let daemon = mount.daemon();
     let gone = Exit::of(daemon);
     rustix::process::kill_process(daemon, rustix::process::Signal::KILL).expect("killed");
     assert!(gone.wait());
     beside(&tree, || std::fs::write(tree.path().join("many/since"), "x").expect("written"));
+    std::fs::write(tree.path().join("beside/since"), "x").expect("written");
+    wait_until("what was made without a daemon, in a directory that stays open", || stays.names().contains("since"));
     wait_until("what was made without a daemon", || listed(&dir).contains("since"));
     assert!(open.count() >= NAMES);
     assert!(listed(&dir).contains("since"));
