@@ -280,7 +280,8 @@ impl Vfs {
         true
     }
 
-    /// Has the kernel look the names of a file up again that it had and has.
+    /// Has the kernel look the names of a file up again that it had and has, and ask about the former face: of what changes
+    /// from now on it is told by the other one.
     fn tell_turned(&self, file: NodeId, records: &[&NodeRecord]) {
         let mut names: Vec<(NodeId, Name)> = Vec::new();
         let mut add = |name| {
@@ -299,7 +300,8 @@ impl Vfs {
                 parent: self.namespace.shown(*dir),
                 name: name.clone(),
             };
-            names.iter().map(of).collect::<Vec<_>>()
+            let former = Notice::Attributes { node: NodeId(self.namespace.shown(file).0 ^ SECOND) };
+            names.iter().map(of).chain([former]).collect::<Vec<_>>()
         };
         expired().into_iter().for_each(|notice| self.notices.send(notice));
         // An answer by the former face may be on its way.

@@ -36,7 +36,7 @@ fn asked(mount: &Mount) -> u64 {
 }
 
 /// How many requests of some kinds the kernel has sent.
-fn requests(mount: &Mount, operations: &[&str]) -> u64 {
+pub fn requests(mount: &Mount, operations: &[&str]) -> u64 {
     let stats = mount.json("stats", [mount.dir()]);
     let of = |operation: &&str| {
         let figure = format!("weft_kernel_request_duration_seconds{{operation={operation}}}");

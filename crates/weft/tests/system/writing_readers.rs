@@ -1,10 +1,12 @@
 //! Readers of files whose names and attributes are changed through the mount meanwhile, or whose content is dropped.
 
-use std::fs::File;
+use std::fs::{File, Metadata, Permissions};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
-use crate::support::{Pair, noise};
+use crate::interrupts::wait_until;
+use crate::kept_names::requests;
+use crate::support::{Pair, names_in, noise};
 
 /// Goal: a read of a large file that has begun goes on to its end while the file is renamed, linked, given another mode
 /// and other times through the mount: its bytes are the same all along.
@@ -68,4 +70,28 @@ fn what_is_open_for_writing_is_dropped_for_nobody() {
         }
     }
     pair.agree();
+}
+
+/// Goal: who has an older version of a file open is told the mode that the file is given here. Method: its mode is changed beside
+/// the mount, by which it is another version for whoever opens it then; what the kernel knew of it before, it trusted.
+#[test]
+fn who_has_an_older_version_open_is_told_of_modes() {
+    let Some(pair) = Pair::new() else { return };
+    let (here, there) = (pair.at("file"), pair.there("file"));
+    let mode = |told: std::io::Result<Metadata>| told.expect("told").permissions().mode() & 0o7777;
+    std::fs::write(&there, "0123456789").expect("written");
+    assert_eq!(names_in(&pair.at("")), ["file"]);
+    let open = File::open(&here).expect("opened");
+    std::fs::set_permissions(&there, Permissions::from_mode(0o777)).expect("set");
+    wait_until("what was set beside the mount", || mode(std::fs::metadata(&here)) == 0o777);
+    // The first answers cross the word that there are others.
+    wait_until("attributes that the kernel trusts", || {
+        let before = requests(&pair.mount, &["getattr", "lookup"]);
+        assert_eq!(mode(std::fs::metadata(&here)), 0o777);
+        requests(&pair.mount, &["getattr", "lookup"]) == before
+    });
+    assert_eq!(std::fs::read(&here).expect("read"), b"0123456789");
+    assert_eq!(mode(open.metadata()), 0o777);
+    std::fs::set_permissions(&here, Permissions::from_mode(0o444)).expect("set");
+    wait_until("what was set here", || mode(open.metadata()) == 0o444);
 }
