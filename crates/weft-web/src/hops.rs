@@ -159,7 +159,9 @@ impl<'a> Hops<'a> {
         }
         self.asked.get_or_insert_with(|| url.to_string());
         let status = hop.status;
-        let not_now = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+        // A method that is not implemented (RFC 9110 section 15.6.2) is no trouble of the host's.
+        let has_failed = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
+        let not_now = status == StatusCode::TOO_MANY_REQUESTS || has_failed;
         hop.host.judged(not_now.then(|| format!("{url}: {status}")));
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             return Ok(Some(Again::AfterPause));

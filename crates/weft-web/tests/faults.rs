@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use hyper::Method;
 use support::{Server, answer, call, fails, find, html, name, read, web, web_with};
 use weft_remote::{Call, Caller, Checked, Event, Figure, Piece, Remote, RemoteError, SourceState, Span, Version};
 use weft_web::{Web, WebOptions};
@@ -278,6 +279,25 @@ async fn a_dead_host_is_said_to_be_so_at_once_and_bothers_no_other() {
     find(&web, &web.root(), &server.address.to_string()).await;
     let facts = web.about(&weft_remote::FileId::new(format!("D {dead}/")));
     assert!(facts.iter().any(|(key, _)| key == "last error of the host"), "{facts:?}");
+}
+
+/// Goal: a host that has no HEAD is not shown as one in trouble when a time is compared by that; its other refusals are shown.
+#[tokio::test]
+async fn a_method_that_is_not_implemented_is_no_trouble_of_the_host() {
+    for (status, is_trouble) in [(501, false), (500, true)] {
+        let server = Server::start(move |seen| match seen.method {
+            Method::HEAD => answer(status, &[], ""),
+            _ => answer(200, &[("last-modified", DATE)], "text"),
+        })
+        .await;
+        let web = web();
+        let found = find(&web, &server.dir("/"), "x").await.value;
+        let known = found.entry.version.clone();
+        let _ = web.attributes(&call(), &found.entry.id, &known).await;
+        assert_eq!(server.log.lock().iter().filter(|seen| seen.method == Method::HEAD).count(), 1, "{status}");
+        let facts = web.about(&server.dir("/"));
+        assert_eq!(facts.iter().any(|(key, _)| key == "last error of the host"), is_trouble, "{status}: {facts:?}");
+    }
 }
 
 #[tokio::test]
