@@ -81,12 +81,12 @@ impl Shared {
             if below(&dir.path, name.as_bytes()).is_none() {
                 continue;
             }
-            let turns = self.places.turns();
-            if let Some(row) = standing.row(&name) {
+            if let Some((row, turns)) = standing.row(&name) {
                 self.places.learn(row.id, row.names, (dir.id.key(), &name), turns);
                 rows.push(Row { stands: true, ..row.clone() });
                 continue;
             }
+            let turns = self.places.turns();
             let (id, names, entry) = match self.row(fd.as_fd(), row.file_name(), row.file_type()) {
                 Ok(Some((facts, has_access_list))) => {
                     let id = self.top.identity(&facts);

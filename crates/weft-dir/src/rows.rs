@@ -52,7 +52,16 @@ pub(crate) struct HeldRows {
 
 /// Those of them that stand.
 #[derive(Debug, Default)]
-pub(crate) struct StandingRows(Option<(Arc<HeldRows>, Vec<bool>)>);
+pub(crate) struct StandingRows(Option<Standing>);
+
+#[derive(Debug)]
+struct Standing {
+    held: Arc<HeldRows>,
+    /// Which rows do.
+    stand: Vec<bool>,
+    /// How many renames were entered before that was looked at.
+    turns: u64,
+}
 
 impl HeldRows {
     pub fn new(rows: Vec<Row>, until: u64, since: Instant) -> HeldRows {
@@ -65,16 +74,16 @@ impl HeldRows {
 }
 
 impl StandingRows {
-    /// The row of a name.
-    pub fn row(&self, name: &Name) -> Option<&Row> {
-        let (held, stand) = self.0.as_ref()?;
+    /// The row of a name, and after how many renames it was seen to stand.
+    pub fn row(&self, name: &Name) -> Option<(&Row, u64)> {
+        let Standing { held, stand, turns } = self.0.as_ref()?;
         let at = held.rows.binary_search_by(|row| row.entry.name.cmp(name)).ok()?;
-        stand[at].then(|| &held.rows[at])
+        stand[at].then(|| (&held.rows[at], *turns))
     }
 
     /// From before the oldest of them was looked at, where there are any.
     pub fn since(&self) -> Option<Instant> {
-        self.0.as_ref().map(|(held, _)| held.since)
+        self.0.as_ref().map(|standing| standing.held.since)
     }
 }
 
@@ -87,6 +96,7 @@ impl Watches {
         if held().is_none() || !self.wait_taken_in() {
             return StandingRows::default();
         }
+        let turns = self.places.turns();
         let table = self.table.lock();
         let Some(held) = table.rows_of(dir).filter(is_fresh) else { return StandingRows::default() };
         let stands = |row: &Row| {
@@ -96,7 +106,7 @@ impl Watches {
             is_promised && below(dir, name).is_some_and(|path| !self.hands.hold(&path))
         };
         let stand = held.rows.iter().map(stands).collect();
-        StandingRows(Some((held, stand)))
+        StandingRows(Some(Standing { held, stand, turns }))
     }
 
     /// Holds the rows of a listing that was promised as a whole, from before the oldest of them was looked at.
