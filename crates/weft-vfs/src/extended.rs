@@ -86,10 +86,11 @@ impl Vfs {
         if inode.freshness.holds(&trust.lease, trust.checked, now) {
             return Ok(Standing::Fresh);
         }
-        let failed = inode.content.lock().last_error.as_ref().is_some_and(|(at, _)| *at > trust.checked);
         Ok(match () {
             () if away() => Standing::Offline,
-            () if failed || self.is_fetch_only(inode) => Standing::Stale,
+            () if self.is_fetch_only(inode) || self.served_since(inode, &trust.lease, trust.checked).is_some() => {
+                Standing::Stale
+            }
             () => Standing::Unchecked,
         })
     }
@@ -116,7 +117,7 @@ impl Vfs {
                 let age = |at: SystemTime| now.duration_since(at).unwrap_or(Duration::ZERO).as_secs().to_string();
                 self.checked_at(&inode)?.map(age)
             }
-            b"error" => inode.content.lock().last_error.as_ref().map(|(_, error)| error.clone()),
+            b"error" => inode.content.lock().last_error.as_ref().map(|(_, error)| error.to_string()),
             b"source" => inode.record().origin.map(|origin| origin.source),
             b"url" => self.told_about(&inode, "url")?,
             b"cell" => self.told_about(&inode, "cell")?,

@@ -116,7 +116,7 @@ pub(crate) struct Content {
     /// For whom content without a validator came last.
     pub(crate) same_use: Option<SameUse>,
     /// The last thing that went wrong.
-    pub(crate) last_error: Option<(SystemTime, String)>,
+    pub(crate) last_error: Option<(SystemTime, VfsError)>,
     /// Of a directory: the names whose look-up failed last, oldest first.
     pub(crate) failed_names: VecDeque<(Name, SystemTime, String)>,
 }
@@ -211,7 +211,7 @@ impl Inode {
 
     /// Remembers what went wrong, for `weft why`.
     pub(crate) fn note_error(&self, error: &VfsError) {
-        self.content.lock().last_error = Some((clock::now(), error.to_string()));
+        self.content.lock().last_error = Some((clock::now(), error.clone()));
     }
 }
 

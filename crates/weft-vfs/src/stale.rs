@@ -11,7 +11,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use weft_remote::{Lease, Source, SourceState, Stale, clock};
+use weft_remote::{FileKind, Lease, Source, SourceState, Stale, clock};
 
 use weft_store::NodeId;
 
@@ -113,6 +113,22 @@ impl Vfs {
     /// the answer forbids to use its content unchecked.
     pub(crate) fn names_serve_after(&self, inode: &Inode, lease: &Lease, learnt: SystemTime, error: &VfsError) -> bool {
         (error.is_silence() && inode.freshness.serves_stale()) || self.serves_after(inode, lease, learnt, error)
+    }
+
+    /// The error of its source, and when it came, in spite of which what is held of an inode under this lease, learnt
+    /// then, is used.
+    pub(crate) fn served_since(
+        &self,
+        inode: &Inode,
+        lease: &Lease,
+        learnt: SystemTime,
+    ) -> Option<(SystemTime, VfsError)> {
+        let (at, error) = inode.content.lock().last_error.clone().filter(|(at, _)| *at > learnt)?;
+        let serves = match inode.kind() {
+            FileKind::Directory => self.names_serve_after(inode, lease, learnt, &error),
+            _ => self.serves_after(inode, lease, learnt, &error),
+        };
+        serves.then_some((at, error))
     }
 
     /// What the configuration says for the path of an inode.

@@ -179,10 +179,10 @@ impl Vfs {
         why.add("visible to", &seen_by);
         let state = self.state_of(inode, now)?;
         why.add("state", state.as_str());
-        if let (Standing::Stale | Standing::Offline, Some((at, error))) = (state, &inode.content.lock().last_error)
-            && *at > checked
+        if let (Standing::Stale | Standing::Offline, Some((at, error))) =
+            (state, self.served_since(inode, &lease, checked))
         {
-            why.add("served stale", &format!("since {}, because of: {error}", age_words(*at, now)));
+            why.add("served stale", &format!("since {}, because of: {error}", age_words(at, now)));
         }
         let next = match inode.freshness.remaining(&lease, checked, now) {
             Duration::MAX => "served from the cache until `weft reload`".to_string(),

@@ -58,6 +58,8 @@ fn errors_are_hidden_only_as_far_as_somebody_said() {
     assert!(mount.why(&policy, "policy for errors").contains("3600 s"));
     for file in [&shown, &no_cache] {
         fails_with(std::fs::read(file), Errno::IO);
+        assert_eq!(mount.why(file, "state"), "unchecked", "what is refused is not served");
+        assert_eq!(mount.why(file, "served stale"), "", "{}", file.display());
     }
 }
 
