@@ -39,7 +39,7 @@ impl Hands {
     }
 
     /// Whether a path is being changed.
-    pub fn hold(&self, path: &[u8]) -> bool {
+    pub fn is_held(&self, path: &[u8]) -> bool {
         self.0.lock().contains_key(path)
     }
 

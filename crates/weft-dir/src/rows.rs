@@ -103,7 +103,7 @@ impl Watches {
             let name = row.entry.name.as_bytes();
             let is_promised = table.standing(dir, Some(name)).is_some_and(|stamp| stamp <= held.until);
             // What is told of what we are changing has to wait.
-            is_promised && below(dir, name).is_some_and(|path| !self.hands.hold(&path))
+            is_promised && below(dir, name).is_some_and(|path| !self.hands.is_held(&path))
         };
         let stand = held.rows.iter().map(stands).collect();
         StandingRows(Some(Standing { held, stand, turns }))
