@@ -179,19 +179,6 @@ fn version_of(rows: &[Row]) -> Version {
     Version::strong(format!("{LISTING}{:032x}", hash.digest128()))
 }
 
-/// A row's part in that.
-pub(crate) fn hash_of(Entry { name, id, attributes, version }: &Entry) -> u128 {
-    let mut hash = Xxh3::new();
-    for part in [name.as_bytes(), id.as_bytes(), version.token().unwrap_or_default()] {
-        hash.update(&(part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    let Attributes { kind, mode, owner, has_access_list, .. } = attributes;
-    let owner = owner.map(|owner| (owner.uid, owner.gid));
-    hash.update(format!("{kind:?} {mode:?} {owner:?} {has_access_list:?}").as_bytes());
-    hash.digest128()
-}
-
 /// What the version of a listing begins with, unlike any of a file.
 pub(crate) const LISTING: &str = "names-";
 /// Most names in one directory.

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_remote::{Entry, Name};
+use weft_remote::{Attributes, Entry, Name};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::identity::Identity;
-use crate::listing::hash_of;
 use crate::place::below;
 use crate::places::Names;
 use crate::watches::Watches;
@@ -117,6 +117,19 @@ impl Watches {
             drop(gave_way);
         }
     }
+}
+
+/// A hash of all that a row tells, and of which file it is.
+fn hash_of(Entry { name, id, attributes, version }: &Entry) -> u128 {
+    let mut hash = Xxh3::new();
+    for part in [name.as_bytes(), id.as_bytes(), version.token().unwrap_or_default()] {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let Attributes { kind, mode, owner, has_access_list, .. } = attributes;
+    let owner = owner.map(|owner| (owner.uid, owner.gid));
+    hash.update(format!("{kind:?} {mode:?} {owner:?} {has_access_list:?}").as_bytes());
+    hash.digest128()
 }
 
 /// Directories with fewer names are looked at anew.
