@@ -23,12 +23,14 @@ use crate::learnt::may_be_known;
 use crate::locks::Locks;
 use crate::logins::Logins;
 use crate::options::{AfsOptions, Tickets};
+use crate::own_changes::OwnChanges;
 use crate::pace::Paces;
 use crate::promises::Promises;
 use crate::refusals::Refusals;
 use crate::retimed::Retimed;
 use crate::rights::KnownRights;
 use crate::rotate::FileServers;
+use crate::rows::ToldRows;
 use crate::rpc::Rpc;
 use crate::servers::Servers;
 use crate::socket::Socket;
@@ -75,6 +77,8 @@ pub(crate) struct Shared {
     pub doors: Mutex<HashMap<Identity, Led>>,
     pub news: Arc<News>,
     pub told: LastTold,
+    pub told_rows: ToldRows,
+    pub own_changes: OwnChanges,
     pub spaces: Spaces,
     pub locks: Locks,
     pub refusals: Refusals,
@@ -151,6 +155,8 @@ impl Afs {
             doors: Mutex::default(),
             news,
             told: LastTold::default(),
+            told_rows: ToldRows::default(),
+            own_changes: OwnChanges::default(),
             spaces: Spaces::default(),
             locks: Locks::default(),
             refusals: Refusals::default(),

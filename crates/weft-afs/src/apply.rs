@@ -152,6 +152,7 @@ impl Shared {
         C::Reply: OfVolume,
     {
         let place = (&spots[0].cell, spots[0].fid.volume);
+        let _changing = self.own_changes.begin(spots);
         let mut unheard = Unheard { promises: &self.promises, spots };
         let outcome =
             self.files.change(call, place, what, (question, C::Reply::release), &|| Box::new(std::iter::empty())).await;

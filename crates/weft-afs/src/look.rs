@@ -1,11 +1,9 @@
 //! What is where: status of files, content of directories, and what their promises make of it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
-use weft_remote::{Audience, Call, Entry, FileKind, Lease, Name, RemoteError, Result, Version, clock};
+use weft_remote::{Audience, Call, Entry, Lease, Name, RemoteError, Result, clock};
 
 use crate::abort::{AbortCode, Next};
 use crate::access::Operation;
@@ -15,7 +13,7 @@ use crate::directories::{Admission, Who};
 use crate::directory::{PAGE_BYTES, PAGES_MAX};
 use crate::facts::{self, Made, Stamp, Told};
 use crate::fid::{Fid, VolumeId};
-use crate::identity::{Identity, Spot};
+use crate::identity::Spot;
 use crate::names::Content;
 use crate::promises::Ticket;
 use crate::releases::Release;
@@ -23,7 +21,7 @@ use crate::retimed::Written;
 use crate::rotate::{Fit, Teller};
 use crate::tokens::Token;
 use crate::wire::fileserver::{FetchData64, FetchStatus, InlineBulkStatus};
-use crate::wire::status::{FIDS_MAX, Kind, Promise, Status, StatusRow};
+use crate::wire::status::{Kind, Promise, Status, StatusRow};
 use crate::wire::{Call as WireCall, List};
 
 /// A file as its server has it, and how long that is so.
@@ -61,14 +59,6 @@ impl Seen {
     pub fn worth(&self, told: Told) -> Worth {
         Worth { lease: self.lease, audience: facts::audience(told, &self.status, &self.teller) }
     }
-}
-
-/// A directory's names with what they stand for.
-pub(crate) struct Listed {
-    pub entries: Vec<Entry>,
-    /// Of all that the entries tell.
-    pub version: Version,
-    pub worth: Worth,
 }
 
 impl Shared {
@@ -306,76 +296,6 @@ impl Shared {
         let stems = self.options.sysnames.iter().filter_map(|sysname| name.as_bytes().strip_suffix(sysname.as_bytes()));
         stems.filter_map(|stem| Name::new([stem, AT_SYS].concat()).ok())
     }
-
-    /// All names of a directory with what they stand for.
-    pub async fn list(self: &Arc<Self>, call: &Call, dir: &Spot) -> Result<Listed> {
-        let (content, of_names) = self.directory(call, dir).await?;
-        let left_out = |error| tracing::warn!(%error, directory = shown(dir), "an entry is left out");
-        let names = content.all(left_out).map_err(|error| damaged(dir, &error))?;
-        let groups: Vec<Vec<(Name, Fid)>> = names.chunks(FIDS_MAX).map(<[_]>::to_vec).collect();
-        let rows = stream::iter(groups).map(|group| self.rows(call, dir, group)).buffered(BULK_AT_ONCE);
-        let rows: Vec<Vec<(Entry, Option<Seen>)>> = rows.try_collect().await?;
-        let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
-        hasher.update(content.stamp.version().token().unwrap_or_default());
-        let (mut worth, mut entries) = (of_names, Vec::with_capacity(names.len()));
-        for (entry, seen) in rows.into_iter().flatten() {
-            self.told.is_again(&entry.id, &entry.attributes);
-            match seen {
-                Some(seen) => {
-                    worth = worth.and(seen.worth(Told::Status));
-                    digest(&mut hasher, &seen.status);
-                }
-                None => hasher.update(b"?"),
-            }
-            entries.push(entry);
-        }
-        let version = Version::strong(format!("{:016x}", hasher.digest()));
-        Ok(Listed { entries, version, worth })
-    }
-
-    /// Some names of a directory with their status, where the server tells it.
-    async fn rows(&self, call: &Call, dir: &Spot, names: Vec<(Name, Fid)>) -> Result<Vec<(Entry, Option<Seen>)>> {
-        let ticket = self.promises.ticket();
-        let fids: Vec<Fid> = names.iter().map(|(_, fid)| *fid).collect();
-        let question = InlineBulkStatus { fids: List(fids.clone()) };
-        let (reply, teller) = self.ask_newest(call, dir, &question, Release::of_several).await?;
-        let answers = reply.answers(&fids).map_err(|error| damaged(dir, &error))?;
-        let rows = names.into_iter().zip(answers).map(|((name, fid), (_, row, promise))| {
-            let spot = dir.beside(fid);
-            match row.0 {
-                Ok(status) => {
-                    let lease = self.promises.enter_of(ticket, teller.clone(), &spot, promise, Written::of(&status));
-                    self.directories.keep_only(&spot.cell, fid, self.stamp(&spot, &status, Made::of(&status, &teller)));
-                    let entry = self.entry_of(name, spot, &status, &teller);
-                    (entry, Some(Seen { status, lease, teller: teller.clone() }))
-                }
-                Err(code) => {
-                    tracing::debug!(code, %fid, "the status of a name in a listing is not told");
-                    (untold(name, spot), None)
-                }
-            }
-        });
-        Ok(rows.collect())
-    }
-}
-
-/// A name of which only the number of its file is known.
-fn untold(name: Name, spot: Spot) -> Entry {
-    let kind = if spot.fid.is_directory() { FileKind::Directory } else { FileKind::Unknown };
-    Entry {
-        name,
-        id: Identity::File(spot).file_id(),
-        attributes: weft_remote::Attributes::of_kind(kind),
-        version: Version::None,
-    }
-}
-
-fn digest(hasher: &mut xxhash_rust::xxh3::Xxh3Default, status: &Status) {
-    for word in [status.mode, status.modified_s, status.changed_s, status.links] {
-        hasher.update(&word.to_be_bytes());
-    }
-    hasher.update(&status.data_version.to_be_bytes());
-    hasher.update(&status.length.to_be_bytes());
 }
 
 /// The lease that holds while both do.
@@ -400,7 +320,5 @@ pub(crate) fn damaged(spot: &Spot, error: &dyn std::error::Error) -> RemoteError
 const AT_SYS: &[u8] = b"@sys";
 /// Longest directory in bytes.
 const DIRECTORY_BYTES_MAX: i64 = (PAGE_BYTES * PAGES_MAX) as i64;
-/// Questions for the status of many files that are under way at once, for one listing.
-const BULK_AT_ONCE: usize = 8;
 /// How long sites with the newest release may take to answer before what an older one says is shown.
 const NEWEST_PATIENCE: Duration = Duration::from_secs(1);

@@ -215,6 +215,22 @@ impl Promises {
         holds.then_some(Lease::UntilBroken(held.ends))
     }
 
+    /// The same of many, each with a ticket of its own and with the bytes that it had then, which it has to have still.
+    pub fn leases_since(
+        &self,
+        cell: &CellName,
+        files: impl Iterator<Item = (Fid, Ticket, Written)>,
+    ) -> Vec<Option<Lease>> {
+        let table = self.table.lock();
+        let (now, since) = (clock::now(), BrokenSince::of(&table, cell));
+        let lease = |(fid, ticket, written): (Fid, Ticket, Written)| {
+            let held = table.held.get(cell, fid)?;
+            let holds = held.ends > now && held.written == Some(written) && !since.has(ticket, held.server, fid);
+            holds.then_some(Lease::UntilBroken(held.ends))
+        };
+        files.map(lease).collect()
+    }
+
     /// A server says that something changed.
     pub fn broken(&self, server: ServerId, cell: &CellName, fids: &[Fid]) -> ToldUpTo {
         let mut table = self.table.lock();
@@ -327,20 +343,16 @@ impl Table {
 
     /// Whether something about a file was broken after a ticket was taken; also when that is not remembered any more.
     fn broken_since(&self, ticket: Ticket, server: ServerId, cell: &CellName, fid: Fid) -> bool {
-        if ticket.breaks == self.breaks {
-            return false;
-        }
-        if self.recent.front().is_none_or(|(number, _)| *number > ticket.breaks + 1) {
+        if !self.remembers(ticket) {
             return true;
         }
-        let since = self.recent.iter().rev().take_while(|(number, _)| *number > ticket.breaks);
-        since.into_iter().any(|(_, broken)| match broken {
-            Broken::One(of, one) => (of, *one) == (cell, fid),
-            Broken::Volume(of, volume) => (of, *volume) == (cell, fid.volume),
-            Broken::Server(of) => *of == server,
-            Broken::Cell(of) => of == cell,
-            Broken::All => true,
-        })
+        let mut since = self.recent.iter().rev().take_while(|(number, _)| *number > ticket.breaks);
+        since.any(|(_, broken)| broken.is_of(server, cell, fid))
+    }
+
+    /// Whether all breaks since a ticket are remembered.
+    fn remembers(&self, ticket: Ticket) -> bool {
+        ticket.breaks == self.breaks || self.recent.front().is_some_and(|(number, _)| *number <= ticket.breaks + 1)
     }
 
     /// Whether a directory was changed by us after a ticket was taken, and an answer does not have that.
@@ -395,6 +407,50 @@ impl Table {
                 self.way_count += 1;
             }
         }
+    }
+}
+
+impl Broken {
+    /// Whether it was also about a file of which this server has promised something.
+    fn is_of(&self, server: ServerId, cell: &CellName, fid: Fid) -> bool {
+        match self {
+            Broken::One(of, one) => (of, *one) == (cell, fid),
+            Broken::Volume(of, volume) => (of, *volume) == (cell, fid.volume),
+            Broken::Server(of) => *of == server,
+            Broken::Cell(of) => of == cell,
+            Broken::All => true,
+        }
+    }
+}
+
+/// What [`Table::broken_since`] says, for many files of one cell.
+struct BrokenSince<'a> {
+    table: &'a Table,
+    cell: &'a CellName,
+    /// The last break of each file by itself.
+    one: HashMap<Fid, u64>,
+    /// Those of more than one.
+    several: Vec<&'a (u64, Broken)>,
+}
+
+impl<'a> BrokenSince<'a> {
+    fn of(table: &'a Table, cell: &'a CellName) -> BrokenSince<'a> {
+        let (mut one, mut several) = (HashMap::new(), Vec::new());
+        for entry in &table.recent {
+            match &entry.1 {
+                Broken::One(of, fid) if of == cell => drop(one.insert(*fid, entry.0)),
+                Broken::One(..) => {}
+                _ => several.push(entry),
+            }
+        }
+        BrokenSince { table, cell, one, several }
+    }
+
+    fn has(&self, ticket: Ticket, server: ServerId, fid: Fid) -> bool {
+        let is_since = |number: u64| number > ticket.breaks;
+        !self.table.remembers(ticket)
+            || self.one.get(&fid).copied().is_some_and(is_since)
+            || self.several.iter().any(|(number, broken)| is_since(*number) && broken.is_of(server, self.cell, fid))
     }
 }
 

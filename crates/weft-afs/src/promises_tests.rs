@@ -217,3 +217,40 @@ fn what_is_there_no_more_takes_no_room() {
     promises.forget(&cell(), other.fid);
     assert!(promises.lease(&cell(), other.fid).is_some(), "another way leads to it");
 }
+
+#[test]
+fn many_are_as_they_were_told_until_something_is_said_of_them() {
+    let (promises, _told) = promises(100);
+    let other_server = ServerId::Uuid(Uuid([2; 16]));
+    let ticket = promises.ticket();
+    let at = |nth: u32, data_version| (spot(nth).fid, ticket, written(data_version));
+    for nth in 1..=6 {
+        let server = if nth == 6 { other_server } else { SERVER };
+        assert!(holds(promises.enter_of(ticket, server, &spot(nth), PROMISE, written(9))));
+    }
+    let counts = |files: &[(Fid, Ticket, Written)]| -> Vec<bool> {
+        promises
+            .leases_since(&cell(), files.iter().copied())
+            .into_iter()
+            .map(|lease| lease.is_some_and(holds))
+            .collect()
+    };
+    let all = [at(1, 9), at(2, 9), at(3, 8), at(4, 9), at(5, 9), at(6, 9), at(7, 9)];
+    assert_eq!(counts(&all), [true, true, false, true, true, true, false], "other bytes, and no promise");
+    promises.broken(SERVER, &cell(), &[spot(2).fid]);
+    promises.enter_of(promises.ticket(), SERVER, &spot(2), PROMISE, written(9));
+    assert_eq!(counts(&all), [true, false, false, true, true, true, false], "promised anew, and told of before");
+    assert_eq!(counts(&[(spot(2).fid, promises.ticket(), written(9))]), [true]);
+    let another_cell = CellName::new(b"example.net").expect("a name");
+    assert!(promises.leases_since(&another_cell, all.into_iter()).iter().all(Option::is_none));
+    promises.forgotten(SERVER);
+    let again = promises.ticket();
+    for nth in 1..=5 {
+        promises.enter_of(again, SERVER, &spot(nth), PROMISE, written(9));
+    }
+    assert_eq!(counts(&all), [false, false, false, false, false, true, false], "another server has forgotten nothing");
+    for _ in 0..=RECENT_MAX {
+        promises.broken(SERVER, &cell(), &[spot(50).fid]);
+    }
+    assert_eq!(counts(&[at(6, 9)]), [false], "not remembered any more");
+}

@@ -16,6 +16,7 @@ use crate::cell::CellName;
 use crate::doors::mount_of_cell;
 use crate::facts::{self, Stamp, Told};
 use crate::identity::{Identity, Spot};
+use crate::listing::Listed;
 use crate::look::{Worth, shown};
 use crate::rotate::FileServers;
 
@@ -97,13 +98,15 @@ impl Remote for Afs {
             return Ok(Answer::new(Listing::Page(page, None), Version::None, Lease::lasting(TOP_LEASE)));
         }
         let dir = self.shared.inside(call, &dir).await?;
-        let listed = self.shared.list(call, &dir).await?;
-        let listing = match known.still_holds(&listed.version) {
-            true => Listing::Unchanged,
-            false => Listing::Page(page(listed.entries), None),
+        let Listed { entries, standing, is_renewed, version, worth } = self.shared.list(call, &dir).await?;
+        let listing = match known.still_holds(&version) {
+            // Whoever was told of names whose promises have ended since asks about each by itself.
+            true if !is_renewed => Listing::Unchanged,
+            _ if standing.is_empty() => Listing::Page(page(entries), None),
+            _ => Listing::Changes(page(entries), standing),
         };
-        let Worth { lease, audience } = listed.worth;
-        Ok(Answer { audience, ..Answer::new(listing, listed.version, lease) })
+        let Worth { lease, audience } = worth;
+        Ok(Answer { audience, ..Answer::new(listing, version, lease) })
     }
 
     async fn fetch(&self, call: &Call, file: &FileId, expected: &Version, span: Span) -> Result<Answer<Fetched>> {

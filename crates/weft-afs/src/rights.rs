@@ -18,6 +18,7 @@ use crate::fid::Fid;
 use crate::identity::{Identity, Spot};
 use crate::look::{Seen, shown};
 use crate::promises::Ticket;
+use crate::rows::Access;
 use crate::wire::status::Kind;
 
 /// A directory and the number of a token.
@@ -25,18 +26,18 @@ type Key = (CellName, Fid, Option<u64>);
 
 /// Rights in directories, each as of a ticket. Held for one look or one change.
 #[derive(Debug, Default)]
-pub(crate) struct KnownRights(Mutex<HashMap<Key, (Rights, Ticket)>>);
+pub(crate) struct KnownRights(Mutex<HashMap<Key, (Access, Ticket)>>);
 
 impl KnownRights {
-    fn note(&self, key: Key, rights: Rights, ticket: Ticket) {
+    fn note(&self, key: Key, access: Access, ticket: Ticket) {
         let mut known = self.0.lock();
         if known.len() >= KNOWN_MAX && !known.contains_key(&key) {
             known.clear();
         }
-        known.insert(key, (rights, ticket));
+        known.insert(key, (access, ticket));
     }
 
-    fn get(&self, key: &Key) -> Option<(Rights, Ticket)> {
+    fn get(&self, key: &Key) -> Option<(Access, Ticket)> {
         self.0.lock().get(key).copied()
     }
 }
@@ -46,8 +47,15 @@ impl Shared {
     pub fn note_rights(&self, ticket: Ticket, spot: &Spot, seen: &Seen) {
         if seen.status.kind == Kind::Directory {
             let token = seen.teller.token.as_ref().map(|token| token.id);
-            self.rights.note((spot.cell.clone(), spot.fid, token), seen.status.caller_access, ticket);
+            let access = Access { caller: seen.status.caller_access, anybody: seen.status.anonymous_access };
+            self.rights.note((spot.cell.clone(), spot.fid, token), access, ticket);
         }
+    }
+
+    /// What whoever has this token may do in a directory, where its list is promised to be the same still.
+    pub fn access_promised(&self, dir: &Spot, token: Option<u64>) -> Option<Access> {
+        let (access, ticket) = self.rights.get(&(dir.cell.clone(), dir.fid, token))?;
+        self.promises.lease_since(ticket, &dir.cell, dir.fid).map(|_| access)
     }
 
     /// Refuses who may not write a file: by its status, where its directory does not let this caller write all of its files.
@@ -74,10 +82,8 @@ impl Shared {
     /// holds.
     async fn may_write_all(&self, call: &Call, dir: &Spot) -> bool {
         let token = self.files.logins.token(call, &dir.cell).await.map(|token| token.id);
-        let known = self.rights.get(&(dir.cell.clone(), dir.fid, token));
-        let holds = |ticket| self.promises.lease_since(ticket, &dir.cell, dir.fid).is_some();
-        let rights = match known.filter(|(_, ticket)| holds(*ticket)) {
-            Some((rights, _)) => rights,
+        let rights = match self.access_promised(dir, token) {
+            Some(access) => access.caller,
             None => match self.status(call, dir).await {
                 Ok(seen) => seen.status.caller_access,
                 // Who may not look at a directory may write what is in it all the same.

@@ -55,6 +55,8 @@ impl Shared {
         content: &dyn Content,
         made: SystemTime,
     ) -> Result<Answer<Outcome>> {
+        let spots = [spot];
+        let _changing = self.own_changes.begin(&spots);
         let begun = self.version_to_write(call, spot, expected).await?;
         let over = Stamp::of(expected).map_or(begun, |expected| expected.data_version);
         let heard = Written { data_version: begun, modified_s: seconds(made) };

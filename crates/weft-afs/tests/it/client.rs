@@ -115,11 +115,21 @@ impl Client {
 
     /// The names in a directory.
     pub async fn names(&self, dir: &FileId) -> Vec<String> {
-        let listing = self.afs.entries(&call(), dir, &Version::None, None).await.expect("listed").value;
-        let Listing::Page(page, None) = listing else { panic!("{listing:?}") };
-        let mut names: Vec<String> = page.entries.iter().map(|entry| entry.name.to_string()).collect();
+        let (told, standing) = self.list(dir, &call()).await;
+        let mut names: Vec<String> = told.iter().chain(&standing).map(|entry| entry.name.to_string()).collect();
         names.sort_unstable();
         names
+    }
+
+    /// What a listing tells, and what it says stands of what was told before.
+    pub async fn list(&self, dir: &FileId, call: &Call) -> (Vec<Entry>, Vec<Entry>) {
+        match self.afs.entries(call, dir, &Version::None, None).await.expect("listed").value {
+            Listing::Page(page, None) => (page.entries, Vec::new()),
+            Listing::Changes(page, standing) => {
+                (page.entries, standing.iter().map(|entry| Entry::clone(entry)).collect())
+            }
+            listing => panic!("{listing:?}"),
+        }
     }
 
     /// How many questions were put to servers.

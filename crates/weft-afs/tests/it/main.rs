@@ -8,5 +8,6 @@ mod conformance;
 mod network;
 mod reads;
 mod refusals;
+mod standing;
 mod stranger;
 mod writes;
