@@ -54,6 +54,15 @@ impl Client {
         self.start_at(bench, self.node())
     }
 
+    /// Somebody on another machine, for whom the same files are in another place.
+    pub fn start_other(self, bench: &Bench) -> Result<Place<'_>> {
+        match self {
+            Client::Weft => Client::Weft.start_at(bench, Client::Afsd.node()),
+            Client::Afsd => Client::Weft.start(bench),
+            Client::Ext4 => Client::Ext4.start(bench),
+        }
+    }
+
     /// The same in the network of another node.
     pub fn start_at<'a>(self, bench: &'a Bench, node: &str) -> Result<Place<'a>> {
         let (mount, cache) = (bench.fresh("mount"), bench.fresh("cache"));

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::client::Client;
 use super::tree::MANY;
@@ -17,11 +17,20 @@ pub fn measure(bench: &Bench) -> Result<Section> {
     for round in 0..bench.scale.rounds {
         for client in in_turn(&[Client::Weft, Client::Afsd, Client::Ext4], round) {
             let place = client.start(bench)?;
-            for what in ["cold", "warm"] {
+            let mut list = |what, what_cpu| -> Result<()> {
                 let cost = place.cost(Command::new("ls").arg("-l").arg(place.top.join(MANY)))?;
                 book.note(client.name(), what, cost.wall);
-                book.note(client.name(), if what == "cold" { "cold cpu" } else { "warm cpu" }, cost.client_cpu);
-            }
+                book.note(client.name(), what_cpu, cost.client_cpu);
+                Ok(())
+            };
+            list("cold", "cold cpu")?;
+            list("warm", "warm cpu")?;
+            let other = client.start_other(bench)?;
+            let new = other.top.join(MANY).join("new");
+            std::fs::write(&new, "").with_context(|| new.display().to_string())?;
+            list("changed", "changed cpu")?;
+            std::fs::remove_file(&new).with_context(|| new.display().to_string())?;
+            other.end()?;
             place.end()?;
         }
     }
@@ -33,8 +42,11 @@ pub fn measure(bench: &Bench) -> Result<Section> {
         beside("warm, time", "warm", "afsd.fuse", most()),
         beside("warm, CPU of the client", "warm cpu", "afsd.fuse", None),
         beside("warm, time", "warm", "ext4", None),
+        beside("one more, time", "changed", "afsd.fuse", most()),
+        beside("one more, CPU of the client", "changed cpu", "afsd.fuse", None),
     ];
-    let notes =
-        vec!["Cold: a client with an empty cache, whose way to the volume is known; warm: once more.".to_owned()];
+    let cold = "Cold: a client with an empty cache, whose way to the volume is known; warm: once more.";
+    let changed = "One more: once more after a client on another machine has made a name in the directory.";
+    let notes = vec![format!("{cold} {changed}")];
     Ok(Table::Listing.section(rows, notes))
 }
