@@ -313,28 +313,46 @@ fn who_may_not_write_is_refused_at_once() {
 /// whoever else goes on using them; who gets it back reads.
 #[test]
 fn who_has_lost_a_right_is_refused_at_once() {
+    loses_rights("lent", 0, [64_181, 64_182, 64_183]);
+}
+
+/// Goal: so it is where only what has changed of a list is asked about.
+#[test]
+fn who_has_lost_a_right_is_refused_among_many_names() {
+    loses_rights("lent-many", 60, [64_184, 64_185, 64_186]);
+}
+
+#[track_caller]
+fn loses_rights(folder: &str, others: usize, users: [u32; 3]) {
     let Some(cell) = cell() else { return };
-    let (alice, bob, nobody) = (User::new(64_181), User::new(64_182), User::new(64_183));
+    let [alice, bob, nobody] = users.map(User::new);
     alice.login(cell, "alice", &[]);
     bob.login(cell, "bob", &[]);
     let Some(mount) = mounted(cell, "") else { return };
-    let (folder, lists) = (mount.at("weft.test/user/alice/lent"), Lists::of_alice(cell, &mount));
+    let (folder, lists) = (mount.at("weft.test/user/alice").join(folder), Lists::of_alice(cell, &mount));
     assert_eq!(alice.run("mkdir", [&folder]).code, Some(0));
     let page = folder.join("page");
+    let others: Vec<String> = (0..others).map(|nth| format!("page{nth:03}")).collect();
+    if !others.is_empty() {
+        let made = alice.run("touch", others.iter().map(|name| folder.join(name)));
+        assert_eq!(made.code, Some(0), "{made:?}");
+    }
+    let names: String =
+        std::iter::once("page").chain(others.iter().map(String::as_str)).map(|name| format!("{name}\n")).collect();
     assert_eq!(alice.run("sh", ["-c", "echo lent > \"$0\"", &page.to_string_lossy()]).code, Some(0));
     for round in 0..4 {
         let anybody_looks = round % 2 == 1;
         lists.set(&folder, &["system:anyuser", "rl", "bob", "none"]);
         for user in [&nobody, &bob, &alice] {
             assert_eq!(user.reads(&page).out, "lent\n", "{round}");
-            assert_eq!(user.run("ls", [&folder]).out, "page\n", "{round}");
+            assert_eq!(user.run("ls", [&folder]).out, names, "{round}");
         }
         lists.set(&folder, &["system:anyuser", if anybody_looks { "l" } else { "none" }, "bob", "l"]);
         // In this order: what she is told is for nobody else, and a list that is for everybody tells no more than names.
         if !anybody_looks {
             assert_eq!(alice.run("ls", ["-l".as_ref(), folder.as_os_str()]).code, Some(0));
         }
-        assert_eq!(bob.run("ls", [&folder]).out, "page\n", "{round}: to look is allowed");
+        assert_eq!(bob.run("ls", [&folder]).out, names, "{round}: to look is allowed");
         for _ in 0..2 {
             for other in [&nobody, &bob] {
                 for program in ["cat", "stat"] {
@@ -342,7 +360,7 @@ fn who_has_lost_a_right_is_refused_at_once() {
                 }
             }
             match anybody_looks {
-                true => assert_eq!(nobody.run("ls", [&folder]).out, "page\n", "{round}"),
+                true => assert_eq!(nobody.run("ls", [&folder]).out, names, "{round}"),
                 false => nobody.is_denied("ls", &folder),
             }
             assert_eq!(alice.reads(&page).out, "lent\n", "{round}");
