@@ -392,7 +392,8 @@ impl Dirty {
         // Nothing is left to be lost: the log begins anew, and at no time says nothing.
         let length = state.extents.length();
         let (mut bytes, life) = draft_log::beginning(self.node, version, length, state.readers).map_err(unwritable)?;
-        if let Some(record) = all_of(&state.extents).filter(|_| state.is_kept) {
+        // What is all here the next daemon can hold against what the source has then.
+        if let Some(record) = all_of(&state.extents).filter(|_| !state.extents.needs_base()) {
             bytes.extend(record.encoded(life).map_err(unwritable)?);
         }
         let end = bytes.len() as u64;

@@ -146,8 +146,8 @@ fn when_all_is_sent_nothing_is_left_to_send_after_a_start() {
     assert_eq!(again().parts(0, 99), [(0..10, Origin::Base)]);
 }
 
-/// Goal: what was sent of a file that its source will not have any more is there for the next daemon, whatever becomes of it
-/// after that; of one that its source has, the source tells.
+/// Goal: what was sent of a file is there for the next daemon where all of it is here; of one that its source will not have any
+/// more, whatever becomes of it after that.
 #[test]
 fn what_was_sent_is_kept_where_the_source_loses_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn what_was_sent_is_kept_where_the_source_loses_it() {
     dirty.take().unwrap();
     dirty.sent(Version::strong("2")).unwrap();
     let again = || again(dir.path()).unwrap().unwrap();
-    assert!(again().needs_base() && !again().was_filled());
+    assert!(!again().needs_base() && !again().is_unsent() && again().was_filled());
     assert!(dirty.keep_all().unwrap());
     let is_here = |wanted: &'static [u8]| {
         for there in [&again(), &dirty] {

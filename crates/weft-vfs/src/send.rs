@@ -276,6 +276,14 @@ impl Vfs {
         }
     }
 
+    /// Lets go of what a former daemon had sent: nobody has it open after that one's mount. The bytes were never synced here, and
+    /// may be others where the machine failed; the source has them.
+    pub fn let_sent_go(&self) {
+        let inodes: Vec<_> = self.drafts.lock().values().cloned().collect();
+        let is_sent = |inode: &Inode| inode.draft().is_some_and(|draft| !draft.dirty.is_unsent());
+        inodes.iter().filter(|inode| is_sent(inode)).for_each(|inode| self.end_draft(inode));
+    }
+
     /// Sends what a former daemon had not sent and nobody has open.
     pub fn send_left(self: &Arc<Self>) {
         let inodes: Vec<_> = self.drafts.lock().values().cloned().collect();

@@ -51,6 +51,9 @@ pub fn run(resolved: Resolved, ready: Ready, handover: Handover) -> anyhow::Resu
     let options = options::vfs_options(&resolved)?;
     let takes_changes = bindings.iter().any(|binding| binding.remote.capabilities().writable);
     let vfs = Vfs::new(store.clone(), bindings, options, notices, runtime.handle().clone())?;
+    if !is_follower {
+        vfs.let_sent_go();
+    }
     if let Some(tree) = tree.filter(|_| device.is_none()) {
         runtime.block_on(find_tree(&vfs, &tree))?;
     }

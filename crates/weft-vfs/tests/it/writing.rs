@@ -215,6 +215,23 @@ async fn who_reads_what_was_written_does_so_after_a_restart() {
     }
 }
 
+/// Goal: what was sent is read from its source where the mount is a new one: what lies here was never synced, and may be other
+/// bytes after the machine has failed. Method: they are overwritten.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_sent_is_its_sources_after_a_new_start() {
+    let bench = Bench::writable();
+    let handle = bench.open_for(HELLO, EMPTYING).await.unwrap();
+    bench.write(handle, 0, b"Jello").await.unwrap();
+    bench.flush(handle).await.unwrap();
+    let bench = bench.remount();
+    let drafts = std::fs::read_dir(bench.vfs.store().dir().join("dirty")).unwrap();
+    let drafts: Vec<_> = drafts.map(|draft| draft.unwrap().path()).filter(|path| path.extension().is_none()).collect();
+    assert_eq!(drafts.len(), 1);
+    std::fs::write(&drafts[0], "zzzzz").unwrap();
+    bench.vfs.let_sent_go();
+    assert_eq!(bench.cat(HELLO).await.unwrap(), b"Jello");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_sent_is_sent_after_a_restart() {
     let bench = Bench::writable();

@@ -1,8 +1,8 @@
 //! Writers while one daemon after the other is killed.
 
-use std::fs::{File, FileTimes, OpenOptions};
+use std::fs::{File, FileTimes, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -221,6 +221,32 @@ fn what_had_its_times_set_before_a_kill_is_written_after_it() {
             true => assert_eq!((synced, &*there), (Err(Errno::IO), "abcdefghij")),
             false => assert_eq!((synced, &*there), (Ok(()), "012XY56789"), "{name}"),
         }
+    }
+}
+
+/// Goal: who has a file open that was written and synced before a kill goes on in it after that, although somebody else has
+/// changed its mode since, and another has opened it then. What was written beside in between ends it.
+#[test]
+fn what_was_synced_before_a_kill_is_written_on_when_its_mode_is_another() {
+    let Some(pair) = Pair::new() else { return };
+    for (name, is_changed) in [("its mode", false), ("its bytes", true)] {
+        let mut open = File::create_new(pair.at(name)).expect("made");
+        open.write_all(b"0123456789").expect("written");
+        open.sync_all().expect("synced");
+        pair.mount.kill_daemon();
+        if is_changed {
+            std::fs::write(pair.there(name), "abcdefghij").expect("written");
+        }
+        std::fs::set_permissions(pair.there(name), Permissions::from_mode(0o600)).expect("set");
+        let there = std::fs::read(pair.there(name)).expect("read");
+        assert!(std::fs::read(pair.at(name)).expect("read") == there);
+        let written = open.write_all(b"more").and_then(|()| open.sync_all());
+        match is_changed {
+            true => assert!(written.is_err_and(|error| error.raw_os_error() == Some(Errno::IO.raw_os_error()))),
+            false => written.unwrap_or_else(|error| panic!("{name}: {error}")),
+        }
+        let more: &[u8] = if is_changed { b"" } else { b"more" };
+        assert_eq!(std::fs::read(pair.there(name)).expect("read"), [&there, more].concat(), "{name}");
     }
 }
 
