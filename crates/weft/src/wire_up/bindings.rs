@@ -106,7 +106,12 @@ pub(super) fn of(resolved: &Resolved, ground: &Ground<'_>) -> anyhow::Result<Bou
             anyhow::bail!("no [[dir]] in the configuration names a directory; `weft mount dir:/PATH DIR` mounts one")
         }
         Source::Dirs => {
-            let bind = |table: &DirTable| directory(vec![table.name.clone()], table.into(), resolved, ground);
+            // One that is not there is shown when it is, as above; that none is there is a mistake.
+            let is_awaited = resolved.dirs.iter().any(|table| whole_path(&table.path).is_ok());
+            let bind = |table: &DirTable| {
+                let shown = Shown { is_awaited, ..table.into() };
+                directory(vec![table.name.clone()], shown, resolved, ground)
+            };
             resolved.dirs.iter().map(bind).collect::<anyhow::Result<_>>()?
         }
         Source::DirTree { path } => {

@@ -41,18 +41,39 @@ fn a_daemon_that_ends_while_its_directory_is_away_is_followed_by_another() {
 /// keeps nothing else away, is told of, and is shown when it is there; so it is by the next daemon.
 #[test]
 fn a_directory_that_comes_after_the_mount_is_shown_then() {
+    is_shown_when_it_comes("", "dir");
+}
+
+/// Goal: so it is where the directories alone are mounted.
+#[test]
+fn a_directory_that_comes_after_the_others_is_shown_then() {
+    is_shown_when_it_comes("dir", "");
+}
+
+/// Goal: where none of the directories is there nothing is mounted, and one of them is named.
+#[test]
+fn directories_of_which_none_is_there_are_not_mounted() {
+    let config = "[[dir]]\nname = \"there\"\npath = \"/nowhere/there\"\n".to_owned();
+    let Some(mount) = Mount::prepare(Setup { source: "dir", config, ..Setup::default() }) else { return };
+    let refused = mount.try_mount();
+    assert!(refused.code == Some(1) && refused.err.contains("/nowhere/there"), "{refused:?}");
+}
+
+#[track_caller]
+fn is_shown_when_it_comes(source: &'static str, folder: &str) {
     let above = tempfile::Builder::new().prefix("wt-away-").tempdir().expect("a temporary folder");
     let [here, there] = ["here", "there"].map(|name| above.path().join(name));
     let table = |name: &str| format!("[[dir]]\nname = \"{name}\"\npath = \"{}/{name}\"\n", above.path().display());
     std::fs::create_dir(&here).expect("made");
     std::fs::write(here.join("file"), "here").expect("written");
     let config = table("there") + &table("here");
-    let Some(mount) = Mount::with(Setup { config, ..Setup::default() }) else { return };
+    let Some(mount) = Mount::with(Setup { source, config, ..Setup::default() }) else { return };
+    let at = |path: &str| mount.at(folder).join(path);
     let is_away = || {
-        assert_eq!(std::fs::read(mount.at("dir/here/file")).expect("read"), b"here");
-        assert_eq!(names_in(&mount.at("dir")), ["here", "there"]);
-        fails_with(std::fs::read(mount.at("dir/there/file")), Errno::HOSTUNREACH);
-        fails_with(std::fs::write(mount.at("dir/there/file"), "lost"), Errno::HOSTUNREACH);
+        assert_eq!(std::fs::read(at("here/file")).expect("read"), b"here");
+        assert_eq!(names_in(&mount.at(folder)), ["here", "there"]);
+        fails_with(std::fs::read(at("there/file")), Errno::HOSTUNREACH);
+        fails_with(std::fs::write(at("there/file"), "lost"), Errno::HOSTUNREACH);
         let status = mount.status();
         let names = status["sources"].as_array().expect("a list").iter().map(|source| source["name"].clone());
         assert_eq!(names.collect::<Vec<_>>(), [there.to_str().expect("text")], "{status}");
@@ -62,8 +83,8 @@ fn a_directory_that_comes_after_the_mount_is_shown_then() {
     is_away();
     std::fs::create_dir(&there).expect("made");
     std::fs::write(there.join("file"), "there").expect("written");
-    wait_until("the directory", || std::fs::read(mount.at("dir/there/file")).is_ok_and(|bytes| bytes == b"there"));
-    std::fs::write(mount.at("dir/there/new"), "new").expect("written");
+    wait_until("the directory", || std::fs::read(at("there/file")).is_ok_and(|bytes| bytes == b"there"));
+    std::fs::write(at("there/new"), "new").expect("written");
     assert_eq!(std::fs::read(there.join("new")).expect("read"), b"new");
     assert_eq!(mount.status()["sources"].as_array().expect("a list").len(), 0);
 }
