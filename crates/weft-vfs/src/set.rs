@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_remote::{Call, Change, Figure, NewAttributes, Version};
+use weft_remote::{Call, Caller, Change, Figure, NewAttributes, Version};
 use weft_store::{NodeId, NodeRecord, Record};
 
 use crate::ask::{OpenFor, SetStat, SetTime};
@@ -37,6 +37,9 @@ impl Vfs {
         let inode = self.inode(node)?;
         self.refuse_read_only(&inode)?;
         self.admit_to_attributes(&call, &inode).await?;
+        let mut new = new;
+        // chown(2) that names neither owner nor group asks for nothing else: set-id bits go by it all the same.
+        new.kill_suidgid |= new == SetStat::default() && owns(&inode, call.caller);
         if handle.is_none() {
             self.refuse_moved(&call, &inode).await?;
         }
@@ -191,6 +194,12 @@ impl Inode {
         attributes.changed = Figure::Exact(SystemTime::now());
         record.clone()
     }
+}
+
+/// Whether a caller may change the mode of a file.
+fn owns(inode: &Inode, caller: Caller) -> bool {
+    let owner = inode.record.read().attributes.owner;
+    caller.uid == 0 || owner.is_some_and(|owner| owner.uid == caller.uid)
 }
 
 /// What a source is asked to set.

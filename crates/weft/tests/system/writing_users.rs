@@ -136,3 +136,36 @@ for line in ["one", "two"]:
     assert_eq!(state, format!("{log}fixed\n{log}"));
     pair.agree();
 }
+
+/// Goal: set-id bits go by a chown(2) that names neither owner nor group, where the file is its caller's.
+#[test]
+fn set_id_bits_go_by_a_chown_that_names_nobody() {
+    let Some(pair) = Pair::new() else { return };
+    let text = r#"
+import os
+def kept(mode):
+    os.chmod("f", mode)
+    os.chown("f", -1, -1)
+    return os.stat("f").st_mode & 0o7777
+open("f", "w").close()
+assert kept(0o6777) == 0o777
+assert kept(0o2767) == 0o2767
+os.mkdir("d")
+os.chmod("d", 0o6777)
+os.chown("d", -1, -1)
+assert os.stat("d").st_mode & 0o7777 == 0o6777
+if os.getuid() == 0:
+    os.chmod("f", 0o4777)
+    if os.fork() == 0:
+        os.setuid(1001)
+        try:
+            os.chown("f", -1, -1)
+        finally:
+            os._exit(0)
+    os.wait()
+    assert os.stat("f").st_mode & 0o7777 == 0o4777, "it is not theirs"
+"#;
+    let Some(program) = works(&pair, text) else { return };
+    program.good();
+    pair.agree();
+}
