@@ -221,7 +221,8 @@ impl Vfs {
             return Err(VfsError::ReadOnly);
         }
         if name.starts_with(OWN_ATTRIBUTES) {
-            return Err(VfsError::Denied);
+            let is_there = value.is_some() || self.extended(node, &name)?.is_some();
+            return Err(if is_there { VfsError::Denied } else { VfsError::NoAttribute });
         }
         if name == USER_ATTRIBUTES {
             let detail = "the attribute user.: it has no name below that".to_owned();

@@ -107,6 +107,47 @@ assert not [name for name in os.listxattr(file) if not name.startswith("user.wef
     pair.agree();
 }
 
+/// Goal: who is in a directory that was removed here lists it: it is empty.
+#[test]
+fn a_directory_that_was_removed_is_listed_by_who_is_in_it() {
+    let Some(pair) = Pair::new() else { return };
+    let text = r#"
+import os
+os.mkdir("d")
+open("d/f", "w").close()
+os.chdir("d")
+assert os.listdir(".") == ["f"]
+os.unlink("f")
+os.rmdir("../d")
+assert os.listdir(".") == []
+"#;
+    let Some(program) = works(&pair, text) else { return };
+    program.good();
+    pair.agree();
+}
+
+/// Goal: weft's own attributes are not set or removed, and one that there is none of is not there.
+#[test]
+fn wefts_own_attributes_are_nobodys_to_change() {
+    let Some(pair) = Pair::new() else { return };
+    let text = r#"
+import errno, os
+open("f", "w").close()
+def fails(error, act):
+    try:
+        act()
+        raise AssertionError("it was done")
+    except OSError as failed:
+        assert failed.errno == error, failed
+fails(errno.EACCES, lambda: os.setxattr("f", "user.weft.none", b"v"))
+fails(errno.EACCES, lambda: os.removexattr("f", "user.weft.freshness"))
+fails(errno.ENODATA, lambda: os.removexattr("f", "user.weft.none"))
+"#;
+    let Some(program) = works(&pair, text) else { return };
+    program.good();
+    pair.agree();
+}
+
 /// Goal: a change that leaves no other bytes and no other length sets the times all the same, here and at the source.
 #[test]
 fn what_is_cut_to_the_length_that_it_has_is_changed() {
