@@ -66,7 +66,7 @@ pub(crate) fn may_be_html(head: &[u8], server: Option<&[u8]>) -> bool {
 pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
     // Links are ASCII; what servers do to names in other encodings only touches the text beside them.
     let page = String::from_utf8_lossy(page);
-    let readers: [fn(&str) -> Option<Index>; 16] = [
+    let readers: [fn(&str) -> Option<Index>; 17] = [
         nginx::read,
         nginx::read_fancy,
         apache::read,
@@ -81,6 +81,7 @@ pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
         miniserve::read,
         dufs::read,
         node::read_http_server,
+        node::read_ecstatic,
         node::read_serve,
         node::read_serve_index,
     ];

@@ -1,5 +1,5 @@
-//! Servers in Node.js: http-server (as of version 14.1), serve (as of version 14.2) and serve-index (as of version 1.9), which
-//! Express and others list directories with.
+//! Servers in Node.js: http-server (as of version 14.1), ecstatic (as of version 2.2), which http-server listed directories with
+//! before version 13, serve (as of version 14.2) and serve-index (as of version 1.9), which Express and others list them with.
 
 use weft_remote::Figure;
 
@@ -9,14 +9,9 @@ use crate::name::{encode_segment, name_of};
 
 /// Reads http-server's table. Times are of the server's own clock, to the minute; sizes are rounded from 1 KiB on.
 pub(super) fn read_http_server(page: &str) -> Option<Index> {
-    let (title, after) = markup::title_and_heading(page, "h1")?;
-    let (list, end) = after.trim_start().strip_prefix("<table>")?.split_once("</table>")?;
-    if !title.starts_with("Index of ") || !end.contains(">http-server</a> server running @") {
-        return None;
-    }
     let mut items = Vec::new();
-    for row in list.split("<tr>").skip(1) {
-        let cell = |class: &str| Some(row.split_once(&format!("<td class=\"{class}\">"))?.1.split_once("</td>")?.0);
+    for row in rows_of(page, "http-server")? {
+        let cell = |class| cell(row, class);
         let anchor = markup::Anchor::first(cell("display-name")?)?;
         if anchor.href == "./../" {
             continue;
@@ -32,6 +27,38 @@ pub(super) fn read_http_server(page: &str) -> Option<Index> {
         items.push(Item { segment, is_dir, size, modified });
     }
     Some(Index { server: "http-server", items })
+}
+
+/// Reads ecstatic's table, which tells no times: exact sizes alone would do for whoever looks at a file, and show none. Links are
+/// whole paths.
+pub(super) fn read_ecstatic(page: &str) -> Option<Index> {
+    let mut siblings = markup::Siblings::default();
+    let mut items = Vec::new();
+    for row in rows_of(page, "ecstatic")? {
+        let link = cell(row, "display-name")?.strip_prefix("<a href=\"")?.strip_suffix("</a>")?;
+        let (href, text) = link.split_once("\">")?;
+        let size = cell(row, "file-size")?.strip_prefix("<code>")?.strip_suffix("</code>")?;
+        // The directory above; a symbolic link to nothing, or a name that Node.js cannot read: nothing is served by it.
+        if text == "../" || matches!(size, "??k" | "undefinedB") {
+            continue;
+        }
+        let (segment, is_dir) = siblings.own_segment(href, text)?;
+        let size = if is_dir { Figure::Unknown } else { Figure::Rounded(size_of(size)?.known()?) };
+        items.push(Item { segment, is_dir, size, modified: Figure::Unknown });
+    }
+    Some(Index { server: "ecstatic", items })
+}
+
+/// The rows of the table that http-server and ecstatic print, each signed by its name.
+fn rows_of<'a>(page: &'a str, server: &str) -> Option<impl Iterator<Item = &'a str>> {
+    let (title, after) = markup::title_and_heading(page, "h1")?;
+    let (list, end) = after.trim_start().strip_prefix("<table>")?.split_once("</table>")?;
+    let signed = end.contains(&format!(">{server}</a> server running @"));
+    (title.starts_with("Index of ") && signed).then(|| list.split("<tr>").skip(1))
+}
+
+fn cell<'a>(row: &'a str, class: &str) -> Option<&'a str> {
+    Some(row.split_once(&format!("<td class=\"{class}\">"))?.1.split_once("</td>")?.0)
 }
 
 /// Reads the list of `serve`, which tells names only. Its links are not escaped: the name stands beside them.
@@ -146,6 +173,42 @@ mod tests {
         );
         assert_eq!(read_http_server(&page.replace("20B", "20")), None);
         assert_eq!(read_http_server(&page.replace("\"./big\"", "\"./other\"")), None);
+    }
+
+    /// Goal: old lists of http-server are read. Method: rows as ecstatic 2.2, 3.3 and 4.1 print them, one of each kind.
+    #[test]
+    fn ecstatic_tells_sizes() {
+        let row = |perms: &str, size: &str, href: &str, text: &str| {
+            format!(
+                "<tr><td><i class=\"icon icon-_page\"></i></td><td class=\"perms\"><code>({perms})</code></td>\
+                 <td class=\"file-size\"><code>{size}</code></td>\
+                 <td class=\"display-name\"><a href=\"{href}\">{text}</a></td></tr>\n"
+            )
+        };
+        let rows = [
+            row("drwxr-xr-x", "", "/d/../", "../"),
+            row("drwxr-xr-x", "", "/d/sub/", "sub/"),
+            row("-rw-r--r--", "20B", "/d/q%22uo'%3Cte%3E%26%3B.txt", "q&#x22;uo&#x27;&#x3C;te&#x3E;&#x26;;.txt"),
+            row("-rw-r--r--", "300.0k", "/d/a%3Ab", "a:b"),
+            row("???!!!???", "??k", "/d/dangling", "dangling"),
+        ];
+        let page = format!(
+            "<!doctype html>\n<title>Index of /d/</title>\n<h1>Index of /d/</h1>\n<table>{}</table>\n<br><address>Node.js \
+             v20.20.2/ <a href=\"https://github.com/jfhbrook/node-ecstatic\">ecstatic</a> server running @ h</address>",
+            rows.concat()
+        );
+        assert_eq!(
+            facts(&page),
+            [
+                ("sub".to_owned(), true, Figure::Unknown),
+                ("q%22uo'%3Cte%3E&%3B.txt".to_owned(), false, Figure::Rounded(20)),
+                ("a:b".to_owned(), false, Figure::Rounded(300 << 10)),
+            ]
+        );
+        for (from, to) in [("20B", "20"), ("/d/a%3Ab", "/e/a%3Ab"), ("/d/sub/", "//sub/"), (">ecstatic<", ">other<")] {
+            assert!(page.contains(from));
+            assert_eq!(read_ecstatic(&page.replace(from, to)), None, "{from}");
+        }
     }
 
     #[test]
