@@ -79,8 +79,8 @@ impl<'a> Hops<'a> {
             false => client.options.credentials.pass(&call.caller, &target.authority).await?,
         };
         let first = client.host(&target.authority);
-        if first.takes_plus_for_space(&place.path) {
-            target.spell_plus();
+        if first.takes_for_key(&place.path) {
+            target.spell_key();
         }
         let mut hops = Hops {
             client,
@@ -152,8 +152,8 @@ impl<'a> Hops<'a> {
     async fn again(&mut self, hop: &mut Hop, url: &Url) -> Result<Option<Again>> {
         if self.redirects.is_empty() && is_of_s3(&hop.headers) {
             hop.host.saw_s3();
-            if self.target.spell_plus() {
-                // It may have given what has a space in that place.
+            if self.target.spell_key() {
+                // It may have given what has another key.
                 return Ok(Some(Again::AtOnce));
             }
         }

@@ -359,8 +359,8 @@ impl Host {
         self.state.lock().s3 = true;
     }
 
-    /// Whether a bare `+` in this path is a space to it.
-    pub fn takes_plus_for_space(&self, path: &str) -> bool {
+    /// Whether this path is the key of an object to it.
+    pub fn takes_for_key(&self, path: &str) -> bool {
         self.state.lock().s3 || self.lists.bucket_of(path).is_some()
     }
 

@@ -54,16 +54,14 @@ impl Target {
         Some(Target { scheme: Some(scheme), authority, path_and_query })
     }
 
-    /// The same for S3, to which a bare `+` is a space also in a path (observed: S3Proxy; of Amazon's: issue 554 of
-    /// s3tools/s3cmd); `false` if it is so already.
-    pub fn spell_plus(&mut self) -> bool {
+    /// The same for S3, where a path is a key: a bare `+` is a space to it also there (observed: S3Proxy; of Amazon's: issue
+    /// 554 of s3tools/s3cmd), and what comes after a bare `;` may be left out (observed: moto). `false` if it is so already.
+    pub fn spell_key(&mut self) -> bool {
         let end = self.path_and_query.find('?').unwrap_or(self.path_and_query.len());
-        let has_plus = self.path_and_query[..end].contains('+');
-        if has_plus {
-            let escaped = self.path_and_query[..end].replace('+', "%2B");
-            self.path_and_query.replace_range(..end, &escaped);
-        }
-        has_plus
+        let escaped = self.path_and_query[..end].replace('+', "%2B").replace(';', "%3B");
+        let is_other = escaped.len() != end;
+        self.path_and_query.replace_range(..end, &escaped);
+        is_other
     }
 
     /// The URL, under `scheme`.

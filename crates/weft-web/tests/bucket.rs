@@ -47,6 +47,8 @@ impl Bucket {
         if path == self.top || path == self.top.trim_end_matches('/') {
             return self.listing(query);
         }
+        // As S3Proxy and moto do.
+        let path = path.split(';').next().unwrap_or_default();
         let key = path.strip_prefix(self.top).map(|key| key.replace('+', " "));
         let key = key.map(|key| percent_decode_str(&key).decode_utf8_lossy().into_owned());
         let id = ("x-amz-request-id", "7A");
@@ -236,6 +238,19 @@ async fn a_plus_in_a_key_is_no_space() {
     let fetched = listing.fetch(&call(), &entries[1].id, &entries[1].version, Span::WHOLE).await.unwrap();
     assert_eq!(read(fetched.value.body).await.unwrap().0, b"plus");
     absent(&fresh, &server.dir("/bucket/"), "a++b").await;
+}
+
+/// Goal: what stands for a session in links of Java is a part of a key. Method: read by the name that the list tells.
+#[tokio::test]
+async fn a_key_has_no_session() {
+    let server = Bucket::new("/", &[("a", "other"), ("a;jsessionid=1.txt", "of that name")]).serve().await;
+    let web = web();
+    let (_, page, _) = list(&web, &server.dir("/")).await;
+    assert_eq!(names(&page.entries), ["a", "a;jsessionid=1.txt"]);
+    let fetched = web.fetch(&call(), &page.entries[1].id, &Version::None, Span::WHOLE).await.unwrap();
+    assert_eq!(read(fetched.value.body).await.unwrap().0, b"of that name");
+    let found = find(&web, &server.dir("/"), "a;jsessionid=1.txt").await.value;
+    assert_eq!(read(found.along.unwrap().body).await.unwrap().0, b"of that name");
 }
 
 #[tokio::test]
