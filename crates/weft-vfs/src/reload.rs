@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_remote::{Call, Caller, FileKind, Name};
+use weft_remote::{Call, Caller, FileKind, Name, RemoteError};
 use weft_store::{DentryRecord, DentrySource, DentryTarget, NodeId, Record};
 
 use crate::content::Check;
@@ -47,7 +47,8 @@ impl Vfs {
     /// cached or listed.
     ///
     /// # Errors
-    /// `NotFound` when the path is not there; otherwise failures are counted, except that of the path itself.
+    /// `NotFound` when the path is not there; otherwise failures are counted, except that of the path itself. With `recursive`
+    /// a refusal of that is counted as well where something below it is known, which may be told of all the same.
     pub async fn reload(self: &Arc<Self>, path: &[Name], recursive: bool, caller: Caller) -> Result<Reloaded> {
         self.try_again(path);
         let top = match self.find(path) {
@@ -67,15 +68,19 @@ impl Vfs {
             return self.reload_all(&mut waiting, recursive, caller, done).await;
         }
         let inode = self.inode(top)?;
-        match self.reload_one(&inode, caller, &mut done).await {
+        let outcome = self.reload_one(&inode, caller, &mut done).await;
+        if let Err(VfsError::Stale) = outcome {
             // Something else has its place now.
-            Err(VfsError::Stale) => return self.look_for(path, caller).await.map(|()| FOUND),
-            outcome => outcome?,
+            return self.look_for(path, caller).await.map(|()| FOUND);
         }
         if done.gone > 0 {
             return Err(VfsError::NotFound);
         }
         let mut waiting = if recursive { self.children(inode.id)? } else { Vec::new() };
+        match outcome {
+            Err(error) if waiting.is_empty() || !is_refusal(&error) => return Err(error),
+            outcome => done.failed += u64::from(outcome.is_err()),
+        }
         self.reload_all(&mut waiting, recursive, caller, done).await
     }
 
@@ -281,4 +286,9 @@ impl Vfs {
             Err(_) => Ok(()),
         })
     }
+}
+
+/// Whether a source has answered, and would not tell: of what it was asked for this says all, and of what lies below nothing.
+fn is_refusal(error: &VfsError) -> bool {
+    matches!(error, VfsError::Remote(RemoteError::Denied { .. } | RemoteError::Failed { .. }))
 }

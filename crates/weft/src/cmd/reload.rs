@@ -13,7 +13,7 @@ use crate::output::say;
 ///
 /// # Errors
 /// The first failure; the other paths are dealt with all the same. `Unreachable` when the source did not answer for
-/// some of the files.
+/// some of the files, or refused them.
 pub fn run(recursive: bool, paths: &[PathBuf], json: bool) -> Outcome {
     let depth = if recursive { Depth::Below } else { Depth::This };
     let (reloaded, outcome) = for_each(paths, |path| {
@@ -32,7 +32,7 @@ pub fn run(recursive: bool, paths: &[PathBuf], json: bool) -> Outcome {
     }
     if sum.failed > 0 && outcome.is_ok() {
         let sentence =
-            format!("the source did not answer for {} of {}; `weft why` tells more", sum.failed, sum.checked);
+            format!("the source told nothing of {} of {}; `weft why` tells more", sum.failed, sum.checked + sum.failed);
         return Err(Failure::new(Exit::Unreachable, sentence));
     }
     outcome

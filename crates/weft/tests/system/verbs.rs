@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
@@ -135,6 +137,36 @@ fn reload_counts_and_why_explains() {
     let outcome = mount.verb("reload", [&file]);
     assert_eq!(outcome.code, Some(6), "{host} is gone: {outcome:?}");
     assert!(!mount.why(&file, "last error").is_empty());
+}
+
+/// Goal: a list that is refused keeps nothing below it from being asked about. Method: a directory that is listed and then refused,
+/// while a file in it is changed, which nothing but `reload` would show.
+#[test]
+fn reload_goes_on_below_a_list_that_is_refused() {
+    let later = Arc::new(AtomicBool::new(false));
+    let is_later = later.clone();
+    let lasting = "cache-control: max-age=3600";
+    let liar = Liar::answering(move |asked| match (asked.path.as_str(), is_later.load(Ordering::SeqCst)) {
+        ("/d", _) => answer("301 Moved Permanently", &["location: /d/"], ""),
+        ("/d/", false) => answer("200 OK", &["content-type: text/html", lasting], "<a href=\"a.txt\">a</a>"),
+        ("/d/", true) => answer("403 Forbidden", &[], "no"),
+        ("/d/a.txt", false) => answer("200 OK", &["etag: \"1\"", lasting], "before"),
+        ("/d/a.txt", true) => answer("200 OK", &["etag: \"2\"", lasting], "after"),
+        _ => answer("404 Not Found", &[], "no"),
+    });
+    let Some(mount) = Mount::with(Setup::default()) else { return };
+    let top = mount.at(liar.site()).join("d");
+    assert_eq!(names_in(&top), ["a.txt", "index.html"]);
+    let read = || std::fs::read_to_string(top.join("a.txt")).expect("read");
+    assert_eq!(read(), "before");
+    later.store(true, Ordering::SeqCst);
+    assert_eq!(mount.verb("reload", [&top]).code, Some(5), "nothing else was asked for");
+    assert_eq!(read(), "before");
+    let outcome = mount.verb("reload -r", [&top]);
+    assert_eq!(read(), "after", "{outcome:?}");
+    assert_eq!(outcome.code, Some(6), "{outcome:?}");
+    assert!(outcome.err.contains("told nothing of 2 of 3"), "its page as well: {outcome:?}");
+    assert!(mount.why(&top, "last error").contains("403"));
 }
 
 #[test]
