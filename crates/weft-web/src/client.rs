@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::Request;
 use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{Request, StatusCode};
 use parking_lot::Mutex;
 use weft_remote::{Call, Notes, RemoteError, Result, Traffic};
 
@@ -220,6 +220,11 @@ impl Client {
             let sent = Instant::now();
             waiting.for_host(Took::Connection);
             match lent.send(request).await {
+                // It is for another connection, or none (RFC 9110 section 15.5.20).
+                Ok(response) if response.status() == StatusCode::MISDIRECTED_REQUEST && which == Which::Any => {
+                    lent.forget();
+                    failures = SHARED_MAX;
+                }
                 Ok(response) => {
                     let (parts, incoming) = response.into_parts();
                     if let Some(error) = lent.proxy().and_then(|proxy| unreachable_by(proxy, &url, &parts)) {

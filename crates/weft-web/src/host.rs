@@ -83,6 +83,18 @@ struct State {
     logins: bool,
     /// Until when the scheme that it is not known by is not tried again, and why.
     aside: Option<(Instant, RemoteError)>,
+    /// How it gives headers alone if not by HEAD, and until when that counts.
+    headers_by: Option<(Instant, HeadersBy)>,
+}
+
+/// What a host answers with the headers of a file and none, or hardly any, of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadersBy {
+    Head,
+    /// A GET of the first byte.
+    Part,
+    /// Neither.
+    Nothing,
 }
 
 /// What is noted of a host, as JSON under `host/<authority>`.
@@ -124,6 +136,7 @@ impl Host {
             via: None,
             logins: false,
             aside: None,
+            headers_by: None,
         };
         if builtin.is_some() {
             let why = "served by weft itself".to_owned();
@@ -354,6 +367,17 @@ impl Host {
         self.state.lock().ranges
     }
 
+    /// What it is asked by for headers alone.
+    pub fn headers_by(&self) -> HeadersBy {
+        let found = self.state.lock().headers_by;
+        found.filter(|(until, _)| Instant::now() < *until).map_or(HeadersBy::Head, |(_, by)| by)
+    }
+
+    /// It has answered this way what it did not by HEAD.
+    pub fn gives_headers_by(&self, by: HeadersBy) {
+        self.state.lock().headers_by = Some((Instant::now() + HEADERS_BY_TIME, by));
+    }
+
     /// Notes that it has answered as S3 does.
     pub fn saw_s3(&self) {
         self.state.lock().s3 = true;
@@ -402,6 +426,9 @@ impl Host {
 
 /// How long a redirect to a scheme that nobody speaks fails at once: an attempt may take as long as a connection may.
 const ASIDE_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a host is not asked by HEAD that has not answered it: that may have been one of several servers, or of its files.
+const HEADERS_BY_TIME: Duration = Duration::from_secs(600);
 
 /// Certificates of users whose connections to one host are kept.
 const IDENTITIES_MAX: usize = 32;
