@@ -82,7 +82,7 @@ impl Web {
                 // It has longer names below it: it lies in their directory.
                 return Ok(refused_dir(name.clone(), &below, reply).await.map(Some));
             }
-            return Ok(self.found_file_or_bucket(call, name, &place, reply).await?.map(Some));
+            return Ok(self.found_file_or_listed(call, name, &place, reply).await?.map(Some));
         }
         if let Some(found) = self.dir_instead(call, &place, reply.status).await? {
             reply.body.drain().await;
@@ -190,9 +190,9 @@ impl Web {
         answer.map(|()| Found { entry, along })
     }
 
-    /// As [`Web::found_file`], unless the file is the listing of a bucket: many servers give it without a redirect to the
-    /// URL with a slash.
-    async fn found_file_or_bucket(
+    /// As [`Web::found_file`], unless the file is a page that stands for a directory: the listing of a bucket, which many servers
+    /// give without a redirect to the URL with a slash, or one for people of a server for WebDAV, which may do the same (sabre).
+    async fn found_file_or_listed(
         &self,
         call: &Call,
         name: &Name,
@@ -203,6 +203,14 @@ impl Web {
         let plain = place.query.is_none() && !XML_ENDINGS.iter().any(|ending| name.as_bytes().ends_with(ending));
         let unplaced = reply.unplaced;
         let content = Content::read(reply, self.options());
+        if content.may_hold_names()
+            && place.query.is_none()
+            && self.lister(&place.slashed()) == Lister::Dav
+            && let Some(found) = self.find_by_protocol(call, name.clone(), &place.slashed()).await?
+        {
+            content.into_flow().drain().await;
+            return Ok(found);
+        }
         if unplaced || !plain || !content.is_xml() || self.lister(place) != Lister::Page {
             return Ok(self.found_content(name.clone(), place, content));
         }

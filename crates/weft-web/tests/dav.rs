@@ -226,3 +226,21 @@ async fn a_page_for_people_of_a_server_for_webdav_is_no_list() {
     assert_eq!(said.origin.unwrap().how, "WebDAV PROPFIND");
     assert_eq!(count(&server, "PROPFIND"), 2, "one finds out, one lists");
 }
+
+/// Goal: a page that a server for WebDAV gives people is no file, also where it comes without a redirect to the name with a slash.
+/// Method: looked up by its name alone, as nothing has been listed, beside a file that is a page.
+#[tokio::test]
+async fn a_page_for_people_is_no_file() {
+    let server = Server::start(|seen| match (seen.method.as_str(), seen.path.as_str()) {
+        ("PROPFIND", "/sub/") => multistatus(&row("/sub/", true, "")),
+        ("PROPFIND", "/page.html/") => multistatus(&row("/page.html", false, "")),
+        ("GET", "/sub" | "/page.html") => html("<a href='/sub/x'>x</a>"),
+        _ => answer(404, &[], ""),
+    })
+    .await;
+    let options = WebOptions { dav_hosts: vec![HostPattern::parse("127.0.0.1").unwrap()], ..WebOptions::default() };
+    let web = web_with(options);
+    for (name, kind) in [("sub", FileKind::Directory), ("page.html", FileKind::File)] {
+        assert_eq!(find(&web, &server.dir("/"), name).await.value.entry.attributes.kind, kind, "{name}");
+    }
+}
