@@ -52,7 +52,8 @@ pub(super) fn read_fancy(page: &str) -> Option<Index> {
         let mut anchor = markup::Anchor::first(link)?;
         // The name stands beside the address as well.
         anchor.href = anchor.href.split('"').next()?.to_owned();
-        if anchor.is_parent() {
+        // With `fancyindex_show_dotfiles` the directory itself is one of its rows.
+        if anchor.is_parent() || anchor.href == "./" {
             continue;
         }
         let (segment, is_dir) = anchor.own_segment()?;
@@ -138,7 +139,11 @@ mod tests {
                 "<!DOCTYPE html><html><head>\n<title>Index of /a&b/</title>\n</head><body><h1>Index of /a&amp;b/</h1>\n\
                  <table id=\"list\"><thead><tr><th><a href=\"?C=N&amp;O=A\">File Name</a></th></tr></thead>\n<tbody>\
                  <tr><td class=\"link\"><a href=\"../\">Parent directory/</a></td><td class=\"size\">-</td>\
-                 <td class=\"date\">-</td></tr>\n<tr><td class=\"link\"><a href=\"er/\" title=\"er\">er/</a></td>\
+                 <td class=\"date\">-</td></tr>\n<tr><td class=\"link\"><a href=\"./\" title=\".\">./</a></td>\
+                 <td class=\"size\">-</td><td class=\"date\">2020-Oct-19 06:30</td></tr>\n\
+                 <tr><td class=\"link\"><a href=\"../\" title=\"..\">../</a></td>\
+                 <td class=\"size\">-</td><td class=\"date\">2020-Oct-19 06:30</td></tr>\n\
+                 <tr><td class=\"link\"><a href=\"er/\" title=\"er\">er/</a></td>\
                  <td class=\"size\">-</td><td class=\"date\">2020-Oct-19 06:30</td></tr>\n\
                  <tr><td class=\"link\"><a href=\"quo%22te\" title=\"quo&quot;te\">quo&quot;te</a></td>\
                  <td class=\"size\">{small}</td><td class=\"date\">2020-Sep-13 21:37</td></tr>\n\
