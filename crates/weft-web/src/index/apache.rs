@@ -249,4 +249,21 @@ mod tests {
         let items = read(list).unwrap().items;
         assert_eq!(items.iter().map(|item| &item.segment[..]).collect::<Vec<_>>(), ["Parent%20Directory"]);
     }
+
+    /// What Apache 2.4 prints with `NameWidth=12`.
+    #[test]
+    fn a_short_column_cuts_the_name_of_the_way_up() {
+        let page = |up: &str| {
+            format!(
+                "<!DOCTYPE HTML>\n<title>Index of /d</title>\n<h1>Index of /d</h1>\n<pre>      <a href=\"?C=N;O=D\">Name</a>\
+                 <a href=\"?C=M;O=A\">Last modified</a>      <a href=\"?C=S;O=A\">Size</a><hr>      <a href=\"/\">{up}</a>\
+                 -   \n      <a href=\"a;jsessionid=1.txt\">a;jsessio..&gt;</a> 2023-11-14 22:13   26   \n<hr></pre>"
+            )
+        };
+        let items = read(&page("Parent Di..&gt;")).unwrap().items;
+        assert_eq!(items.iter().map(|item| &item.segment[..]).collect::<Vec<_>>(), ["a;jsessionid=1.txt"]);
+        for other in ["Other Dir..&gt;", "..&gt;"] {
+            assert_eq!(read(&page(other)), None, "{other}");
+        }
+    }
 }

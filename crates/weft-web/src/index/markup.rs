@@ -44,9 +44,11 @@ impl<'a> Anchor<'a> {
 
     /// Whether it leads to the parent directory.
     pub fn is_parent(&self) -> bool {
+        let said = self.text.trim();
+        let is_named =
+            said == PARENT || said.strip_suffix("..>").is_some_and(|cut| !cut.is_empty() && PARENT.starts_with(cut));
         // A file may have that name as well.
-        matches!(self.href.as_str(), ".." | "../")
-            || (self.text.trim() == "Parent Directory" && own_segment(&self.href).is_none())
+        matches!(self.href.as_str(), ".." | "../") || (is_named && own_segment(&self.href).is_none())
     }
 }
 
@@ -196,6 +198,8 @@ const LATIN_1: [&str; 96] = [
     "eth", "ntilde", "ograve", "oacute", "ocirc", "otilde", "ouml", "divide",
     "oslash", "ugrave", "uacute", "ucirc", "uuml", "yacute", "thorn", "yuml",
 ];
+/// What Apache and others call the directory above, unless names are cut to less.
+const PARENT: &str = "Parent Directory";
 /// Anchors looked at in one line.
 const ANCHORS_MAX: usize = 3;
 /// Longest character reference that is looked for.
