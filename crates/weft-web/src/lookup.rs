@@ -1,5 +1,6 @@
 //! Finding names: one GET, answered from its headers.
 
+use hyper::StatusCode;
 use weft_remote::{
     Answer, Attributes, Call, Entry, FileId, FileKind, Found, Lease, Listing, Name, Origin, RemoteError, Result,
     Version,
@@ -90,6 +91,13 @@ impl Web {
         }
         if plain && self.leads_on(call, &below, reply.status) {
             return Ok(refused_dir(name.clone(), &below, reply).await.map(Some));
+        }
+        if let StatusCode::NOT_FOUND = reply.status
+            && let Some(link) = part.with_session()
+        {
+            // It is no file's name: so it is that of a link.
+            reply.body.drain().await;
+            return Box::pin(self.lookup_part(call, dir, name, &link)).await;
         }
         self.absent_or_error(reply).await
     }

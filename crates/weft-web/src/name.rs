@@ -42,6 +42,14 @@ pub(crate) struct Part {
     pub query: Option<String>,
 }
 
+impl Part {
+    /// The same as a link of Java writes it that carries a session (Servlet 6.0 section 7.1.3); `None` where nothing looks like one.
+    pub fn with_session(&self) -> Option<Part> {
+        let (name, session) = self.segment.split_once("%3Bjsessionid=").filter(|(name, _)| !is_dots(name))?;
+        Some(Part { segment: format!("{name}{SESSION}{session}"), query: self.query.clone() })
+    }
+}
+
 /// What a name asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -102,10 +110,14 @@ pub(crate) fn wanted_of(name: &Name) -> Wanted {
     Wanted::Part(Part { segment: encode_segment(&decoded), query })
 }
 
-/// The one spelling of a segment that ids and requests use: what may stand bare is bare, all else is escaped.
+/// The one spelling of a segment that ids and requests use: what may stand bare is bare, all else is escaped. The session of a
+/// link stays as it is.
 pub(crate) fn canonical_segment(segment: &str) -> String {
-    let decoded: Vec<u8> = percent_decode_str(segment).collect();
-    encode_segment(&decoded)
+    let encode = |part: &str| encode_segment(&percent_decode_str(part).collect::<Vec<u8>>());
+    match segment.split_once(SESSION).map(|(name, session)| (encode(name), session)) {
+        Some((name, session)) if !is_dots(&name) => format!("{name}{SESSION}{}", encode(session)),
+        _ => encode(segment),
+    }
 }
 
 /// A path with every segment in its canonical spelling.
@@ -125,14 +137,14 @@ pub(crate) fn clean_path(path: &str) -> String {
 }
 
 /// Escapes one segment given in plain bytes. A bare `;` begins parameters for servers of Java, which give the file of the
-/// name before it: escaped it is a letter of the name for all (RFC 3986 section 3.3 leaves it to the server). Only the
-/// session that Java's own links carry stays bare (Servlet 6.0 section 7.1.3), for it is in no name.
+/// name before it: escaped it is a letter of the name for all (RFC 3986 section 3.3 leaves it to the server).
 pub(crate) fn encode_segment(decoded: &[u8]) -> String {
-    let encoded = percent_encode(decoded, SEGMENT_ENCODED).to_string();
-    match encoded.split_once("%3Bjsessionid=") {
-        Some((name, session)) if !matches!(name, "." | "..") => format!("{name};jsessionid={session}"),
-        _ => encoded,
-    }
+    percent_encode(decoded, SEGMENT_ENCODED).to_string()
+}
+
+/// Whether a segment would lead elsewhere if what follows it did not count.
+fn is_dots(segment: &str) -> bool {
+    matches!(segment, "." | "..")
 }
 
 fn append_query(bytes: &mut Vec<u8>, query: &str) {
@@ -198,6 +210,8 @@ fn shortened(bytes: &[u8]) -> Vec<u8> {
     name
 }
 
+/// What begins a session in a link.
+const SESSION: &str = ";jsessionid=";
 /// Stands for an empty segment, and marks a shortened name.
 const MARK: &[u8] = b"%~";
 const HASH_DIGITS: usize = 16;
@@ -269,7 +283,7 @@ mod tests {
             ("", None, "%~"),
             ("%25~", None, "%25~"),
             ("a%3Bb=1", None, "a;b=1"),
-            ("a;jsessionid=1F.n1", None, "a;jsessionid=1F.n1"),
+            ("a%3Bjsessionid=1F.n1", None, "a;jsessionid=1F.n1"),
             ("list", Some("p=1;q=2"), "list?p=1;q=2"),
             ("list", Some("p=1&q=a/b"), "list?p=1&q=a%2Fb"),
             ("list", Some("q=a%2Fb"), "list?q=a%252Fb"),
@@ -285,6 +299,11 @@ mod tests {
     fn a_semicolon_is_a_letter_of_a_name() {
         assert_eq!(name_of("a;b", None), name_of("a%3bb", None));
         assert_eq!(canonical_path("/a;b/c;jsessionid=1/..;jsessionid=1"), "/a%3Bb/c;jsessionid=1/..%3Bjsessionid=1");
+        assert_eq!(canonical_path("/c%3Bjsessionid=1"), "/c%3Bjsessionid=1", "a letter of a name, as a list tells it");
+        let Wanted::Part(part) = wanted_of(&name("c d;jsessionid=1")) else { panic!() };
+        let link = part.with_session().unwrap();
+        assert_eq!((part.segment.as_str(), link.segment.as_str()), ("c%20d%3Bjsessionid=1", "c%20d;jsessionid=1"));
+        assert_eq!(link.with_session(), None);
     }
 
     #[test]

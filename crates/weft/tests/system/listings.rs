@@ -239,25 +239,36 @@ fn links_change_nothing(server: &Server, mount: &Mount) {
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// Goal: a `;` is a letter of a name also for servers of Java, to which a bare one begins parameters: the file of the name before
-/// it would be another. The session of their links is none. Method: a server that reads paths as Tomcat 10 does.
+/// it would be another, also where it is called as if it had a session, which their links have. Method: a server that reads paths
+/// as Tomcat 10 does; names that are listed, and looked up by whoever has no list.
 #[test]
 fn a_semicolon_begins_no_parameters() {
     let liar = Liar::answering(|asked| {
         let segments = asked.path.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
         let plain = segments.collect::<Vec<_>>().join("/").replace("%3B", ";");
         match plain.as_str() {
-            "/" => page("<a href='a'>a</a> <a href='a;b'>a;b</a> <a href='in.html;jsessionid=1F'>in</a>"),
+            "/" => page(
+                "<a href='a'>a</a> <a href='a;b'>a;b</a> <a href='in.html;jsessionid=1F'>in</a>\
+                 <a href='a%3Bjsessionid=2'>2</a>",
+            ),
             "/a" => answer("200 OK", &[], "of a"),
             "/a;b" => answer("200 OK", &[], "of a;b"),
+            "/a;jsessionid=2" => answer("200 OK", &[], "of 2"),
             "/in.html" if asked.path.ends_with(";jsessionid=1F") => page("of the session"),
             _ => answer("404 Not Found", &[], ""),
         }
     });
-    let Some(mount) = Mount::new() else { return };
-    let top = mount.at(liar.site());
-    assert_eq!(names_in(&top), ["a", "a;b", "in.html;jsessionid=1F", "index.html"]);
-    for (name, content) in [("a", "of a"), ("a;b", "of a;b"), ("in.html;jsessionid=1F", "of the session")] {
-        assert_eq!(std::fs::read_to_string(top.join(name)).expect(name), content);
+    for is_listed in [true, false] {
+        let Some(mount) = Mount::new() else { return };
+        let top = mount.at(liar.site());
+        if is_listed {
+            assert_eq!(names_in(&top), ["a", "a;b", "a;jsessionid=2", "in.html;jsessionid=1F", "index.html"]);
+        }
+        for (name, content) in
+            [("a", "of a"), ("a;b", "of a;b"), ("a;jsessionid=2", "of 2"), ("in.html;jsessionid=1F", "of the session")]
+        {
+            assert_eq!(std::fs::read_to_string(top.join(name)).expect(name), content, "{is_listed}");
+        }
     }
 }
 
