@@ -16,7 +16,7 @@ use crate::exchange::{Needs, Question, Reply};
 use crate::freshness::{Came, lease_of};
 use crate::id::Place;
 use crate::index::exact_size;
-use crate::name::name_of;
+use crate::name::{listed_path, name_of};
 use crate::remote::Web;
 use crate::target::{place_of, same_host};
 use crate::validator::{hashed, version_of_tag};
@@ -128,7 +128,7 @@ impl Web {
             dropped: 0,
         };
         let mut rows = Rows {
-            base: place_of(&reply.url),
+            base: listed_place(&reply.url),
             url: reply.url.clone(),
             dir,
             told: &mut told,
@@ -234,6 +234,11 @@ impl Visitor for Rows<'_> {
     }
 }
 
+/// The place of a URL that names a resource.
+fn listed_place(url: &Url) -> Option<Place> {
+    place_of(url).map(|place| Place { path: listed_path(&place.path), ..place })
+}
+
 impl Rows<'_> {
     /// What an element of WebDAV's namespace is where it stands.
     fn tag(&self, name: &str) -> Tag {
@@ -259,7 +264,7 @@ impl Rows<'_> {
             self.told.dropped += 1;
             return;
         };
-        let Some(place) = place_of(&url).filter(|_| url.fragment().is_none() && url.query().is_none()) else {
+        let Some(place) = listed_place(&url).filter(|_| url.fragment().is_none() && url.query().is_none()) else {
             self.told.dropped += 1;
             return;
         };

@@ -126,6 +126,11 @@ pub(crate) fn canonical_path(path: &str) -> String {
     segments.join("/")
 }
 
+/// The same of what a list tells, in which no link carries a session: there it is a part of a file's name (Tomcat leaves it bare).
+pub(crate) fn listed_path(path: &str) -> String {
+    canonical_path(path).replace(SESSION, "%3Bjsessionid=")
+}
+
 /// A query with what may not stand in one escaped; existing escapes stay.
 pub(crate) fn canonical_query(query: &str) -> String {
     percent_encode(query.as_bytes(), QUERY_ENCODED).to_string()
@@ -299,6 +304,7 @@ mod tests {
     fn a_semicolon_is_a_letter_of_a_name() {
         assert_eq!(name_of("a;b", None), name_of("a%3bb", None));
         assert_eq!(canonical_path("/a;b/c;jsessionid=1/..;jsessionid=1"), "/a%3Bb/c;jsessionid=1/..%3Bjsessionid=1");
+        assert_eq!(listed_path("/a;b/c;jsessionid=1"), "/a%3Bb/c%3Bjsessionid=1");
         assert_eq!(canonical_path("/c%3Bjsessionid=1"), "/c%3Bjsessionid=1", "a letter of a name, as a list tells it");
         let Wanted::Part(part) = wanted_of(&name("c d;jsessionid=1")) else { panic!() };
         let link = part.with_session().unwrap();

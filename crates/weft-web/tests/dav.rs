@@ -227,6 +227,18 @@ async fn a_page_for_people_of_a_server_for_webdav_is_no_list() {
     assert_eq!(count(&server, "PROPFIND"), 2, "one finds out, one lists");
 }
 
+/// Goal: what looks like the session of a link is a part of a name that WebDAV tells, also of a directory. Method: rows as Tomcat's.
+#[tokio::test]
+async fn a_row_has_no_session() {
+    let server =
+        speaking(|_| row("/a;jsessionid=1/", true, "") + &row("/a;jsessionid=1/b;jsessionid=2", false, "")).await;
+    let (_, page, _) = list(&web(), &server.dir("/a%3Bjsessionid=1/")).await;
+    assert_eq!(
+        shown(&page.entries),
+        [format!("b;jsessionid=2 F {}/a%3Bjsessionid=1/b%3Bjsessionid=2", server.address)]
+    );
+}
+
 /// Goal: a page that a server for WebDAV gives people is no file, also where it comes without a redirect to the name with a slash.
 /// Method: looked up by its name alone, as nothing has been listed, beside a file that is a page.
 #[tokio::test]

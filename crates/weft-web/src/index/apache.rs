@@ -261,7 +261,7 @@ mod tests {
             )
         };
         let items = read(&page("Parent Di..&gt;")).unwrap().items;
-        assert_eq!(items.iter().map(|item| &item.segment[..]).collect::<Vec<_>>(), ["a;jsessionid=1.txt"]);
+        assert_eq!(items.iter().map(|item| &item.segment[..]).collect::<Vec<_>>(), ["a%3Bjsessionid=1.txt"]);
         for other in ["Other Dir..&gt;", "..&gt;"] {
             assert_eq!(read(&page(other)), None, "{other}");
         }

@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use weft_remote::Figure;
 
-use crate::name::{canonical_segment, name_of};
+use crate::name::{listed_path, name_of};
 
 /// An anchor in a line: where it leads, what it says, what follows it.
 pub(super) struct Anchor<'a> {
@@ -66,7 +66,7 @@ pub(super) fn own_segment(href: &str) -> Option<(String, bool)> {
         return None;
     }
     name_of(segment, None)?;
-    Some((canonical_segment(segment), is_dir))
+    Some((listed_path(segment), is_dir))
 }
 
 /// Links written as whole paths: all that are no parent must lie in one directory, whichever it is.
