@@ -2,10 +2,11 @@
 //! modes, owners and the number of names. An answer that is not given, of a listing that fails midway, tells nobody.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 
 use parking_lot::Mutex;
 use weft_remote::{Attributes, FileId};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 /// By identity. What is not remembered is told whole.
 #[derive(Debug, Default)]
@@ -14,12 +15,13 @@ pub(crate) struct LastTold(Mutex<HashMap<u64, u64>>);
 impl LastTold {
     /// A file is told of; whether the same was told of it last.
     pub fn is_again(&self, file: &FileId, attributes: &Attributes) -> bool {
+        let mut now = Xxh3Default::new();
+        attributes.hash(&mut now);
         let mut told = self.0.lock();
         if told.len() >= REMEMBERED_MAX {
             told.clear();
         }
-        let now = xxh3_64(format!("{attributes:?}").as_bytes());
-        told.insert(xxh3_64(file.as_bytes()), now) == Some(now)
+        told.insert(xxh3_64(file.as_bytes()), now.finish()) == Some(now.finish())
     }
 }
 

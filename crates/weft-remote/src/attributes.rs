@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A figure with its quality. What the kernel is told is exact; the file system above asks once more when
 /// somebody needs what was only rounded or unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Figure<T> {
     /// The source gave this very value.
     Exact(T),
@@ -76,7 +76,7 @@ impl FileKind {
 }
 
 /// Owner at the source, where the source has such a thing in terms of local ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Owner {
     /// User id.
     pub uid: u32,
@@ -85,7 +85,7 @@ pub struct Owner {
 }
 
 /// Attributes as told by the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Attributes {
     /// What it is.
     pub kind: FileKind,
