@@ -69,6 +69,7 @@ impl Shared {
         if let Some(access) = self.access_promised(dir, *token) {
             return Some(access);
         }
+        // What keeps its server from telling is told by the questions about the names.
         self.status(call, dir).await.ok()?;
         self.access_promised(dir, *token)
     }
@@ -90,12 +91,13 @@ impl Shared {
         let answers = reply.answers(&fids).map_err(|error| damaged(dir, &error))?;
         let rows = names.into_iter().zip(answers).map(|((name, fid), (_, row, promise))| {
             let spot = dir.beside(fid);
-            row.0.map(|status| self.row(before, (&name, spot.clone()), (&status, promise), &teller)).unwrap_or_else(
-                |code| {
+            match row.0 {
+                Ok(status) => self.row(before, (name, spot), (&status, promise), &teller),
+                Err(code) => {
                     tracing::debug!(code, %fid, "the status of a name in a listing is not told");
                     untold(name, spot)
-                },
-            )
+                }
+            }
         });
         Ok(rows.collect())
     }
@@ -104,7 +106,7 @@ impl Shared {
     fn row(
         &self,
         (ticket, moment): (Ticket, Moment),
-        (name, spot): (&Name, Spot),
+        (name, spot): (Name, Spot),
         (status, promise): (&Status, Promise),
         teller: &Teller,
     ) -> Row {
@@ -114,12 +116,7 @@ impl Shared {
         let audience = facts::audience(Told::Status, status, teller);
         let token = teller.token.as_ref().map(|token| token.id);
         let told = Some(StatusTold { written, audience, lease, token, ticket, moment });
-        Row {
-            fid,
-            entry: Arc::new(self.entry_of(name.clone(), spot, status, teller)),
-            hash: hash_of(fid, status),
-            told,
-        }
+        Row { fid, entry: Arc::new(self.entry_of(name, spot, status, teller)), hash: hash_of(fid, status), told }
     }
 }
 

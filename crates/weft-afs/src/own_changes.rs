@@ -50,8 +50,8 @@ impl OwnChanges {
     pub fn since(&self, cell: &CellName, files: impl Iterator<Item = (Fid, Moment)>) -> Vec<bool> {
         let table = self.0.lock();
         let changed = |(fid, Moment(moment))| {
-            let last = || table.last.get(&(cell.clone(), fid)).copied().unwrap_or(table.forgotten);
-            moment < table.count && moment < last().max(table.forgotten)
+            let last = || table.last.get(&(cell.clone(), fid)).copied().unwrap_or_default();
+            moment < table.count && (moment < table.forgotten || moment < last())
         };
         files.map(changed).collect()
     }
