@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use foldhash::fast::RandomState;
+
 use crate::cell::CellName;
 use crate::fid::Fid;
 use crate::retimed::Written;
@@ -22,7 +24,7 @@ pub(crate) struct Held {
 /// By file.
 #[derive(Debug, Default)]
 pub(crate) struct AllHeld {
-    packed: HashMap<(u32, Fid), Packed>,
+    packed: HashMap<(u32, Fid), Packed, RandomState>,
     cells: Numbers<CellName>,
     servers: Numbers<ServerId>,
 }

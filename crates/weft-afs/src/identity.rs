@@ -90,7 +90,8 @@ impl Identity {
 
 impl Spot {
     fn file_id(&self, what: u8) -> FileId {
-        let mut bytes = vec![what, self.way.depth];
+        let mut bytes = Vec::with_capacity(NUMBERS_BYTES + self.cell.as_str().len());
+        bytes.extend_from_slice(&[what, self.way.depth]);
         bytes.extend_from_slice(&self.way.hash.to_be_bytes());
         for part in [self.fid.volume.0, self.fid.vnode, self.fid.unique] {
             bytes.extend_from_slice(&part.to_be_bytes());
@@ -132,6 +133,8 @@ const CELL: u8 = b'c';
 const WRITABLE_CELL: u8 = b'w';
 const MOUNT: u8 = b'm';
 const FILE: u8 = b'f';
+/// What an identity begins with, before the cell: what it is, the way, and the fid.
+const NUMBERS_BYTES: usize = 22;
 
 #[cfg(test)]
 mod tests {

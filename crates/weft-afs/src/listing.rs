@@ -112,11 +112,19 @@ impl Shared {
     ) -> Row {
         let (fid, written) = (spot.fid, Written::of(status));
         let lease = self.promises.enter_of(ticket, teller.clone(), &spot, promise, written);
-        self.directories.keep_only(&spot.cell, fid, self.stamp(&spot, status, Made::of(status, teller)));
+        let stamp = self.stamp(&spot, status, Made::of(status, teller));
+        if fid.is_directory() {
+            self.directories.keep_only(&spot.cell, fid, stamp);
+        }
         let audience = facts::audience(Told::Status, status, teller);
         let token = teller.token.as_ref().map(|token| token.id);
         let told = Some(StatusTold { written, audience, lease, token, ticket, moment });
-        Row { fid, entry: Arc::new(self.entry_of(name, spot, status, teller)), hash: hash_of(fid, status), told }
+        Row {
+            fid,
+            entry: Arc::new(facts::entry(name, spot, status, self.options.modes, stamp)),
+            hash: hash_of(fid, status),
+            told,
+        }
     }
 }
 

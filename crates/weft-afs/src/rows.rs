@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use weft_remote::{Audience, Entry, FileKind, Lease, Name, clock};
 
@@ -66,7 +67,7 @@ struct HeldRows {
     access: Access,
     /// How long they are of use.
     until: SystemTime,
-    rows: HashMap<Fid, Row>,
+    rows: HashMap<Fid, Row, RandomState>,
 }
 
 /// Those of as many listings as there is room for. Held for one look or one entry.
@@ -169,16 +170,18 @@ impl ToldRows {
         let half = now + ends.duration_since(now).unwrap_or_default() / 2;
         let until = former.map_or(half, |former| former.min(half));
         let can_stand = |row: &&Row| row.can_stand(asker.token);
-        let rows: HashMap<Fid, Row> = rows.filter(can_stand).map(|row| (row.fid, row.clone())).collect();
+        let room = rows.size_hint().1.unwrap_or(0);
+        let mut standing = HashMap::with_capacity_and_hasher(room, RandomState::default());
+        standing.extend(rows.filter(can_stand).map(|row| (row.fid, row.clone())));
         let mut table = self.0.lock();
         if let Some((gone, _)) = table.held.remove(&asker) {
             table.rows -= gone.rows.len();
         }
-        while table.rows + rows.len() > ROWS_MAX && table.drop_oldest() {}
-        table.rows += rows.len();
+        while table.rows + standing.len() > ROWS_MAX && table.drop_oldest() {}
+        table.rows += standing.len();
         table.clock += 1;
         let used = table.clock;
-        table.held.insert(asker, (Arc::new(HeldRows { access, until, rows }), used));
+        table.held.insert(asker, (Arc::new(HeldRows { access, until, rows: standing }), used));
     }
 }
 

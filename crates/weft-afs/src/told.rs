@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use weft_remote::{Attributes, FileId};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 /// By identity. What is not remembered is told whole.
 #[derive(Debug, Default)]
-pub(crate) struct LastTold(Mutex<HashMap<u64, u64>>);
+pub(crate) struct LastTold(Mutex<HashMap<u64, u64, RandomState>>);
 
 impl LastTold {
     /// A file is told of; whether the same was told of it last.

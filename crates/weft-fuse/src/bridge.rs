@@ -140,10 +140,13 @@ impl Handler for Bridge {
         self.vfs.names_mark(node)
     }
 
-    fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Option<(Attributes, Duration)> {
+    fn entries_known(&self, dir: NodeId) -> impl Fn(&DirectoryName<'_>) -> Option<(Attributes, Duration)> {
         // What the store cannot read now is asked when somebody uses the name.
-        let known = self.vfs.entry_known(dir, row).ok().flatten();
-        known.inspect(|(stat, _)| self.vfs.note_told(stat))
+        let known = self.vfs.entries_known(dir).ok();
+        move |row| {
+            let known = known.as_ref()?.get(row).ok().flatten();
+            known.inspect(|(stat, _)| self.vfs.note_told(stat))
+        }
     }
 
     fn create(

@@ -146,9 +146,9 @@ pub trait Handler: SourceLocks {
     /// Which inode a name led to when that was noted last; never waits, and asks nobody.
     fn known_at(&self, dir: NodeId, name: &[u8]) -> Option<NodeId>;
 
-    /// Attributes of a listed name as far as they are known and trusted, and for how long the name itself is; never waits.
-    /// What the name no longer leads to is not known.
-    fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Option<(Attributes, Duration)>;
+    /// Attributes of names that were listed in a directory as far as they are known and trusted, and for how long the name
+    /// itself is; never waits. What the name no longer leads to is not known.
+    fn entries_known(&self, dir: NodeId) -> impl Fn(&DirectoryName<'_>) -> Option<(Attributes, Duration)>;
 
     /// Makes a file, a directory or a special file.
     fn create(

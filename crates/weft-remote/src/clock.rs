@@ -18,7 +18,14 @@ pub fn now() -> SystemTime {
     let wall_ns = nanoseconds(SystemTime::now());
     let running = clock_gettime(ClockId::Boottime);
     let running_ns = running.tv_sec.saturating_mul(SECOND_NS).saturating_add(running.tv_nsec);
-    time(AHEAD.told(wall_ns, running_ns))
+    let told_ns = AHEAD.told(wall_ns, running_ns);
+    raise(&LATEST_NS, told_ns);
+    time(told_ns)
+}
+
+/// Whether this clock has yet to say a time. Of one that it has said already it is not read for that.
+pub fn is_to_come(at: SystemTime) -> bool {
+    nanoseconds(at) > LATEST_NS.load(Ordering::Acquire) && at > now()
 }
 
 /// What the wall clock, as it is set now, said when this one said so: to be held against times of others.
@@ -35,8 +42,16 @@ impl Ahead {
     /// What the clock says when these two say so.
     fn told(&self, wall_ns: i64, running_ns: i64) -> i64 {
         let ahead_ns = wall_ns.saturating_sub(running_ns);
-        let furthest_ns = self.0.fetch_max(ahead_ns, Ordering::AcqRel).max(ahead_ns);
-        running_ns.saturating_add(furthest_ns)
+        running_ns.saturating_add(raise(&self.0, ahead_ns))
+    }
+}
+
+/// Sees to it that a number is as large as this one; how large it is then. What is large enough is only read: others do so at the
+/// same time.
+fn raise(number: &AtomicI64, to: i64) -> i64 {
+    match number.load(Ordering::Acquire) {
+        large if large >= to => large,
+        _ => number.fetch_max(to, Ordering::AcqRel).max(to),
     }
 }
 
@@ -52,6 +67,8 @@ fn time(nanoseconds: i64) -> SystemTime {
 }
 
 static AHEAD: Ahead = Ahead(AtomicI64::new(i64::MIN));
+/// The latest time that was told.
+static LATEST_NS: AtomicI64 = AtomicI64::new(i64::MIN);
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -76,6 +93,13 @@ mod tests {
         let (before, told, after) = (SystemTime::now(), now(), SystemTime::now());
         // Another test may have been stopped between its two looks.
         assert!(before <= told && told <= after.max(now()));
+        assert!(!is_to_come(told) && !is_to_come(before));
+        // A time that comes, and that nobody need have been told.
+        let next = told + Duration::from_micros(500);
+        while SystemTime::now() < next {
+            std::hint::spin_loop();
+        }
+        assert!(!is_to_come(next) && is_to_come(now() + Duration::from_secs(3600)));
         assert!(by_wall(told) <= told && by_wall(now()) <= SystemTime::now());
         for ns in [i64::MIN + 1, -1, 0, 1, i64::MAX] {
             assert_eq!(nanoseconds(time(ns)), ns);

@@ -1,17 +1,17 @@
 //! One component of a path.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A directory entry's name that Linux can hold: 1 to 255 bytes, no `/`, no NUL, neither `.` nor `..`.
 ///
 /// A kind translates what its source calls things into names and back, without loss.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<[u8]>);
 
 /// Why some bytes are not a [`Name`].
@@ -61,9 +61,15 @@ impl Name {
     }
 }
 
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        serde_bytes::serialize(&*self.0, to)
+    }
+}
+
 impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
-        let bytes = Vec::<u8>::deserialize(deserializer)?;
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Name, D::Error> {
+        let bytes = serde_bytes::deserialize::<Cow<'de, [u8]>, D>(from)?;
         Name::new(bytes).map_err(serde::de::Error::custom)
     }
 }
@@ -92,6 +98,7 @@ impl fmt::Display for Name {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{FileId, Version};
 
     #[test]
     fn names_that_linux_cannot_hold_are_refused() {
@@ -104,5 +111,19 @@ mod tests {
         assert!(Name::new(vec![b'x'; 255]).is_ok());
         assert!(Name::new(b"...").is_ok());
         assert!(Name::new([0xff, b'\n']).is_ok());
+    }
+
+    /// Goal: what records hold as octets is written as the lists of octets that earlier versions wrote, and read from both.
+    #[test]
+    fn octets_are_written_as_they_always_were() {
+        let octets = vec![0xff, b'n', 1];
+        let (name, version) = (Name::new(&octets).unwrap(), Version::strong(&octets));
+        let written = postcard::to_allocvec(&(&name, FileId::new(&octets), &version)).unwrap();
+        let as_lists = postcard::to_allocvec(&(&octets, &octets, 0_u8, &octets)).unwrap();
+        assert_eq!(written, as_lists);
+        assert_eq!(postcard::from_bytes(&written), Ok((name, FileId::new(&octets), version)));
+        let bad = postcard::to_allocvec(&b"a/b".to_vec()).unwrap();
+        assert!(postcard::from_bytes::<Name>(&bad).is_err());
+        assert!(postcard::from_bytes::<FileId>(&written[..2]).is_err(), "it is cut off");
     }
 }

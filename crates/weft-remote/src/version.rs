@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Version {
     /// Two equal tokens mean the same bytes (RFC 9110 section 8.8.1: a strong validator).
-    Strong(Box<[u8]>),
+    Strong(#[serde(with = "serde_bytes")] Box<[u8]>),
     /// Two equal tokens mean content that the source holds to be equivalent (a weak validator).
-    Weak(Box<[u8]>),
+    Weak(#[serde(with = "serde_bytes")] Box<[u8]>),
     /// The source offers no validator.
     #[default]
     None,

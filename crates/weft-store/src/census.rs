@@ -2,22 +2,15 @@
 //!
 //! What is changed meanwhile may be met as it was or as it is. Nothing that stays is left out.
 
-use serde::Deserialize;
-use weft_remote::{FileId, Name};
+use weft_remote::Name;
 
+use crate::identities::Identity;
 use crate::key::{self, Key};
 use crate::{BindingId, DentryRecord, NodeId, Result, Store, value};
 
 /// Where a walk goes on; a new one begins.
 #[derive(Clone, Debug, Default)]
 pub struct Onward(Option<Key>);
-
-/// The first fields of a [`crate::NodeRecord`].
-#[derive(Deserialize)]
-pub(crate) struct Identity {
-    pub(crate) binding: BindingId,
-    pub(crate) file: FileId,
-}
 
 impl Store {
     /// The next names, at most `limit`, with their directories. Those of a directory come together; none come at the end.
@@ -38,7 +31,7 @@ impl Store {
     /// `Index`.
     pub fn nodes_onward(&self, onward: &mut Onward, limit: usize) -> Result<Vec<(NodeId, BindingId)>> {
         self.portion(key::ALL_NODES, onward, limit, |key, bytes| {
-            let identity = value::decode_head::<Identity>(key, bytes).ok()?;
+            let identity = value::decode_head::<Identity<'_>>(key, bytes).ok()?;
             Some((key::node_of(key)?, identity.binding))
         })
     }

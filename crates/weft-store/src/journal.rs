@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde::Deserialize;
+use serde_bytes::{ByteBuf, Bytes};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::stage::{Change, Stage};
@@ -41,7 +42,7 @@ struct Kept {
 struct Content {
     number: u64,
     durable: u64,
-    changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    changes: Vec<(ByteBuf, Option<ByteBuf>)>,
 }
 
 impl Journal {
@@ -62,7 +63,7 @@ impl Journal {
         records.sort_by_key(|record| record.number);
         let mut stage = Stage::default();
         for (key, value) in records.into_iter().flat_map(|record| record.changes) {
-            stage.put((key.into(), value.map(Into::into)));
+            stage.put((key.into_vec().into(), value.map(|value| value.into_vec().into())));
         }
         Ok(stage)
     }
@@ -137,9 +138,13 @@ impl Kept {
 
 /// A record of changes, as it is written.
 pub(crate) fn record(number: u64, durable: u64, changes: &[Change]) -> io::Result<Vec<u8>> {
-    let changes: Vec<(&[u8], Option<&[u8]>)> = changes.iter().map(|(key, value)| (&**key, value.as_deref())).collect();
-    let content = (number, durable, changes);
-    let mut bytes = vec![0; HEAD_BYTES];
+    let octets = |(key, value): &Change| key.len() + value.as_ref().map_or(0, |value| value.len()) + LENGTHS_BYTES;
+    let room = HEAD_BYTES + NUMBERS_BYTES + changes.iter().map(octets).sum::<usize>();
+    let as_octets = |(key, value)| (Bytes::new(key), Option::map(value, Bytes::new));
+    let changes = changes.iter().map(|(key, value)| as_octets((&**key, value.as_deref())));
+    let content = (number, durable, changes.collect::<Vec<(&Bytes, Option<&Bytes>)>>());
+    let mut bytes = Vec::with_capacity(room);
+    bytes.resize(HEAD_BYTES, 0);
     bytes = postcard::to_extend(&content, bytes).map_err(io::Error::other)?;
     let length = (bytes.len() - HEAD_BYTES) as u64;
     let sum = xxh3_64(&bytes[HEAD_BYTES..]);
@@ -176,6 +181,10 @@ fn whole(bytes: &[u8]) -> Option<(Content, usize)> {
 const MAGIC: &[u8; 8] = b"WEFTjrnl";
 /// Magic, length and checksum.
 const HEAD_BYTES: usize = 24;
+/// What the lengths of a key and of a value, and that there is one, take at most, mostly.
+const LENGTHS_BYTES: usize = 6;
+/// What the numbers before the changes take at most.
+const NUMBERS_BYTES: usize = 30;
 /// Most bytes in one file: the stages are bounded to a fraction of it, but keys may change again and again while the
 /// disk is full. What does not fit is not there after a kill, as without a journal.
 const FILE_BYTES_MAX: u64 = 64 << 20;

@@ -30,6 +30,7 @@ mod error;
 mod evict;
 mod extents;
 mod flusher;
+mod identities;
 mod index;
 mod journal;
 mod key;

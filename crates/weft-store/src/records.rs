@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use weft_remote::{Attributes, Audience, Completeness, Figure, FileId, Lease, Name, Origin, Version};
 
 use crate::PIECE_BYTES;
@@ -26,8 +26,8 @@ impl NodeId {
 pub struct BindingId(pub u32);
 
 /// What is known of a file or directory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "StoredNode", into = "StoredNode")]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "StoredNode")]
 pub struct NodeRecord {
     /// The binding it belongs to.
     pub binding: BindingId,
@@ -52,7 +52,7 @@ pub struct NodeRecord {
 }
 
 /// A node as it stands in the database: what came later stands at the end, and may be missing.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct StoredNode {
     binding: BindingId,
     file: FileId,
@@ -128,24 +128,17 @@ impl From<StoredNode> for NodeRecord {
     }
 }
 
-impl From<NodeRecord> for StoredNode {
-    fn from(record: NodeRecord) -> StoredNode {
-        let Attributes { changed, accessed, links, device, allocated, has_access_list, .. } = record.attributes;
-        StoredNode {
-            binding: record.binding,
-            file: record.file,
-            parent: record.parent,
-            name: record.name,
-            attributes: record.attributes,
-            version: record.version,
-            lease: record.lease,
-            audience: record.audience,
-            learnt: record.learnt,
-            origin: record.origin,
-            later: Some(StoredLater { changed, accessed, links, device }),
-            latest: Some(StoredLatest { allocated }),
-            access: Some(StoredAccess { has_list: has_access_list }),
-        }
+impl Serialize for NodeRecord {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Attributes { changed, accessed, links, device, allocated, has_access_list, .. } = self.attributes;
+        let later = Some(StoredLater { changed, accessed, links, device });
+        let latest = Some(StoredLatest { allocated });
+        let access = Some(StoredAccess { has_list: has_access_list });
+        let NodeRecord { binding, file, parent, name, attributes, version, lease, audience, learnt, origin } = self;
+        let place = (binding, file, parent, name);
+        let told = (attributes, version, lease, audience, learnt, origin);
+        // Without names of fields, which the form does not have: tuples in tuples are written one after the other.
+        (place, told, later, latest, access).serialize(to)
     }
 }
 

@@ -93,7 +93,8 @@ impl Stage {
 /// What the stages say about a range, taken out of them so that the database can be read without holding them.
 #[derive(Debug, Default)]
 pub(crate) struct Patch {
-    changes: BTreeMap<Key, Option<Value>>,
+    /// In the order of their keys, each once.
+    changes: Vec<(Key, Option<Value>)>,
     /// The range was cut off here, inclusively, since there are enough keys up to here.
     cut: Option<Key>,
 }
@@ -102,8 +103,8 @@ impl Patch {
     /// Copies what `stages` (newest first) say about the keys between `from` and `end`, up to where they alone
     /// hold `limit` keys.
     pub(crate) fn take(stages: &[&Stage], from: Bound<&[u8]>, end: &[u8], limit: usize) -> Patch {
-        let mut iterators: Vec<_> =
-            stages.iter().map(|stage| stage.pairs.range::<[u8], _>((from, Bound::Excluded(end))).peekable()).collect();
+        let range = (from, Bound::Excluded(end));
+        let mut iterators: Vec<_> = stages.iter().map(|stage| stage.pairs.range::<[u8], _>(range).peekable()).collect();
         let mut patch = Patch::default();
         let mut live = 0;
         while live < limit {
@@ -111,17 +112,16 @@ impl Patch {
                 patch.cut = None;
                 return patch;
             };
-            let key = key.clone();
             let mut newest = None;
             for pairs in &mut iterators {
-                let same = pairs.next_if(|(other, _)| **other == key);
+                let same = pairs.next_if(|(other, _)| *other == key);
                 newest = newest.or(same);
             }
             let (_, value) = newest.expect("one of the stages gave the key");
             live += usize::from(value.is_some());
-            patch.cut = Some(key.clone());
-            patch.changes.insert(key, value.clone());
+            patch.changes.push((key.clone(), value.clone()));
         }
+        patch.cut = patch.changes.last().map(|(key, _)| key.clone());
         patch
     }
 
@@ -135,12 +135,21 @@ impl Patch {
         self.changes.len()
     }
 
-    /// The first `limit` pairs of the database's with the patch laid over them.
+    /// The first `limit` pairs of the database's, which are in the order of their keys, with the patch laid over them.
     pub(crate) fn lay_over(self, below: Pairs, limit: usize) -> Pairs {
-        let mut merged: BTreeMap<Key, Option<Value>> =
-            below.into_iter().map(|(key, value)| (key, Some(value))).collect();
-        merged.extend(self.changes);
-        merged.into_iter().filter_map(|(key, value)| Some((key, value?))).take(limit).collect()
+        if self.changes.is_empty() {
+            return below.into_iter().take(limit).collect();
+        }
+        let mut below = below.into_iter().peekable();
+        let mut merged = Pairs::new();
+        for (key, value) in self.changes {
+            merged.extend(std::iter::from_fn(|| below.next_if(|(other, _)| *other < key)));
+            below.next_if(|(other, _)| *other == key);
+            merged.extend(value.map(|value| (key, value)));
+        }
+        merged.extend(below);
+        merged.truncate(limit);
+        merged
     }
 }
 

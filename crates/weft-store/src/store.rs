@@ -7,10 +7,9 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use weft_remote::{FileId, Lease, Name, Neighbourhood, Notes, Version};
+use weft_remote::{Lease, Name, Notes, Version};
 
 use crate::bindings::Bindings;
-use crate::census::Identity;
 use crate::database::Place;
 use crate::dirty::Dirty;
 use crate::disk::Disk;
@@ -19,7 +18,7 @@ use crate::flusher::Flusher;
 use crate::index::Index;
 use crate::marks::{self, Marks};
 use crate::notes::StoreNotes;
-use crate::numbers::{self, Numbers};
+use crate::numbers::Numbers;
 use crate::shelf::Shelf;
 use crate::small::Small;
 use crate::stage::{Change, Due};
@@ -43,7 +42,7 @@ pub struct Store {
     shelf: Arc<Shelf>,
     drafts: Arc<DraftFiles>,
     dir: PathBuf,
-    numbers: Numbers,
+    pub(crate) numbers: Numbers,
     marks: Marks,
     bindings: Bindings,
 }
@@ -98,48 +97,6 @@ impl Store {
     /// `Index` when the database cannot be read; so with every call that reads the index.
     pub fn node(&self, node: NodeId) -> Result<Option<NodeRecord>> {
         self.read(&key::node(node))
-    }
-
-    /// The number of a file: the one it has in the index, or the one it will have once a record of it is applied.
-    /// The same file, with the same neighbourhood, gets the same number for as long as its record, and the records of
-    /// numbers just before it, stay. What is known of neighbours lies together.
-    ///
-    /// # Errors
-    /// `Index`.
-    pub fn identify(&self, binding: BindingId, file: &FileId, near: Option<Neighbourhood>) -> Result<NodeId> {
-        let mut number = self.numbers.first(binding, file, near);
-        for _ in 0..PROBES_MAX {
-            let key = key::node(NodeId(number));
-            let Some(value) = self.shelf.index.get(&key)? else { return Ok(NodeId(number)) };
-            match value::decode_head::<Identity>(&key, &value) {
-                Ok(identity) if (identity.binding, &identity.file) != (binding, file) => number = numbers::next(number),
-                // A record that cannot be read is as good as none: its number is free.
-                Ok(_) | Err(_) => return Ok(NodeId(number)),
-            }
-        }
-        Err(StoreError::Index("too many files have the same number".into()))
-    }
-
-    /// Whether there is a record of this number, and it is of this file.
-    ///
-    /// # Errors
-    /// `Index`.
-    pub fn is_of(&self, node: NodeId, binding: BindingId, file: &FileId) -> Result<bool> {
-        let key = key::node(node);
-        let Some(value) = self.shelf.index.get(&key)? else { return Ok(false) };
-        let identity = value::decode_head::<Identity>(&key, &value);
-        Ok(identity.is_ok_and(|identity| (identity.binding, &identity.file) == (binding, file)))
-    }
-
-    /// Whether a file has this number unless another file has it; never asks the index.
-    pub fn is_first_number(
-        &self,
-        number: NodeId,
-        binding: BindingId,
-        file: &FileId,
-        near: Option<Neighbourhood>,
-    ) -> bool {
-        self.numbers.first(binding, file, near) == number.0
     }
 
     /// What a name in a directory leads to.
@@ -467,7 +424,7 @@ impl Store {
     }
 
     /// Decodes a record; one that cannot be understood is as good as none, and told.
-    fn decode<T: DeserializeOwned>(&self, key: &[u8], value: &[u8]) -> Option<T> {
+    pub(crate) fn decode<T: DeserializeOwned>(&self, key: &[u8], value: &[u8]) -> Option<T> {
         value::decode(key, value)
             .inspect_err(|error| {
                 self.shelf.troubles.tell(format!(
@@ -522,5 +479,3 @@ const LOCK_NAME: &str = "lock";
 const OBJECTS_NAME: &str = "objects";
 const DIRTY_NAME: &str = "dirty";
 const SEGMENTS_NAME: &str = "segments";
-/// How many numbers are tried for a file.
-const PROBES_MAX: u32 = 16;

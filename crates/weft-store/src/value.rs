@@ -1,7 +1,7 @@
 //! Values of the index: a format byte, the record in postcard, and a check over key and record.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::StoreError;
@@ -24,9 +24,24 @@ pub(crate) enum Unreadable {
 
 /// Encodes a record that will stand under `key`. Fails only for a time before 1970.
 pub(crate) fn encode<T: Serialize>(key: &[u8], record: &T) -> crate::Result<Value> {
-    let mut value = Vec::with_capacity(ROOM);
-    value.push(FORMAT);
-    let mut value = postcard::to_extend(record, value).map_err(|error| StoreError::Index(Box::new(error)))?;
+    let mut room = [0; ROOM];
+    room[0] = FORMAT;
+    match postcard::to_slice(record, &mut room[1..ROOM - CHECK_BYTES]) {
+        Ok(fields) => {
+            let length = 1 + fields.len();
+            let check = check(key, &room[..length]);
+            room[length..length + CHECK_BYTES].copy_from_slice(&check);
+            Ok(Box::from(&room[..length + CHECK_BYTES]))
+        }
+        Err(postcard::Error::SerializeBufferFull) => encode_long(key, record),
+        Err(error) => Err(StoreError::Index(Box::new(error))),
+    }
+}
+
+/// The same of a record that needs more room than most.
+fn encode_long<T: Serialize>(key: &[u8], record: &T) -> crate::Result<Value> {
+    let mut value = vec![FORMAT];
+    value = postcard::to_extend(record, value).map_err(|error| StoreError::Index(Box::new(error)))?;
     let check = check(key, &value);
     value.extend_from_slice(&check);
     Ok(value.into())
@@ -39,7 +54,7 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T,
 }
 
 /// Decodes the first fields of the record that stands under `key`.
-pub(crate) fn decode_head<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, Unreadable> {
+pub(crate) fn decode_head<'a, T: Deserialize<'a>>(key: &[u8], value: &'a [u8]) -> Result<T, Unreadable> {
     let fields = fields(key, value)?;
     postcard::take_from_bytes(fields).map(|(head, _)| head).map_err(Unreadable::Fields)
 }
@@ -79,8 +94,8 @@ const FORMAT: u8 = 1;
 const CHECK_BYTES: usize = 4;
 /// Up to this length the one-pass form of the hash is quicker than the streaming one.
 const JOINED_MAX: usize = 512;
-/// What most records need.
-const ROOM: usize = 128;
+/// What most records need, in bytes.
+const ROOM: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -99,6 +114,17 @@ mod tests {
         }
         for length in 0..value.len() {
             assert!(decode::<(u32, String)>(b"key", &value[..length]).is_err());
+        }
+    }
+
+    /// Goal: a record of any length is written in the same form. Method: lengths around that of the room that most fit in.
+    #[test]
+    fn a_record_may_have_any_length() {
+        for length in (ROOM - 20..ROOM + 5).chain([0, 100_000]) {
+            let record = vec![7_u8; length];
+            let value = encode(b"key", &record).unwrap();
+            assert_eq!(value, encode_long(b"key", &record).unwrap());
+            assert_eq!(decode::<Vec<u8>>(b"key", &value), Ok(record));
         }
     }
 

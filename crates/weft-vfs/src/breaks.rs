@@ -79,20 +79,16 @@ impl Breaks {
     /// Whether what was asked for at `asked` about a file has ended since.
     pub(crate) fn ended(&self, id: NodeId, asked: SystemTime) -> bool {
         let state = self.0.lock();
-        is_to_come(asked) || asked <= state.all || state.of.get(&id).is_some_and(|ended| asked <= *ended)
+        // Where the clock was set back, what has ended after it was asked for seems to have ended before.
+        clock::is_to_come(asked) || asked <= state.all || state.of.get(&id).is_some_and(|ended| asked <= *ended)
     }
 
     /// Whether what was asked for at `asked` about a name has ended since.
     pub(crate) fn name_ended(&self, dir: NodeId, name: &Name, asked: SystemTime) -> bool {
         let state = self.0.lock();
         let ends = [state.names.get(&(dir, hash_of(name))), state.all_names.get(&dir)];
-        is_to_come(asked) || asked <= state.all || ends.into_iter().flatten().any(|ended| asked <= *ended)
+        clock::is_to_come(asked) || asked <= state.all || ends.into_iter().flatten().any(|ended| asked <= *ended)
     }
-}
-
-/// Whether the clock was set back since then: what has ended after it was asked for seems to have ended before.
-fn is_to_come(asked: SystemTime) -> bool {
-    asked > clock::now()
 }
 
 impl State {

@@ -332,7 +332,7 @@ impl Vfs {
             after = Some(last.clone());
             for (name, dentry) in &names {
                 if let DentryTarget::Node(node) = dentry.target {
-                    let record = self.store.node(node)?;
+                    let glance = self.store.glance(node)?;
                     let by_list = dentry.is_by_list();
                     let is_for_the_list = is_for_the_list(name);
                     // A page links to what the list lacks: it is for whoever uses that name.
@@ -341,10 +341,9 @@ impl Vfs {
                         continue;
                     }
                     let by_list = by_list || is_for_the_list;
-                    snapshot.for_one |=
-                        !by_list && record.as_ref().is_some_and(|record| self.is_private(record.audience));
-                    if (listed && by_list) || record.as_ref().is_none_or(|record| record.audience.includes(caller)) {
-                        let kind = record.map_or(FileKind::Unknown, |record| record.attributes.kind);
+                    snapshot.for_one |= !by_list && glance.is_some_and(|(_, audience)| self.is_private(audience));
+                    if (listed && by_list) || glance.is_none_or(|(_, audience)| audience.includes(caller)) {
+                        let kind = glance.map_or(FileKind::Unknown, |(kind, _)| kind);
                         snapshot.push(name, node, kind);
                     }
                 }

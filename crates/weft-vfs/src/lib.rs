@@ -132,6 +132,7 @@ pub use reopen::{OnTurned, OpenRecord, ReadBy};
 pub use space::{NoRoom, SpaceOptions, SpaceRule};
 pub use stat::Stat;
 pub use trouble::Trouble;
+pub use unasked::EntriesKnown;
 pub use unsent::{Over, Unsent, UnsentError};
 pub use usage::{CacheUsage, TreeUsage, UserUsage};
 pub use vfs::{Binding, Vfs, VfsOptions};

@@ -6,7 +6,6 @@
 //! asked about at its next use.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -15,6 +14,7 @@ use weft_store::{BindingId, DentryRecord, DentrySource, DentryTarget, ListingRec
 
 use crate::Result;
 use crate::agree::{contradicts, finer, newer, tells_attributes, tells_exactly};
+use crate::breaks::hash_of;
 use crate::changes::ChangeKind;
 use crate::inode::Inode;
 use crate::learn::{Told, is_asked_before, is_newer};
@@ -27,6 +27,9 @@ pub(crate) struct ListingMerge {
     completeness: Completeness,
     /// Hashes of the names that the listing had so far.
     names: HashSet<u64>,
+    /// The directory's mark ([`weft_store::Store::names_mark`]) from when on no name of it is known that is not of the listing,
+    /// nor one twice; while it is the same, that is so.
+    new_since: Option<u64>,
 }
 
 /// What all rows of one answer have in common.
@@ -56,6 +59,8 @@ impl Vfs {
     /// Starts to learn a directory's listing. Nothing is learnt of one that is not the newest, nor of the rest of one while
     /// a newer one comes.
     pub(crate) fn begin_listing(&self, dir: NodeId, binding: BindingId, told: Told) -> ListingMerge {
+        let mark = self.store.names_mark(dir);
+        let is_new = self.store.dentries(dir, None, 1).is_ok_and(|names| names.is_empty());
         // Only for those who watch; a store that cannot be read is found out by what follows.
         let before = self.store.listing(dir).ok().flatten().map(|listing| listing.version);
         let learnt = self.learnt(binding, &told);
@@ -64,21 +69,22 @@ impl Vfs {
             inode.listed.take(told.asked);
         }
         let rows = Rows { dir, inode, binding, told, own_listing: true, listed_before: before, learnt };
-        ListingMerge { rows, completeness: Completeness::Partial, names: HashSet::new() }
+        let new_since = is_new.then_some(mark);
+        ListingMerge { rows, completeness: Completeness::Partial, names: HashSet::new(), new_since }
     }
 
     /// Learns a page of a directory's listing.
     pub(crate) fn learn_page(&self, merge: &mut ListingMerge, page: Page) -> Result<()> {
         merge.completeness = page.completeness;
-        merge.names.extend(page.entries.iter().map(|entry| name_key(&entry.name)));
-        self.learn_rows(&merge.rows, page.entries)
+        merge.note(page.entries.iter().map(|entry| &entry.name));
+        self.learn_rows(&merge.rows, page.entries, &mut merge.new_since)
     }
 
     /// Learns which rows of a directory's listing stand as they were told.
     pub(crate) fn learn_standing(&self, merge: &mut ListingMerge, standing: &[Arc<Entry>]) -> Result<()> {
-        merge.names.extend(standing.iter().map(|entry| name_key(&entry.name)));
+        merge.note(standing.iter().map(|entry| &entry.name));
         let forgotten = self.forgotten_of(&merge.rows, standing)?;
-        self.learn_rows(&merge.rows, forgotten)
+        self.learn_rows(&merge.rows, forgotten, &mut merge.new_since)
     }
 
     /// Those of rows that were told before of which something else is known now, or nothing. What is known of the others is as new.
@@ -218,12 +224,13 @@ impl Vfs {
         }
         let learnt = self.learnt(binding, &told);
         let rows = Rows { dir, inode: None, binding, told, own_listing: false, listed_before: None, learnt };
-        self.learn_rows(&rows, page.entries)
+        self.learn_rows(&rows, page.entries, &mut None)
     }
 
     /// Takes the rows, so that the memory of a long listing is given back while the store takes it up: from the end of what
-    /// is left, which can be made shorter where it lies.
-    fn learn_rows(&self, rows: &Rows, mut entries: Vec<Entry>) -> Result<()> {
+    /// is left, which can be made shorter where it lies. Where no name of the directory was known at the mark `new_since`, and it
+    /// has that still, none is looked for.
+    fn learn_rows(&self, rows: &Rows, mut entries: Vec<Entry>, new_since: &mut Option<u64>) -> Result<()> {
         entries.reverse();
         while !entries.is_empty() {
             let next = entries.split_off(entries.len().saturating_sub(ROWS_AT_ONCE));
@@ -238,12 +245,15 @@ impl Vfs {
                 // Until all rows are here, the names are of no list: none may be confirmed that they are not of.
                 changes.extend(self.doubted_listing(rows.dir, |listing| listing.version != Version::None)?);
             }
+            *new_since = new_since.filter(|mark| *mark == self.store.names_mark(rows.dir));
             for entry in next.into_iter().rev() {
-                let row = self.learn_row(&mut changes, rows, &entry)?;
+                let known = if new_since.is_some() { None } else { self.store.dentry(rows.dir, &entry.name)? };
+                let row = self.learn_row(&mut changes, rows, &entry, known)?;
                 left.extend(row.left.map(|was| (entry.name, was)));
                 come.extend(row.come);
             }
             self.store.apply(changes)?;
+            *new_since = new_since.map(|_| self.store.names_mark(rows.dir));
             drop(names);
             self.distrust_vanished(rows, left)?;
             come.into_iter().try_for_each(|dir| self.forget_below(dir))?;
@@ -265,13 +275,18 @@ impl Vfs {
         Ok(())
     }
 
-    fn learn_row(&self, changes: &mut Vec<Record>, rows: &Rows, entry: &Entry) -> Result<Row> {
+    fn learn_row(
+        &self,
+        changes: &mut Vec<Record>,
+        rows: &Rows,
+        entry: &Entry,
+        known: Option<DentryRecord>,
+    ) -> Result<Row> {
         let source = match (rows.own_listing, tells_attributes(&entry.attributes)) {
             (true, true) => DentrySource::Described,
             (true, false) => DentrySource::Listed,
             (false, _) => DentrySource::Linked,
         };
-        let known = self.store.dentry(rows.dir, &entry.name)?;
         if let Some(known) = &known
             && self.row_knows_less(known, entry)?
         {
@@ -280,7 +295,7 @@ impl Vfs {
         if self.overtaken.is_name(rows.dir, &entry.name, rows.told.asked) {
             return Ok(Row::default());
         }
-        let id = self.identify(rows.binding, &entry.id)?;
+        let (id, old) = self.identify_known(rows.binding, &entry.id)?;
         let target = DentryTarget::Node(id);
         if let Some(known) = known.filter(|known| known.target != target)
             && (is_newer(Some(&known), rows.learnt)
@@ -291,7 +306,6 @@ impl Vfs {
         if !rows.own_listing && known.is_none() && self.denied_since(rows.dir, &entry.name, rows.told.asked)? {
             return Ok(Row::default());
         }
-        let old = self.store.node(id)?;
         let mut merged = self.merge_row(id, rows, entry, old.as_ref())?;
         let has_come =
             old.is_some() && !self.tree_has_identities(rows.binding)? && self.has_come(known.as_ref(), id)?;
@@ -410,12 +424,12 @@ impl Vfs {
     }
 
     fn drop_vanished(&self, merge: &ListingMerge) -> Result<()> {
-        let ListingMerge { rows, completeness, names } = merge;
+        let ListingMerge { rows, completeness, names, new_since } = merge;
         let dir = rows.dir;
         let mut after: Option<Name> = None;
         loop {
             let names_locked = self.renames.lock();
-            if rows.are_overtaken() {
+            if rows.are_overtaken() || *new_since == Some(self.store.names_mark(dir)) {
                 return Ok(());
             }
             let known = self.store.dentries(dir, after.as_ref(), ROWS_AT_ONCE)?;
@@ -424,7 +438,7 @@ impl Vfs {
             let (mut changes, mut left) = (Vec::new(), Vec::new());
             for (name, dentry) in known {
                 let falls = dentry.is_by_list() || completeness.denies(&name);
-                if falls && dentry.target != DentryTarget::Absent && !names.contains(&name_key(&name)) {
+                if falls && dentry.target != DentryTarget::Absent && !names.contains(&hash_of(&name)) {
                     self.tell_gone(Some(&dentry));
                     self.notices.send(Notice::Entry { parent: self.namespace.shown(dir), name: name.clone() });
                     changes.push(Record::Dentry(dir, name.clone(), None));
@@ -434,6 +448,17 @@ impl Vfs {
             self.store.apply(changes)?;
             drop(names_locked);
             self.distrust_vanished(rows, left)?;
+        }
+    }
+}
+
+impl ListingMerge {
+    /// The listing has these names as well.
+    fn note<'a>(&mut self, names: impl ExactSizeIterator<Item = &'a Name>) {
+        let all = self.names.len() + names.len();
+        self.names.extend(names.map(hash_of));
+        if self.names.len() < all {
+            self.new_since = None;
         }
     }
 }
@@ -458,12 +483,6 @@ impl Rows {
             origin: None,
         }
     }
-}
-
-fn name_key(name: &Name) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Rows of a listing that go into the store together.

@@ -22,34 +22,60 @@ pub(crate) enum Knowledge {
     Nothing,
 }
 
-impl Vfs {
-    /// What a name of an earlier snapshot leads to, and for how long it is trusted to, as far as the store knows; `None` when
-    /// it must be asked, and when it leads elsewhere by now: who opened the directory before a change reads it after that.
+/// What is known of the names of an earlier snapshot of a directory ([`Vfs::entries_known`]).
+pub struct EntriesKnown<'a> {
+    vfs: &'a Vfs,
+    /// `None` for a directory of weft's own.
+    dir: Option<Arc<Inode>>,
+    listing: Option<ListingRecord>,
+    now: SystemTime,
+}
+
+impl EntriesKnown<'_> {
+    /// What a name leads to, and for how long it is trusted to, as far as the store knows; `None` when it must be asked, and when
+    /// it leads elsewhere by now: who opened the directory before a change reads it after that.
     ///
     /// # Errors
-    /// `Stale` when the store does not know the directory, and what the store says.
-    pub fn entry_known(&self, dir: NodeId, row: &DirectoryName<'_>) -> Result<Option<(Stat, Duration)>> {
-        if self.namespace.is_own(dir) {
-            return Ok(self.stat_known(row.node)?.map(|stat| (stat, stat.ttl)));
-        }
-        let dir = self.inode(dir)?;
+    /// What the store says.
+    pub fn get(&self, row: &DirectoryName<'_>) -> Result<Option<(Stat, Duration)>> {
+        let EntriesKnown { vfs, dir, listing, now } = self;
+        let Some(dir) = dir else { return Ok(vfs.stat_known(row.node)?.map(|stat| (stat, stat.ttl))) };
         let Ok(name) = Name::new(row.name) else { return Ok(None) };
-        let id = self.namespace.real(row.node);
-        let known = self.store.dentry(dir.id, &name)?;
+        let id = vfs.namespace.real(row.node);
+        let known = vfs.store.dentry(dir.id, &name)?;
         let Some(dentry) = known.filter(|known| known.target == DentryTarget::Node(id)) else { return Ok(None) };
-        let inode = self.inode_passing(id)?;
+        let inode = vfs.inode_passing(id)?;
         let Some(inode) = inode.filter(|inode| !inode.is_gone()) else { return Ok(None) };
-        let ttl = self.name_ttl(&inode, self.dentry_remaining(&dir, &name, &dentry, clock::now())?);
+        let listing = listing.as_ref().filter(|_| dentry.is_by_list());
+        let listing = vfs.vouching(listing, || Ok(Some(inode.record.read().audience)))?;
+        let ttl = vfs.name_ttl(&inode, vfs.dentry_left(dir, &name, &dentry, listing, *now));
         if ttl.is_zero() {
             return Ok(None);
         }
-        Ok(self.known(&inode)?.map(|stat| (stat, ttl)))
+        Ok(vfs.known(&inode, *now)?.map(|stat| (stat, ttl)))
+    }
+}
+
+impl Vfs {
+    /// What is known of the names of a directory. To be had anew for each question about some of them: what vouches for them all
+    /// is looked at once.
+    ///
+    /// # Errors
+    /// `Stale` when the store does not know the directory, and what the store says.
+    pub fn entries_known(&self, dir: NodeId) -> Result<EntriesKnown<'_>> {
+        let now = clock::now();
+        if self.namespace.is_own(dir) {
+            return Ok(EntriesKnown { vfs: self, dir: None, listing: None, now });
+        }
+        let dir = self.inode(dir)?;
+        let listing = self.store.listing(dir.id)?;
+        Ok(EntriesKnown { vfs: self, dir: Some(dir), listing, now })
     }
 
     /// What `stat` shows of a node, as far as the store knows; `None` when it must be asked.
     pub fn stat_known(&self, node: NodeId) -> Result<Option<Stat>> {
         let inode = self.inode_passing(self.namespace.real(node))?;
-        inode.map_or(Ok(None), |inode| self.known(&inode))
+        inode.map_or(Ok(None), |inode| self.known(&inode, clock::now()))
     }
 
     /// An inode that is looked at and not kept; `None` when the store does not know it.
@@ -64,13 +90,13 @@ impl Vfs {
         Ok(Some(Arc::new(Inode::new(id, self.options.policies.for_path(&[]), record))))
     }
 
-    fn known(&self, inode: &Inode) -> Result<Option<Stat>> {
+    fn known(&self, inode: &Inode, now: SystemTime) -> Result<Option<Stat>> {
         if let Some(draft) = inode.draft().filter(|draft| !draft.dirty.is_unsent())
             && !self.is_sent_trusted(inode, &draft)?
         {
             return Ok(None);
         }
-        let remaining = self.attributes_remaining(inode)?;
+        let remaining = self.attributes_left(inode, now)?;
         let usable = inode.is_settled() && !remaining.is_zero() && !self.is_private(inode.record.read().audience);
         Ok(usable.then(|| self.show(inode, remaining, &Caller::DAEMON)))
     }
@@ -118,31 +144,43 @@ impl Vfs {
     fn dentry_remaining(&self, dir: &Inode, name: &Name, dentry: &DentryRecord, now: SystemTime) -> Result<Duration> {
         let is_listed = dentry.is_by_list();
         let listing = if is_listed { self.store.listing(dir.id)? } else { None };
-        let listing = self.vouching(listing, || {
+        let listing = self.vouching(listing.as_ref(), || {
             let record = dentry.node().map(|id| self.store.node(id)).transpose()?.flatten();
             Ok(record.map(|record| record.audience))
         })?;
+        Ok(self.dentry_left(dir, name, dentry, listing, now))
+    }
+
+    /// The same, by the listing that vouches for it, if one does.
+    fn dentry_left(
+        &self,
+        dir: &Inode,
+        name: &Name,
+        dentry: &DentryRecord,
+        listing: Option<&ListingRecord>,
+        now: SystemTime,
+    ) -> Duration {
         // A listing that was confirmed vouches for its names from then on.
-        let vouched = listing.as_ref().map_or(dentry.learnt, |listing| listing.learnt.max(dentry.learnt));
+        let vouched = listing.map_or(dentry.learnt, |listing| listing.learnt.max(dentry.learnt));
         if self.name_has_ended(dir, name, vouched) || dentry.learnt == SystemTime::UNIX_EPOCH {
-            return Ok(Duration::ZERO);
+            return Duration::ZERO;
         }
         let own = match dentry.target {
             // Their leases are ended one by one, and those of names that are not there with their directory's.
             DentryTarget::Node(id) => self.trusted_about(dir, id, &dentry.lease, dentry.learnt, now),
             DentryTarget::Absent => self.trusted_for(dir, &dentry.lease, dentry.learnt, now),
         };
-        if let Some(listing) = listing {
-            let id = if let DentryTarget::Node(id) = dentry.target { id } else { dir.id };
-            return Ok(own.max(self.listed_for(dir, id, &listing, now)));
-        }
-        Ok(own)
+        let id = dentry.node().unwrap_or(dir.id);
+        listing.map_or(own, |listing| own.max(self.listed_for(dir, id, listing, now)))
     }
 
     /// How much longer an inode's attributes are trusted: by their own lease, or by that of a listing that
     /// describes it.
     pub(crate) fn attributes_remaining(&self, inode: &Inode) -> Result<Duration> {
-        let now = clock::now();
+        self.attributes_left(inode, clock::now())
+    }
+
+    fn attributes_left(&self, inode: &Inode, now: SystemTime) -> Result<Duration> {
         let (kind, lease, learnt) = {
             let record = inode.record.read();
             (record.attributes.kind, record.lease, record.learnt)
@@ -175,7 +213,8 @@ impl Vfs {
         if self.may_change_unlisted(record) {
             return Ok(None);
         }
-        self.vouching(self.store.listing(record.parent)?, || Ok(Some(record.audience)))
+        let listing = self.store.listing(record.parent)?;
+        Ok(self.vouching(listing.as_ref(), || Ok(Some(record.audience)))?.cloned())
     }
 
     /// Whether a list may say the same of a file although it has changed since it was learnt of: it was learnt of when it had
@@ -191,11 +230,11 @@ impl Vfs {
     /// A listing, if it vouches for a node in it with this audience. One that is for one user alone does for what is for that
     /// user alone: of what others were told, whether they may see it has to be asked as them, since who may list a directory
     /// tells who may see what is in it.
-    fn vouching(
+    fn vouching<'a>(
         &self,
-        listing: Option<ListingRecord>,
+        listing: Option<&'a ListingRecord>,
         audience: impl FnOnce() -> Result<Option<Audience>>,
-    ) -> Result<Option<ListingRecord>> {
+    ) -> Result<Option<&'a ListingRecord>> {
         let Some(listing) = listing else { return Ok(None) };
         if !self.is_private(listing.audience) {
             return Ok(Some(listing));

@@ -296,6 +296,15 @@ impl Vfs {
         }
     }
 
+    /// The same with what is known of it.
+    pub(crate) fn identify_known(&self, binding: BindingId, file: &FileId) -> Result<(NodeId, Option<NodeRecord>)> {
+        let (number, known) = self.store.identify_known(binding, file, self.neighbourhood(binding, file))?;
+        match self.alias_of(number, binding, file)? {
+            Some(alias) if known.is_none() => Ok((alias, self.store.node(alias)?)),
+            _ => Ok((number, known)),
+        }
+    }
+
     /// The numbers that a file of a binding may have.
     pub(crate) fn numbers_of(&self, binding: BindingId, file: &FileId) -> Result<impl Iterator<Item = NodeId> + use<>> {
         let number = self.store.identify(binding, file, self.neighbourhood(binding, file))?;

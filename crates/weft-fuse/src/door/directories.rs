@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_fusedev::{Delivery, Header, Read, Reply};
-use weft_vfs::{DirectoryName, NodeId, Snapshot};
+use weft_vfs::{NodeId, Snapshot};
 
 use super::{Door, caller};
 use crate::directory::{Directories, Reading};
@@ -117,8 +117,7 @@ fn tell<H: Handler>(
             crate::directory::names(snapshot, dir, read, reply);
         }
         Rows::Entries => {
-            let known = |row: &DirectoryName<'_>| handler.entry_known(dir, row);
-            crate::directory::entries(snapshot, dir, read, known, reply);
+            crate::directory::entries(snapshot, dir, read, handler.entries_known(dir), reply);
         }
     }
 }

@@ -267,8 +267,8 @@ impl Handler for Memory {
         0
     }
 
-    fn entry_known(&self, _: NodeId, _: &DirectoryName<'_>) -> Option<(Attributes, Duration)> {
-        None
+    fn entries_known(&self, _: NodeId) -> impl Fn(&DirectoryName<'_>) -> Option<(Attributes, Duration)> {
+        |_| None
     }
 
     fn create(
