@@ -118,6 +118,27 @@ async fn a_list_that_breaks_off_is_not_confirmed_as_the_one_before_it() {
     assert_eq!(bench.list("fake/d").await.expect("a listing"), ["first", "third"]);
 }
 
+/// Goal: a name that is met by a look while the first list of its directory comes, and is gone before that ends, is not taken to
+/// be of the list. Method: a list in pages, the last of which is held until the name has been looked up and removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_is_met_while_the_first_list_comes_is_not_of_it() {
+    let bench = Bench::with(Freshness::Always);
+    bench.fake.adjust(|terms| terms.page_entries = 1);
+    for name in ["d/a", "d/b", "d/z"] {
+        bench.fake.file(name, name);
+    }
+    let gate = Gate::new();
+    bench.fake.order(Order::of(Fault::Delay(gate.clone())).on(Operation::Entries).at("d").after(1).times(1));
+    let meanwhile = async {
+        gate.arrived(1).await;
+        bench.walk("fake/d/z").await.expect("it is there");
+        bench.fake.remove("d/z");
+        gate.open();
+    };
+    let (listed, ()) = tokio::join!(bench.list("fake/d"), meanwhile);
+    assert_eq!(listed.expect("a listing"), ["a", "b"]);
+}
+
 /// Goal: a list that its source showed and shows no more is over, also where its names were met one by one; names that were never
 /// in a list count on. Method: refused and gone, by a use and by a reload; and then shown again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
