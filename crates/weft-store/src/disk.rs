@@ -2,12 +2,14 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, flock};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// The way to the disk. Costs nothing outside of tests.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +28,15 @@ pub(crate) struct DiskFile {
 
 impl Disk {
     /// Makes a file that must not exist, for reading and writing by this user alone.
+    ///
+    /// # Errors
+    /// As of [`DiskFile::with_some_to_spare`]; then none is made.
     pub(crate) fn create_new(&self, path: &Path) -> io::Result<DiskFile> {
-        self.open_with(path, OpenOptions::new().create_new(true))
+        let made = self.open_with(path, OpenOptions::new().create_new(true))?;
+        made.with_some_to_spare().inspect_err(|_| {
+            // Nobody would look for it before the next start.
+            let _ = self.remove(path);
+        })
     }
 
     /// Opens a file for reading and writing; makes it when it is not there.
@@ -114,6 +123,21 @@ impl Disk {
 }
 
 impl DiskFile {
+    /// A file that stays open for as long as people have one open, if this process can open a few others beside: what comes and
+    /// goes, without which nobody could list a directory any more, ask for the status, or unmount.
+    ///
+    /// # Errors
+    /// `EMFILE` where it cannot.
+    pub(crate) fn with_some_to_spare(self) -> io::Result<DiskFile> {
+        // The system gives out the lowest number that is free: as many are in use.
+        let used = u64::try_from(self.file.as_raw_fd()).unwrap_or_default();
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        match used < limit - (limit / SPARE_SHARE).min(SPARE_MAX) {
+            true => Ok(self),
+            false => Err(Errno::MFILE.into()),
+        }
+    }
+
     /// Writes all of `bytes` at `offset`.
     pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         #[cfg(test)]
@@ -280,5 +304,8 @@ impl Faults {
     }
 }
 
+/// The share of the files that this process may have open which is kept for others than those of the store, and the most.
+const SPARE_SHARE: u64 = 8;
+const SPARE_MAX: u64 = 32;
 /// Bytes read at once when a file is read ahead.
 const AHEAD_PIECE_BYTES: usize = 1 << 20;

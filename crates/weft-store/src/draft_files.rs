@@ -147,11 +147,13 @@ impl DraftFiles {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let paths = Paths::named(&self.dir, &format!("{PREFIX}{number}"));
         let open = |path: &Path| {
-            let file = self.disk.open_or_create(path).and_then(|file| file.set_len(0).map(|()| file));
-            file.map_err(|error| StoreError::from_io(path, error))
+            let file = self.disk.open_or_create(path).and_then(DiskFile::with_some_to_spare);
+            file.and_then(|file| file.set_len(0).map(|()| file)).map_err(|error| StoreError::from_io(path, error))
         };
         self.disk.make_dir(&self.dir).map_err(|error| StoreError::from_io(&self.dir, error))?;
-        Ok(Pair { bytes: open(&paths.bytes)?, log: open(&paths.log)?, paths })
+        let opened = open(&paths.bytes).and_then(|bytes| Ok((bytes, open(&paths.log)?)));
+        let (bytes, log) = opened.inspect_err(|_| paths.remove(&self.disk))?;
+        Ok(Pair { bytes, log, paths })
     }
 
     /// The files that a former daemon left of a node.

@@ -374,7 +374,7 @@ impl Shelf {
     }
 
     pub(crate) fn open_file(&self, path: &Path, end: u64) -> Result<DiskFile, Unusable> {
-        let file = match self.disk.open(path) {
+        let file = match self.disk.open(path).and_then(DiskFile::with_some_to_spare) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unusable::Damaged("it is missing")),
             Err(error) => return Err(Unusable::Refused(error)),

@@ -41,6 +41,7 @@ mod groups;
 mod half_sent;
 mod handle;
 mod inode;
+mod inodes;
 mod journal;
 mod keeper;
 mod kernel_open;

@@ -256,6 +256,7 @@ impl Vfs {
         if handle.inode.content.lock().is_closed() {
             self.retire_later(&handle.inode);
         }
+        self.inodes.closed();
     }
 
     /// Opens an object. The handle is counted already, and told how its pages are to be treated.

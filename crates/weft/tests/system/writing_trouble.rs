@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 
 use crate::full_disk::SmallDisk;
-use crate::support::{Pair, noise};
+use crate::support::{Pair, names_in, noise};
 use crate::writing_processes::works;
 
 /// Goal: whoever writes hears that the source is full, loses nothing of what is open, and goes on when there is room.
@@ -89,3 +89,35 @@ fn a_limit_of_open_files_is_told_to_who_opens_one() {
     pair.script("test $(cat $source/file4) = text; echo more >more; cat first");
     pair.agree();
 }
+
+/// Goal: where people have as many files open as weft may, all that needs one for a moment goes on, and once they are closed
+/// others are opened. Method: files that are too large for a segment, under a limit that is a fraction of them.
+#[test]
+fn what_comes_and_goes_has_files_left_when_people_hold_all_that_weft_may_open() {
+    let Some(mut pair) = Pair::new() else { return };
+    let content = |number: usize| format!("{number}").repeat(100_000);
+    for number in 0..FILES {
+        std::fs::write(pair.there(number.to_string()), content(number)).expect("written");
+    }
+    pair.mount.umount();
+    pair.mount.move_to(vec!["prlimit".to_owned(), "--nofile=200:200".to_owned()]);
+    pair.mount.mount();
+    let open = |number: usize| File::open(pair.at(number.to_string()));
+    let (held, refused): (Vec<_>, Vec<_>) = (0..FILES).map(open).partition(Result::is_ok);
+    let is_told = |refused: Result<File, std::io::Error>| refused.map_err(|error| error.raw_os_error());
+    assert!(!refused.is_empty() && held.len() > 100, "{} were opened", held.len());
+    for refused in refused {
+        assert_eq!(is_told(refused).err(), Some(Some(rustix::io::Errno::NFILE.raw_os_error())));
+    }
+    assert_eq!(names_in(&pair.mount.dir()).len(), FILES);
+    assert!(pair.mount.status()["troubles"].as_array().is_some_and(Vec::is_empty));
+    drop(held);
+    for number in (0..FILES).rev() {
+        let read = std::fs::read_to_string(pair.at(number.to_string())).expect("others are closed");
+        assert!(read == content(number), "{number}");
+    }
+    pair.mount.umount();
+}
+
+/// More than the limit of the test above.
+const FILES: usize = 300;
