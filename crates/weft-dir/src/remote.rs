@@ -169,6 +169,10 @@ impl Remote for Directory {
         self.now().places.may_be_named(id, (dir.key(), name))
     }
 
+    fn is_placed(&self, file: &FileId) -> bool {
+        self.now().place_of(file).is_some()
+    }
+
     fn about(&self, file: &FileId) -> Vec<(String, String)> {
         let now = self.now();
         let Shared { top, watches, places, .. } = &*now;

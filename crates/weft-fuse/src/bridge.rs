@@ -350,6 +350,10 @@ impl Handler for Bridge {
         self.vfs.reopen(node, handle, record, read_by).map_err(Errno::from)
     }
 
+    fn place_reopened(&self, nodes: Vec<NodeId>) -> impl Future<Output = ()> + Send + 'static {
+        self.vfs.clone().place_reopened(self.vfs.call(Caller::DAEMON), nodes)
+    }
+
     fn on_turned(&self, renew: OnTurned) {
         self.vfs.on_turned(renew);
     }

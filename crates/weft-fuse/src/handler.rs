@@ -298,6 +298,9 @@ pub trait Handler: SourceLocks {
     /// Opens a file that was open under this handle when a former daemon ended; asks no remote.
     fn reopen(&self, node: NodeId, handle: HandleId, record: &OpenRecord, read_by: ReadBy) -> Answer<()>;
 
+    /// Has sources hear from now on where what a former daemon had open is moved to, as far as they have to.
+    fn place_reopened(&self, nodes: Vec<NodeId>) -> impl Future<Output = ()> + Send + 'static;
+
     /// Has whoever keeps the roll told of open files that are of another version by what becomes of them, and not by a lock.
     fn on_turned(&self, renew: OnTurned);
 

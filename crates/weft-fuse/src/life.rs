@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_fusedev::{InitFlags, Notifier, Session};
 use weft_remote::Caller;
@@ -83,6 +84,15 @@ pub(crate) fn ask_anew(notifier: &Notifier, open: &[NodeId], directories: &Direc
     }
 }
 
+/// Has sources hear from now on where what is open is moved to. Whoever hears that the mount is served again may move something
+/// and rely on that: so it is waited for, a while.
+pub(crate) fn place<H: Handler>(handler: &H, open: Vec<NodeId>, runtime: &tokio::runtime::Handle) {
+    let placed = handler.place_reopened(open);
+    if runtime.block_on(async { tokio::time::timeout(PLACES_PATIENCE, placed).await }).is_err() {
+        tracing::debug!("where all is that is open is not known");
+    }
+}
+
 /// Opens again what the kernel holds.
 pub(crate) fn restore<H: Handler>(door: &Door<H>, session: &Session, roll: &Arc<Roll>, entries: &[Entry]) {
     // What the kernel reads by itself comes last, so that of two backing files of an inode the one in use stays.
@@ -133,3 +143,6 @@ pub(crate) fn restore<H: Handler>(door: &Door<H>, session: &Session, roll: &Arc<
     door.locks().keep_restored();
     tracing::warn!(entries = entries.len(), "a mount was taken over from a daemon that ended");
 }
+
+/// Longest wait for sources that look where what is open is.
+const PLACES_PATIENCE: Duration = Duration::from_secs(2);

@@ -180,7 +180,7 @@ pub fn mount<H: Handler>(
     };
     let renewed = roll.clone();
     handler.on_turned(OnTurned::new(move |handle, record| renewed.renew_file(handle.0, record)));
-    let door = Door::new(Arc::new(handler), driver, session.backings(), pages, manner, roll.clone());
+    let door = Arc::new(Door::new(Arc::new(handler), driver, session.backings(), pages, manner, roll.clone()));
     let (modes, directories, changes) = (door.modes(), door.directories().clone(), door.locks().changes().clone());
     let threads = |source| MountError::Threads { mountpoint: place(), source };
     let notifier = session.notifier();
@@ -200,7 +200,7 @@ pub fn mount<H: Handler>(
     let keeps_names = move |node| of_notices.keeps_names(node);
     notify::start(session.notifier(), of_names, notices, (forget, keeps_names)).map_err(threads)?;
     let had_rings = session.has_rings();
-    let serving = session.serve(Arc::new(door), options.threads, "weft-fuse").map_err(threads)?;
+    let serving = session.serve(door.clone(), options.threads, "weft-fuse").map_err(threads)?;
     if let Some(why) = serving.rings_missing().filter(|_| had_rings) {
         tracing::warn!(%why, "requests come over the device");
     }
@@ -210,6 +210,7 @@ pub fn mount<H: Handler>(
     }
     if !is_new {
         life::ask_anew(&notifier, &held, &directories);
+        life::place(door.handler(), held, runtime);
     }
     Ok(Mounted { serving, meter, changes, mountpoint: place() })
 }

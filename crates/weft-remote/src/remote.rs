@@ -285,6 +285,12 @@ pub trait Remote: Send + Sync {
         true
     }
 
+    /// Whether the kind knows where a file is, as far as it has to: where not, a question about it is
+    /// [`Unplaced`](RemoteError::Unplaced), and that it is moved is not heard, until its name is looked up. Never asks anybody.
+    fn is_placed(&self, _file: &FileId) -> bool {
+        true
+    }
+
     /// Facts about a file for people (`weft why`), from what the kind remembers: never asks anybody.
     fn about(&self, _file: &FileId) -> Vec<(String, String)> {
         Vec::new()

@@ -130,6 +130,23 @@ impl Vfs {
         Ok(())
     }
 
+    /// Has the kinds that find files by their names alone know where these files and directories are, which the kernel holds, and
+    /// those of which something is unsent: from then on they hear where somebody else moves them. What is elsewhere already, or
+    /// cannot be asked about now, is looked up when it is used.
+    pub async fn place_reopened(self: Arc<Self>, call: Call, nodes: Vec<NodeId>) {
+        let unsent: Vec<_> = self.drafts.lock().values().cloned().collect();
+        let held =
+            nodes.into_iter().filter(|node| !self.namespace.is_own(*node)).filter_map(|node| self.inode(node).ok());
+        for inode in unsent.into_iter().chain(held) {
+            if inode.is_gone() || self.remote_of(&inode).is_ok_and(|remote| remote.is_placed(&inode.record().file)) {
+                continue;
+            }
+            if let Err(error) = self.place_again(&call, &inode).await {
+                tracing::debug!(%error, node = inode.id.0, "where something is that is open is not known");
+            }
+        }
+    }
+
     fn held_again(&self, inode: &Arc<Inode>, generation: u64, record: &OpenRecord, read_by: ReadBy) -> Result<Held> {
         match self.store.object(inode.id)? {
             Some(object) if object.generation() == generation => {

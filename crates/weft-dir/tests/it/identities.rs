@@ -130,15 +130,17 @@ async fn after_a_start_a_file_is_unplaced_until_it_is_looked_up() {
     let (d, file) = (bed.id("d").await, bed.id("d/file").await);
     let next = Directory::open(DirectoryOptions::new(bed.folder.path())).unwrap();
     for unknown in [&d, &file] {
-        assert!(is_unplaced(&next.attributes(&call(), unknown, &Version::None).await));
+        assert!(!next.is_placed(unknown) && is_unplaced(&next.attributes(&call(), unknown, &Version::None).await));
         assert!(is_unplaced(&next.fetch(&call(), unknown, &Version::None, weft_remote::Span::WHOLE).await));
     }
     assert_eq!(next.about(&file)[0].1, "not known now");
     let found = next.lookup(&call(), &next.root(), &name("d")).await.unwrap().value.unwrap();
     assert_eq!(found.entry.id, d);
+    assert!(next.is_placed(&d) && !next.is_placed(&file));
     assert!(is_unplaced(&next.attributes(&call(), &file, &Version::None).await));
     next.entries(&call(), &d, &Version::None, None).await.unwrap();
     next.attributes(&call(), &file, &Version::None).await.unwrap();
+    assert!(next.is_placed(&file));
 }
 
 #[tokio::test]

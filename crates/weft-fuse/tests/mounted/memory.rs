@@ -528,6 +528,10 @@ impl Handler for Memory {
         Err(Errno(E::STALE))
     }
 
+    fn place_reopened(&self, _: Vec<NodeId>) -> impl Future<Output = ()> + Send + 'static {
+        ready(())
+    }
+
     fn on_turned(&self, _: OnTurned) {}
 
     fn has_locks(&self) -> bool {

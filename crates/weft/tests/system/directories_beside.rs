@@ -111,6 +111,41 @@ fn a_file_that_is_moved_beside_is_written_on_where_it_is() {
     assert!(pair.mount.status()["unsent"]["files"].as_array().is_none_or(Vec::is_empty));
 }
 
+/// Goal: so it is when the daemon is another than the one that opened it, was replaced or killed, and nobody has looked the file
+/// up since. A directory that is open is followed as well.
+#[test]
+fn what_is_moved_beside_after_another_daemon_has_followed_is_written_on_where_it_is() {
+    let Some(pair) = Pair::new() else { return };
+    std::fs::create_dir(pair.there("dir")).expect("made");
+    for (round, is_killed) in [false, true, false, true].into_iter().enumerate() {
+        std::fs::write(pair.there("dir/log"), "begun\n").expect("written");
+        let mut log = OpenOptions::new().append(true).open(pair.at("dir/log")).expect("opened");
+        let mut idle = OpenOptions::new().append(true).open(pair.at("dir/log")).expect("opened");
+        log.write_all(b"before\n").expect("written");
+        match is_killed {
+            true => pair.mount.kill_daemon(),
+            false => assert_eq!(pair.mount.verb("upgrade", [pair.mount.dir()]).code, Some(0)),
+        }
+        let moved = if round < 2 { "dir/log.1" } else { "else/log" };
+        if round >= 2 {
+            std::fs::rename(pair.there("dir"), pair.there("else")).expect("moved");
+        } else {
+            std::fs::rename(pair.there("dir/log"), pair.there(moved)).expect("moved");
+            std::fs::write(pair.there("dir/log"), "of the next\n").expect("written");
+        }
+        log.write_all(b"after\n").and_then(|()| log.sync_all()).expect("written where it is");
+        idle.write_all(b"last\n").and_then(|()| idle.sync_all()).expect("written where it is");
+        assert_eq!(log.metadata().expect("it is there").len(), 24, "round {round}");
+        drop((log, idle));
+        for place in [pair.there(moved), pair.at(moved)] {
+            assert_eq!(std::fs::read_to_string(place).expect("read"), "begun\nbefore\nafter\nlast\n", "round {round}");
+        }
+        let _ = std::fs::rename(pair.there("else"), pair.there("dir"));
+    }
+    assert!(pair.mount.status()["unsent"]["files"].as_array().is_none_or(Vec::is_empty));
+    pair.agree();
+}
+
 /// Goal: a file with several names that was changed in the directory itself just now is emptied by somebody who may not keep its
 /// set-id bits: the kernel follows the path again once, and is not told to do so again.
 #[test]
