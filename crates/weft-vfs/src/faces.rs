@@ -6,9 +6,8 @@
 //! it turns out to be of another length than a version of it that is being read, it is shown by the other face from then
 //! on: its names have to be looked up again, and who comes by the former face is sent to look the name up (`Stale`), but
 //! for those who have it open. The inode number that programs see is the same. The same is done when one that is as long is
-//! opened, or when another copy is opened than that which the kernel reads by itself, unless three would be open, or one is of
-//! no version: then the pages are of one, and the others are read past them ([`crate::inode::Content::pages_for`]) and cannot
-//! be mapped to be shared. So that it comes to that, the kernel reads nothing by itself while the former face is in use.
+//! opened ([`crate::beside`]), or when another copy is opened than that which the kernel reads by itself. So that it comes to
+//! that, the kernel reads nothing by itself while the former face is in use.
 //!
 //! Where both faces are in use when a third version comes, the former one is used anew with another generation, by which
 //! the kernel tells it from what it had once it has looked the name up, and until then its pages of before are dropped before
@@ -24,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft_remote::{Attributes, Figure, FileKind, Name, Sameness, Version};
-use weft_store::{NodeId, NodeRecord, Object};
+use weft_store::{NodeId, NodeRecord};
 
 use crate::absences::ON_ITS_WAY_MAX;
 use crate::handle::{Handle, HandleId, Held};
@@ -214,37 +213,8 @@ impl Vfs {
         self.turn_from(inode, content, handles, former, (is_other, true))
     }
 
-    /// Has an object that is about to be opened opened by the other face, where another version as long is open by this one:
-    /// each has pages of its own then, and may be mapped. Of what the kernel reads by itself no second copy can be opened.
-    pub(crate) fn part_from_readers(&self, inode: &Inode, object: &Object) {
-        if inode.shows_newest() || inode.is_gone() {
-            return;
-        }
-        let handles = self.handles.of(inode);
-        let mut content = inode.content.lock();
-        if !content.is_open_beside(object.generation()) {
-            return;
-        }
-        let record = inode.record();
-        // What has no version may be the same, fetched again.
-        let has_version = *object.version() != Version::None;
-        let is_other = |handle: &Handle| {
-            (has_version && handle.is_of_another_version(object.version()))
-                || (handle.offered && handle.counted() != object.generation())
-        };
-        let turned = self.turn_from(inode, &mut content, &handles, &record, (is_other, false));
-        let has_ended = !turned && has_version && self.end_beside(inode, &mut content, &handles, object);
-        drop(content);
-        if turned {
-            self.tell_turned(inode.id, &[&record]);
-        }
-        if has_ended {
-            self.tell_ended(inode);
-        }
-    }
-
     /// The same by whatever makes a handle one of another version; unless it `may_end` the oldest, where three would be open.
-    fn turn_from(
+    pub(crate) fn turn_from(
         &self,
         inode: &Inode,
         content: &mut Content,
@@ -282,7 +252,7 @@ impl Vfs {
 
     /// Has the kernel look the names of a file up again that it had and has, and ask about the former face: of what changes
     /// from now on it is told by the other one.
-    fn tell_turned(&self, file: NodeId, records: &[&NodeRecord]) {
+    pub(crate) fn tell_turned(&self, file: NodeId, records: &[&NodeRecord]) {
         let mut names: Vec<(NodeId, Name)> = Vec::new();
         let mut add = |name| {
             if !names.contains(&name) {
@@ -441,6 +411,21 @@ impl Handle {
             Held::Empty(empty) => !version.still_holds(empty),
             Held::Through(_) => false,
         }
+    }
+
+    /// Whether what it reads is this version.
+    pub(crate) fn sameness_of(&self, version: &Version) -> Sameness {
+        match &*self.content.lock() {
+            Held::Object(held) => held.version().compare(version),
+            Held::Lost(lost) => lost.version.compare(version),
+            Held::Empty(empty) => empty.compare(version),
+            Held::Through(_) => Sameness::Same,
+        }
+    }
+
+    /// Whether it was opened by a face that the file had before.
+    pub(crate) fn by_former(&self) -> bool {
+        self.by_former.load(Ordering::Acquire)
     }
 
     /// Whether the inode's content counts it.

@@ -17,6 +17,7 @@ mod ask;
 mod asking;
 mod at_source;
 mod attempt;
+mod beside;
 mod breaks;
 mod by_handle;
 mod by_locks;

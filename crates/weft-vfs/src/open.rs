@@ -9,6 +9,7 @@ use weft_remote::{Call, Figure, FileKind, Version};
 use weft_store::{NodeId, Object, StoreError};
 
 use crate::ask::OpenFor;
+use crate::beside::Others;
 use crate::content::Check;
 use crate::draft::Draft;
 use crate::figures::add;
@@ -134,6 +135,10 @@ impl Vfs {
             }
             self.learn_length(inode.id, length)?;
         }
+        let others = match &content {
+            Ok(object) => Box::pin(self.compare_with_open(call, inode, object)).await,
+            Err(_) => Others::default(),
+        };
         self.notices.settled().await;
         match content {
             Ok(object) => {
@@ -147,7 +152,7 @@ impl Vfs {
                         return Ok(None);
                     }
                     if self.may_follow_again(call) {
-                        self.part_from_readers(inode, &object);
+                        self.part_from_readers(inode, &object, &others);
                     }
                     inode.pages_for(object.generation(), object.length())
                 };

@@ -175,13 +175,50 @@ async fn an_unchanged_file_keeps_its_pages_and_a_changed_one_does_not() {
     assert_ne!(bench.walk("fake/f").await.expect("it is there").node, node, "the old version is still open");
     bench.fake.set("f", "new");
     let third = bench.open("fake/f").await.expect("an open file");
-    assert!(!third.keep_pages && third.bypass_pages, "both are in use");
-    for (opened, content) in [(again, b"one"), (changed, b"two"), (third, b"new")] {
+    assert!(!third.keep_pages && !third.bypass_pages, "what is read past the pages can be mapped, and put into them");
+    assert!(matches!(bench.drain(again.handle).await, Err(VfsError::Changed)), "three are too many");
+    for (opened, content) in [(changed, b"two"), (third, b"new")] {
         assert_eq!(bench.drain(opened.handle).await.expect("as it was opened"), content);
         bench.vfs.close(opened.handle);
     }
+    bench.vfs.close(again.handle);
     let last = bench.open("fake/f").await.expect("an open file");
     assert!(!last.bypass_pages);
+}
+
+/// Goal: what came again without a validator has the pages of what is open where it is the same; where it is another
+/// it is opened by another number, and of three the oldest ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_no_validator_is_compared_with_what_is_open() {
+    for along in [false, true] {
+        let bench = Bench::with(Freshness::Always);
+        bench.fake.adjust(|terms| (terms.validator, terms.along) = (Validator::None, along));
+        bench.fake.file("f", "one");
+        let open = async || bench.open("fake/f").await.expect("an open file");
+        let number = async || bench.walk("fake/f").await.expect("it is there").node;
+        let node = number().await;
+        let mut of_one = vec![open().await];
+        assert_eq!(bench.drain(of_one[0].handle).await.expect("content"), b"one");
+        for _ in 0..3 {
+            let beside = open().await;
+            assert!(beside.keep_pages && !beside.bypass_pages, "{along}");
+            of_one.push(beside);
+        }
+        assert_eq!(number().await, node, "{along}");
+        bench.fake.set("f", "two");
+        let two = open().await;
+        assert!(!two.keep_pages && !two.bypass_pages, "{along}");
+        assert_ne!(number().await, node, "{along}");
+        assert_eq!(bench.drain(of_one[0].handle).await.expect("as it was opened"), b"one");
+        bench.fake.set("f", "new");
+        let three = open().await;
+        assert!(!three.keep_pages && !three.bypass_pages, "{along}");
+        for one in of_one {
+            assert!(matches!(bench.drain(one.handle).await, Err(VfsError::Changed)), "three are too many: {along}");
+        }
+        assert_eq!(bench.drain(two.handle).await.expect("as it was opened"), b"two");
+        assert_eq!(bench.drain(three.handle).await.expect("content"), b"new");
+    }
 }
 
 /// Goal: who reads the oldest of three versions is shown no zeros behind its end. Method: the number of the kernel by which that is

@@ -5,12 +5,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::io::Errno;
 
 use crate::afs::{mounted_on, read};
 use crate::interrupts::wait_until;
-use crate::support::{AfsCell, Liar, Mount, Pair, answer, fails_with};
+use crate::support::{AfsCell, Liar, Mount, Pair, Setup, answer, fails_with};
 use crate::writing_processes::python;
 
 /// `tail -f`, and what it prints.
@@ -263,6 +265,62 @@ for line in sys.stdin:
     }
     drop(input);
     assert!(program.wait().expect("it ends").success());
+}
+
+/// Goal: that somebody maps the newest version of a file privately, and copies of it within the kernel, gives nobody the bytes of
+/// another version as long, neither who does that nor who has an older one open, be it that the source tells of no version; and
+/// where nothing has changed all go on.
+#[test]
+fn the_newest_version_is_mapped_and_sent_beside_older_ones() {
+    let (Some(pair), Some(web)) = (Pair::new(), Mount::with(Setup::default().option("freshness=always"))) else {
+        return;
+    };
+    let served = Arc::new(AtomicU8::new(0));
+    let serving = served.clone();
+    let liar = Liar::answering(move |asked| match asked.path.as_str() {
+        "/file.bin" => {
+            answer("200 OK", &["content-type: application/x-bin"], [serving.load(Ordering::SeqCst); 300_000])
+        }
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let (there, served_at) = (pair.there("file"), web.at(liar.site()).join("file.bin"));
+    are_apart(&pair.at("file"), b"abc", |byte| fs::write(&there, [byte; 300_000]).expect("written"));
+    are_apart(&served_at, b"abbbc", |byte| served.store(byte, Ordering::SeqCst));
+}
+
+/// Has the newest of these versions mapped and sent while older ones are open.
+fn are_apart(path: &Path, versions: &[u8], set: impl Fn(u8)) {
+    let Some(python) = python() else { return };
+    let text = "import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+pipe = os.pipe()
+os.splice(file, pipe[1], 1000)
+sent = os.read(pipe[0], 1000)
+print(''.join(chr(one) for one in sorted(set(sent) | set(mmap.mmap(file, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)[:]))))";
+    let mut held: Vec<(u8, File)> = Vec::new();
+    for byte in versions.iter().copied() {
+        set(byte);
+        let is_new = |file: &File| reads(file) == Ok(byte);
+        wait_until("it is seen", || is_new(&File::open(path).expect("opened")));
+        held.push((byte, File::open(path).expect("opened")));
+        assert!(is_new(&held.last().expect("it is there").1));
+        let mapped = Command::new(&python).args(["-c", text]).arg(path).output().expect("python3 runs");
+        assert_eq!(String::from_utf8_lossy(&mapped.stdout).trim_end(), char::from(byte).to_string(), "{mapped:?}");
+        for (of, file) in &held {
+            match reads(file) {
+                Err(Errno::IO) if (*of, byte) == (b'a', b'c') => {}
+                read => assert_eq!(read.map(char::from), Ok(char::from(*of)), "when it is {}", char::from(byte)),
+            }
+        }
+    }
+}
+
+/// The byte of which all is that is read of a file.
+fn reads(file: &File) -> Result<u8, Errno> {
+    let mut bytes = vec![0; 100_000];
+    let length = rustix::io::pread(file, &mut bytes, 100_000)?;
+    assert!(length > 0 && bytes[..length].iter().all(|byte| *byte == bytes[0]), "a mix");
+    Ok(bytes[0])
 }
 
 /// Reads a file here while it becomes longer and shorter there, with a descriptor for writing open: each read is of the version
