@@ -54,6 +54,29 @@ impl Vfs {
         Ok(VfsError::NotFound)
     }
 
+    /// What a name leads to, by what is known of it and the word of its source on a file that somebody reads.
+    pub(crate) async fn leads_by_now(
+        self: &Arc<Self>,
+        call: &Call,
+        dir: &Inode,
+        name: &Name,
+        (id, ttl): (NodeId, Duration),
+    ) -> Result<Option<DentryTarget>> {
+        let known = Some(DentryTarget::Node(id));
+        if !self.is_read_now(id) {
+            return Ok(known);
+        }
+        let inode = self.inode(id)?;
+        // A list may tell the name alone; a source that tells of changes tells of the name with them.
+        let is_told = self.is_breakable(inode.record.read().binding);
+        if !ttl.is_zero() && (is_told || !self.attributes_remaining(&inode)?.is_zero()) {
+            return Ok(known);
+        }
+        // Whatever comes of it, the lookup goes on with what is known then: to whom has it open a file is there all the same.
+        drop(Box::pin(self.refresh(call, inode)).await);
+        Ok(self.store.dentry(dir.id, name)?.map(|dentry| dentry.target))
+    }
+
     /// What whoever asked a directory for something is told when the source no longer has it: as of a file. Other errors are
     /// what they are.
     pub(crate) async fn gone_directory(&self, call: &Call, dir: &Inode, error: VfsError) -> VfsError {

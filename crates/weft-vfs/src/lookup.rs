@@ -95,15 +95,11 @@ impl Vfs {
         match self.knowledge(dir, name, &call.caller)? {
             Knowledge::Node(id, ttl) => {
                 count(&self.figures.lookups_local);
-                if self.is_read_now(id) {
-                    let inode = self.inode(id)?;
-                    // A list may tell the name alone; a source that tells of changes tells of the name with them. Whatever comes of it,
-                    // the lookup goes on with what is known then.
-                    let is_told = self.is_breakable(inode.record.read().binding);
-                    if ttl.is_zero() || (!is_told && self.attributes_remaining(&inode)?.is_zero()) {
-                        drop(Box::pin(self.refresh(call, inode)).await);
-                    }
-                }
+                let (id, ttl) = match self.leads_by_now(call, dir, name, (id, ttl)).await? {
+                    Some(DentryTarget::Node(now)) => (now, if now == id { ttl } else { Duration::ZERO }),
+                    Some(DentryTarget::Absent) => return Ok(Looked::Absent { ttl: Duration::ZERO }),
+                    None => return self.lookup_asking(call, dir, name).await,
+                };
                 match self.entry(call, id, ttl).await {
                     // What it led to is gone, and it may lead to another by now.
                     Ok(Looked::Absent { .. }) | Err(VfsError::Stale) if self.has_identities(dir)? => {
@@ -439,7 +435,7 @@ impl Vfs {
 
     /// Asks again about an inode whose attributes are no longer trusted: the listing that describes it, which
     /// serves all its neighbours as well, or else the file.
-    async fn refresh(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Arc<Inode>> {
+    pub(crate) async fn refresh(self: &Arc<Self>, call: &Call, inode: Arc<Inode>) -> Result<Arc<Inode>> {
         // What others are asking for at this moment was asked before this look.
         let asks_anew = inode.freshness == Freshness::Always && inode.kind() == FileKind::File;
         if !inode.is_settled() && !asks_anew {

@@ -225,6 +225,31 @@ fn what_has_come_back_is_as_long_as_it_is_while_the_former_is_open() {
     assert_eq!(file.metadata().expect("open").len(), 6);
 }
 
+/// Goal: what was removed is absent to the first who looks, and what has become a directory is one, while somebody reads it on.
+#[test]
+fn what_is_gone_while_it_is_open_is_gone_at_once() {
+    let Some(nginx) = Server::nginx("") else { return };
+    let Some(mount) = Mount::with(Setup::default().option("freshness=always")) else { return };
+    let top = mount.at(nginx.site());
+    for (name, becomes_directory) in [("gone.txt", false), ("changed.txt", true)] {
+        let place = nginx.root().join(name);
+        write_aged(&place, b"before", 5000);
+        let file = File::open(top.join(name)).expect("there");
+        assert_eq!(std::fs::metadata(top.join(name)).expect("there").len(), 6);
+        std::fs::remove_file(&place).expect("removed");
+        if becomes_directory {
+            std::fs::create_dir(&place).expect("made");
+        }
+        match std::fs::metadata(top.join(name)) {
+            Ok(told) => assert!(becomes_directory && told.is_dir(), "{name}: {told:?}"),
+            gone => fails_with(gone, Errno::NOENT),
+        }
+        let mut bytes = [0; 6];
+        file.read_exact_at(&mut bytes, 0).expect("as it was opened");
+        assert_eq!((&bytes, file.metadata().expect("open").len()), (b"before", 6));
+    }
+}
+
 /// Goal: a directory that was found by its name, and that no list denies, has none when it is gone.
 #[test]
 fn a_directory_that_was_looked_up_and_is_gone_has_no_name() {
