@@ -20,12 +20,14 @@ pub(crate) fn version_of(headers: &HeaderMap, length: Option<u64>, now: SystemTi
     let modified = headers.get(header::LAST_MODIFIED).and_then(|m| m.to_str().ok());
     let at = modified.and_then(|modified| httpdate::parse_http_date(modified).ok());
     let made = headers.get(header::DATE).and_then(|d| httpdate::parse_http_date(d.to_str().ok()?).ok()).unwrap_or(now);
-    let rests_on = |at| tag.as_ref().is_none_or(|(tag, _)| is_of_time_and_length(tag, at, length));
-    if at.is_some_and(|at| may_change_unseen(at, made) && rests_on(at)) {
-        return Version::None;
+    let is_unsettled = at.is_some_and(|at| may_change_unseen(at, made));
+    if let Some((tag, version)) = tag {
+        let tells_nothing =
+            names_second_near(tag, made) || is_unsettled && at.is_some_and(|at| is_caddys(tag, at, length));
+        return if tells_nothing { Version::None } else { version };
     }
-    if let Some((_, version)) = tag {
-        return version;
+    if is_unsettled {
+        return Version::None;
     }
     let Some(modified) = modified.filter(|_| at.is_some()) else { return Version::None };
     let length = length.map_or("-".to_owned(), |length| length.to_string());
@@ -38,17 +40,28 @@ fn may_change_unseen(at: SystemTime, made: SystemTime) -> bool {
     made < at + SETTLED_AFTER && at < made + SETTLED_AFTER
 }
 
-/// Whether an entity tag says no more than the time in seconds and the length: nginx (`ngx_http_set_etag`) and Caddy before
-/// 2.8 (`calculateEtag`) make theirs of these two. Where the length is not told, one that begins as theirs does may.
-fn is_of_time_and_length(tag: &[u8], at: SystemTime, length: Option<u64>) -> bool {
-    let Ok(seconds) = at.duration_since(UNIX_EPOCH) else { return false };
-    let (tag, seconds) = (tag.strip_prefix(b"W/").unwrap_or(tag), seconds.as_secs());
-    let Some(length) = length else {
-        let begins = |start: String| tag.starts_with(start.as_bytes());
-        return begins(format!("\"{seconds:x}-")) || begins(format!("\"{}", in_base_36(seconds)));
-    };
-    let caddy = format!("\"{}{}\"", in_base_36(seconds), in_base_36(length));
-    tag == format!("\"{seconds:x}-{length:x}\"").as_bytes() || tag == caddy.as_bytes()
+/// Whether an entity tag names a second, in hexadecimal or decimal, that may still last at the time `made`. Such a tag is taken to
+/// say no more than that, for what else is in it is the length (nginx and h2o: `"time-length"`, civetweb: `"time.length"`), the
+/// number of the file besides (WEBrick, LiteSpeed), or nothing (weborf, which tells no other time). One that names parts of the
+/// second beside it has no version for that while either.
+fn names_second_near(tag: &[u8], made: SystemTime) -> bool {
+    let words = tag.split(|byte| !byte.is_ascii_alphanumeric()).filter_map(|word| std::str::from_utf8(word).ok());
+    let is_near =
+        |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).is_some_and(|at| may_change_unseen(at, made));
+    words
+        .flat_map(|word| [10, 16].map(|radix| u64::from_str_radix(word, radix)))
+        .any(|seconds| seconds.is_ok_and(is_near))
+}
+
+/// Whether an entity tag is one of Caddy before 2.8 (`calculateEtag`): the time and the length in base 36, side by side. Where the
+/// length is not told, one that begins so may be.
+fn is_caddys(tag: &[u8], at: SystemTime, length: Option<u64>) -> bool {
+    let Ok(since) = at.duration_since(UNIX_EPOCH) else { return false };
+    let (tag, time) = (tag.strip_prefix(b"W/").unwrap_or(tag), in_base_36(since.as_secs()));
+    match length {
+        Some(length) => tag == format!("\"{time}{}\"", in_base_36(length)).as_bytes(),
+        None => tag.starts_with(format!("\"{time}").as_bytes()),
+    }
 }
 
 fn in_base_36(mut number: u64) -> String {
@@ -210,26 +223,34 @@ mod tests {
     #[test]
     fn a_second_that_still_lasts_tells_nothing() {
         let at = "Sun, 06 Nov 1994 08:49:37 GMT";
-        let (nginx, caddy) = ("\"2ebc98a1-64\"", "\"cyu8ip2s\"");
-        let version = |made, tag: Option<&str>| {
+        let told = |made: &str, length, tag: Option<&str>| {
             let list: Vec<_> =
                 [("last-modified", at), ("date", made)].into_iter().chain(tag.map(|t| ("etag", t))).collect();
-            version_of(&headers(&list), Some(100), now())
+            version_of(&headers(&list), length, now())
         };
+        let of_the_second =
+            ["\"2ebc98a1-64\"", "\"cyu8ip2s\"", "\"2EBC98A1.100\"", "\"784111777\"", "W/\"1f-64-2ebc98a1\""];
+        let others = ["\"64-2ebc98a1f\"", "\"784111777000\"", "\"cyu8ip2t\"", "\"2ebc98b1-64\"", "\"\""];
         for made in ["Sun, 06 Nov 1994 08:49:36 GMT", at, "Sun, 06 Nov 1994 08:49:38 GMT"] {
-            assert_eq!(version(made, None), Version::None, "{made}");
-            assert_eq!(version(made, Some(nginx)), Version::None, "{made}");
-            assert_eq!(version(made, Some(caddy)), Version::None, "{made}");
-            assert_eq!(version(made, Some("\"64-2ebc98a1\"")), Version::strong("\"64-2ebc98a1\""), "{made}");
+            assert_eq!(told(made, Some(100), None), Version::None, "{made}");
+            for tag in of_the_second {
+                assert_eq!(told(made, Some(100), Some(tag)), Version::None, "{made} {tag}");
+                assert_eq!(told(made, None, Some(tag)), Version::None, "{made} {tag}");
+            }
+            for tag in others {
+                assert_eq!(told(made, Some(100), Some(tag)), Version::strong(tag), "{made} {tag}");
+            }
         }
         for made in ["Sun, 06 Nov 1994 08:49:39 GMT", "Sun, 06 Nov 1994 08:49:35 GMT", "Mon, 07 Nov 1994 08:49:37 GMT"]
         {
-            assert_eq!(version(made, None), Version::weak(format!("m100|{at}")), "{made}");
-            assert_eq!(version(made, Some(nginx)), Version::strong(nginx), "{made}");
+            assert_eq!(told(made, Some(100), None), Version::weak(format!("m100|{at}")), "{made}");
+            for tag in &of_the_second[..4] {
+                assert_eq!(told(made, Some(100), Some(tag)), Version::strong(*tag), "{made} {tag}");
+            }
         }
-        for (tag, is_sure) in [(nginx, false), (caddy, false), ("\"64-2ebc98a1\"", true)] {
-            let of_no_length = headers(&[("last-modified", at), ("date", at), ("etag", tag)]);
-            assert_eq!(version_of(&of_no_length, None, now()) != Version::None, is_sure, "{tag}");
-        }
+        let tag_alone = |made| version_of(&headers(&[("etag", "\"784111777\"")]), None, made);
+        let second = httpdate::parse_http_date(at).unwrap();
+        assert_eq!(tag_alone(second + Duration::from_millis(1900)), Version::None, "by this machine's clock");
+        assert_eq!(tag_alone(second + Duration::from_secs(2)), Version::strong("\"784111777\""));
     }
 }

@@ -13,6 +13,8 @@ const LENGTH: usize = 24 << 20;
 const SECOND: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 /// As nginx makes it of [`SECOND`] and [`LENGTH`].
 const TAG: &str = "\"2ebc98a1-1800000\"";
+/// As civetweb does.
+const TAG_WITH_A_DOT: &str = "\"2ebc98a1.25165824\"";
 
 /// A server of one file, all of whose bytes are `content`; it goes by its validators, of which `tag` may be one.
 fn serving(content: Arc<AtomicU8>, tag: Option<&'static str>) -> Liar {
@@ -45,7 +47,7 @@ fn serving(content: Arc<AtomicU8>, tag: Option<&'static str>) -> Liar {
 /// open, and a part that is far away is read.
 #[test]
 fn what_changes_within_a_second_is_never_mixed_and_seen() {
-    for tag in [None, Some(TAG)] {
+    for tag in [None, Some(TAG), Some(TAG_WITH_A_DOT)] {
         let content = Arc::new(AtomicU8::new(b'a'));
         let liar = serving(content.clone(), tag);
         let Some(mount) = Mount::with(Setup::default().option("freshness=always")) else { return };
