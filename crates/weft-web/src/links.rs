@@ -10,6 +10,7 @@ use url::Url;
 
 use crate::id::Place;
 use crate::index::decode_entities;
+use crate::name::any_bytes;
 use crate::target::{place_of, same_host};
 
 /// Which links count.
@@ -69,6 +70,15 @@ impl LinkScanner {
 
     /// Reads on. A page that cannot be read gives the links so far.
     pub fn feed(&mut self, bytes: &[u8]) {
+        // Some servers (weborf) write names into links as they are, in whatever encoding. A letter that a piece breaks off in is
+        // escaped like them, which is the same link.
+        match std::str::from_utf8(bytes) {
+            Ok(_) => self.write(bytes),
+            Err(_) => self.write(any_bytes(bytes).as_bytes()),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
         // After an error the rewriter must not be used again.
         if let Some(mut rewriter) = self.rewriter.take()
             && rewriter.write(bytes).is_ok()
@@ -177,6 +187,16 @@ mod tests {
     #[test]
     fn the_first_base_counts() {
         assert_eq!(scan(b"<base href='/a/sub/'><base href='/'><a href=x>", 9), ["/a/sub/x"]);
+    }
+
+    /// Goal: a link that holds a name in whatever encoding leads to that name. Method: bytes that are no UTF-8, beside letters
+    /// that are, in pieces of any size.
+    #[test]
+    fn bytes_of_a_link_are_a_name_as_they_are() {
+        let page = b"<a href=\"latin\xe9.txt\">latin\xe9</a><a href='\xc3\xa9\xff/x'>x</a><a href='\xe6\x97\xa5'>y</a>";
+        for step in 1..=page.len() {
+            assert_eq!(scan(page, step), ["/a/latin%E9.txt", "/a/%C3%A9%FF/x", "/a/%E6%97%A5"], "{step}");
+        }
     }
 
     #[test]

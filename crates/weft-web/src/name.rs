@@ -136,6 +136,16 @@ pub(crate) fn canonical_query(query: &str) -> String {
     percent_encode(query.as_bytes(), QUERY_ENCODED).to_string()
 }
 
+/// A URL as a server wrote it, which may hold any bytes: what is no UTF-8 is escaped, for it is a part of a name as it is.
+pub(crate) fn any_bytes(url: &[u8]) -> String {
+    let mut text = String::with_capacity(url.len());
+    for chunk in url.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(percent_encode(chunk.invalid(), NON_ALPHANUMERIC));
+    }
+    text
+}
+
 /// Escapes what may not stand in a path, leaving escapes and slashes as they are.
 pub(crate) fn clean_path(path: &str) -> String {
     percent_encode(path.as_bytes(), QUERY_ENCODED).to_string().replace('?', "%3F")

@@ -1,5 +1,8 @@
 //! A site of pages: what its directories hold, and where links and redirects lead.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use rustix::io::Errno;
 
 use crate::support::{Liar, Mount, Server, Setup, answer, fails_with, names_in, page, run};
@@ -121,6 +124,36 @@ fn a_redirect_to_the_same_name_with_a_slash_means_a_directory() {
     assert!(moved.is_dir(), "found by name alone");
     assert_eq!(names_in(&moved), ["index.html", "inside.html"]);
     assert_eq!(run("cat", [moved.join("inside.html")]), "inside");
+}
+
+/// Goal: names that a server does not escape are there. Method: a list with a name in another encoding than UTF-8, as weborf writes
+/// it, and directories to which the server sends by their names as they are, as mini_httpd does.
+#[test]
+fn names_that_are_not_escaped_are_there() {
+    let plain = ["content-type: text/plain"];
+    let sending = |name: &[u8]| [b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\nlocation: ", name, b"\r\n\r\n"].concat();
+    let liar = Liar::answering(move |asked| match asked.path.as_str() {
+        "/" => answer(
+            "200 OK",
+            &["content-type: text/html"],
+            b"<a href='latin\xe9.txt'>a</a><a href='d%231'>b</a><a href='d%e9'>c</a>",
+        ),
+        "/latin%E9.txt" => answer("200 OK", &plain, "latin"),
+        "/d%231" => sending(b"/d#1/"),
+        "/d%E9" => sending(b"/d\xe9/"),
+        "/d%231/" | "/d%E9/" => page("<a href='in.txt'>in</a>"),
+        "/d%231/in.txt" | "/d%E9/in.txt" => answer("200 OK", &plain, "inside"),
+        _ => answer("404 Not Found", &[], ""),
+    });
+    let Some(mount) = Mount::new() else { return };
+    let top = mount.at(liar.site());
+    let read = |name: &[u8]| std::fs::read_to_string(top.join(OsStr::from_bytes(name))).expect("read");
+    assert_eq!(read(b"latin\xe9.txt"), "latin");
+    assert_eq!(std::fs::read_dir(&top).expect("a directory").count(), 4, "the page as well");
+    for name in [&b"d#1"[..], b"d\xe9"] {
+        assert!(std::fs::metadata(top.join(OsStr::from_bytes(name))).expect("there").is_dir());
+        assert_eq!(read(&[name, b"/in.txt"].concat()), "inside");
+    }
 }
 
 #[test]
