@@ -130,14 +130,19 @@ impl Found {
     }
 }
 
-/// Whether this is a list once more, in another order: what the headings of generated lists lead to (Apache, Tomcat, Jetty,
-/// nginx's fancyindex), also in those that are not read as lists.
+/// Whether this is a list once more, in another order: what the headings of generated lists lead to (`?C=N;O=D` of Apache, Tomcat,
+/// Jetty, nginx's fancyindex; `?N=D` of Apache 1.3 and WEBrick; `?nd` of civetweb), also in those that are not read as lists.
 fn is_order(place: &Place) -> bool {
-    let order = place.query.as_deref().and_then(|query| query.strip_prefix("C="));
-    place.path.ends_with('/')
-        && order
-            .and_then(|order| order.split_once([';', '&']))
-            .is_some_and(|(column, way)| matches!(column, "N" | "M" | "S" | "D") && matches!(way, "O=A" | "O=D"))
+    let query = place.query.as_deref().filter(|_| place.path.ends_with('/')).unwrap_or_default();
+    let (column, way) = match query.strip_prefix("C=") {
+        Some(order) => match order.split_once([';', '&']) {
+            Some((column, way)) => (column, way.strip_prefix("O=").unwrap_or_default()),
+            None => return false,
+        },
+        None if query.len() == 2 => return matches!(query, "na" | "nd" | "da" | "dd" | "sa" | "sd"),
+        None => query.split_once('=').unwrap_or_default(),
+    };
+    matches!(column, "N" | "M" | "S" | "D") && matches!(way, "A" | "D")
 }
 
 fn discard(_: &[u8]) {}
@@ -204,6 +209,10 @@ mod tests {
         let page = b"<a href='?C=N;O=D'>Name</a><a href='/a/?C=M&amp;O=A'>M</a><a href='sub/?C=S;O=A'>S</a><a href='?C=N'>n</a>
             <a href='f?C=N;O=D'>f</a><a href='?C=NN;O=D'>x</a>";
         assert_eq!(scan(page, 9), ["/a/?C=N", "/a/f?C=N;O=D", "/a/?C=NN;O=D"]);
+        let page = b"<a href='?N=D'>Name</a><a href='?M=A'>M</a><a href='?nd'>N</a><a href='/a/?sa'>S</a><a href='?N'>n</a>
+            <a href='?N=X'>x</a><a href='?n=a'>y</a><a href='f?N=D'>f</a><a href='f?nd'>f</a><a href='?md'>m</a><a href='?C=N;D'>c</a>";
+        let files = ["/a/?N", "/a/?N=X", "/a/?n=a", "/a/f?N=D", "/a/f?nd", "/a/?md", "/a/?C=N;D"];
+        assert_eq!(scan(page, 9), files);
     }
 
     #[test]
