@@ -14,9 +14,12 @@ mod miniserve;
 mod moment;
 mod nginx;
 mod node;
+mod plack;
 mod python;
 mod rclone;
 mod tomcat;
+mod undertow;
+mod webfs;
 
 use std::time::SystemTime;
 
@@ -66,7 +69,7 @@ pub(crate) fn may_be_html(head: &[u8], server: Option<&[u8]>) -> bool {
 pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
     // Links are ASCII; what servers do to names in other encodings only touches the text beside them.
     let page = String::from_utf8_lossy(page);
-    let readers: [fn(&str) -> Option<Index>; 17] = [
+    let readers: [fn(&str) -> Option<Index>; 20] = [
         nginx::read,
         nginx::read_fancy,
         apache::read,
@@ -84,6 +87,9 @@ pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
         node::read_ecstatic,
         node::read_serve,
         node::read_serve_index,
+        plack::read,
+        undertow::read,
+        webfs::read,
     ];
     readers.iter().find_map(|read| read(&page))
 }
@@ -94,7 +100,7 @@ pub(crate) fn read_json(body: &[u8]) -> Option<Index> {
 }
 
 /// What stands in the beginning of an index: titles, the heading of IIS, what rclone tells a translator, the style sheets of
-/// miniserve and dufs.
+/// miniserve and dufs, the script of Undertow, the heading of webfs.
 const SIGNS: &[&[u8]] = &[
     b"<title>Index of ",
     b"<title>Directory listing for ",
@@ -106,6 +112,8 @@ const SIGNS: &[&[u8]] = &[
     b"<meta name=\"google\" content=\"notranslate\">",
     b"/__miniserve_internal/favicon",
     b"/__dufs_v",
+    b"?js'></script>",
+    b"<h1>listing: ",
 ];
 
 /// The start of a page in which the title of an index stands.
@@ -129,7 +137,8 @@ mod tests {
 
     /// Goal: every name of the fixture directory is read from what the real server printed. Method: the pages in
     /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69,
-    /// Python 3.11, Caddy 2.6.2, rclone 1.60.1, Tomcat 10.1, and Jetty 9.4 and 12.0, all on one directory.
+    /// Python 3.11, Caddy 2.6.2, rclone 1.60.1, Tomcat 10.1, Jetty 9.4 and 12.0, Undertow 2.3.18, Plack 1.0050 and webfs 1.21,
+    /// all on one directory.
     /// Those of IIS, miniserve and dufs were written by hand after what these servers print.
     fn check_names(index: &Index) {
         assert_eq!(index.items.len(), 12, "{index:?}");
@@ -152,7 +161,9 @@ mod tests {
     }
 
     fn check_sub(index: &Index) {
-        let names: Vec<_> = index.items.iter().map(|item| (item.segment.as_str(), item.is_dir)).collect();
+        let mut names: Vec<_> = index.items.iter().map(|item| (item.segment.as_str(), item.is_dir)).collect();
+        // Undertow has them in no order.
+        names.sort();
         assert_eq!(names, [("deep", true), ("inner.txt", false)]);
     }
 
@@ -320,6 +331,36 @@ mod tests {
     }
 
     #[test]
+    fn undertow_rounds_sizes_and_names_stand_as_they_are() {
+        let index = read_html(page!("undertow.html")).unwrap();
+        check_names(&index);
+        assert_eq!(find(&index, "b.bin").size, Figure::Rounded(1495));
+        assert_eq!(find(&index, "a.txt").size, Figure::Rounded(6));
+        assert_eq!(find(&index, "a.txt").modified, Figure::Unknown);
+        check_sub(&read_html(page!("undertow-sub.html")).unwrap());
+    }
+
+    #[test]
+    fn webfs_rounds_sizes() {
+        let index = read_html(page!("webfs.html")).unwrap();
+        check_names(&index);
+        assert_eq!(find(&index, "b.bin").size, Figure::Rounded(1500));
+        assert_eq!(find(&index, "big.iso").size, Figure::Rounded(2929 << 10));
+        assert_eq!(find(&index, "big.iso").modified, Figure::Unknown);
+        check_sub(&read_html(page!("webfs-sub.html")).unwrap());
+    }
+
+    #[test]
+    fn plack_tells_all_exactly() {
+        let index = read_html(page!("plack.html")).unwrap();
+        check_names(&index);
+        assert_eq!(find(&index, "big.iso").size, Figure::Exact(3_000_000));
+        assert_eq!(find(&index, "big.iso").modified, Figure::Exact(at(SECOND)));
+        assert_eq!(find(&index, "sub").size, Figure::Unknown, "that is the directory's own");
+        check_sub(&read_html(page!("plack-sub.html")).unwrap());
+    }
+
+    #[test]
     fn every_index_shows_itself_in_its_beginning() {
         for page in [
             &page!("iis.html")[..],
@@ -329,6 +370,9 @@ mod tests {
             page!("jetty.html"),
             page!("nginx.html"),
             page!("rclone.html"),
+            page!("undertow.html"),
+            page!("webfs.html"),
+            page!("plack.html"),
         ] {
             assert!(may_be_html(page, None));
         }
@@ -351,6 +395,12 @@ mod tests {
             (page!("tomcat.html"), "04:05:06 GMT", "04:05:06"),
             (page!("jetty.html"), "\"/a.txt\"", "\"/b.txt\""),
             (page!("jetty.html"), ">6 bytes", ">-6 bytes"),
+            (page!("undertow.html"), "'/a.txt'", "'/other/a.txt'"),
+            (page!("undertow.html"), ">a.txt<", ">b.txt<"),
+            (page!("webfs.html"), "\"a.txt\"", "\"b.txt\""),
+            (page!("webfs.html"), "     6  B", "     6  b"),
+            (page!("plack.html"), "'/a.txt'", "'/other/a.txt'"),
+            (page!("plack.html"), ">1500<", ">many<"),
         ] {
             let text = String::from_utf8_lossy(page);
             assert!(text.contains(from));
@@ -384,6 +434,9 @@ mod tests {
             page!("tomcat-sub.html"),
             page!("jetty-sub.html"),
             page!("rclone-sub.html"),
+            page!("undertow-sub.html"),
+            page!("webfs-sub.html"),
+            page!("plack-sub.html"),
         ] {
             for end in 0..page.len() {
                 assert_eq!(read_html(&page[..end]).filter(|index| index.items.len() > 12), None);
