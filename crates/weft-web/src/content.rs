@@ -331,7 +331,7 @@ pub(crate) fn has_content(reply: &Reply) -> bool {
     matches!(reply.status, StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION)
 }
 
-fn media_of(headers: &HeaderMap) -> Media {
+pub(crate) fn media_of(headers: &HeaderMap) -> Media {
     let essence = text(headers, header::CONTENT_TYPE).and_then(|t| t.split(';').next()).unwrap_or_default();
     match essence.trim().to_ascii_lowercase().as_str() {
         "text/html" | "application/xhtml+xml" => Media::Html,

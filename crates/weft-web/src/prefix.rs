@@ -2,14 +2,17 @@
 //! A file that has taken the place of a directory looks the same. Which of the two it is, the directory above tells, if that
 //! has a list and not just links.
 
+use hyper::StatusCode;
 use weft_remote::{Answer, Call, Checked, Completeness, FileKind, Found, RemoteError, Result};
 
-use crate::content::{Content, has_content};
+use crate::content::{Content, has_content, media_of};
+use crate::exchange::Reply;
 use crate::id::Place;
 use crate::lister::Lister;
 use crate::listing::page_name;
 use crate::lookup::bare_dir;
 use crate::remote::{Web, last_name};
+use crate::tap::Media;
 
 impl Web {
     /// What there is in place of a directory whose own URL gives nothing: the directory, if the page of its name is there, or
@@ -34,6 +37,19 @@ impl Web {
             false => Answer { lease: answer.lease, audience: answer.audience, ..bare_dir(last_name(dir), dir, None) },
         };
         Ok(found.map(|found| Checked::Is(Box::new(found))))
+    }
+
+    /// Whether what the own URL of a directory gave is no directory's: some servers give a file at its URL with a slash as well
+    /// (miniserve, http-server of Node.js), or fail over that (serve-index), and the list of the directory above tells it as a file.
+    pub(crate) async fn is_file_instead(&self, call: &Call, dir: &Place, reply: &Reply) -> bool {
+        let is_doubtful = match reply.status {
+            StatusCode::INTERNAL_SERVER_ERROR => true,
+            _ => has_content(reply) && media_of(&reply.headers) == Media::Other,
+        };
+        match dir.unslashed().filter(|_| is_doubtful) {
+            Some(page) => self.is_listed_file(call, &page).await,
+            None => false,
+        }
     }
 
     /// Whether the directory that a page lies in has a list, and that tells it as a file.

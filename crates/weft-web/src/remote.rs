@@ -122,6 +122,14 @@ impl Web {
             Confirmed::Same(answer) => return Ok(answer.map(|()| Checked::Unchanged)),
             Confirmed::Reply(reply) => *reply,
         };
+        if is_dir
+            && let Some(page) = place.unslashed()
+            && self.is_file_instead(call, &place, &reply).await
+        {
+            let detail = format!("{}: {}", reply.url, reply.status);
+            reply.body.drain().await;
+            return self.dir_by_page(call, &place, &page, detail).await;
+        }
         if is_dir {
             if !has_content(&reply) && self.leads_on(call, &place, reply.status) {
                 let found = refused_dir(last_name(&place), &place, reply).await;
@@ -212,6 +220,10 @@ impl Web {
             Confirmed::Same(answer) => return Ok(answer.map(|()| Listing::Unchanged)),
             Confirmed::Reply(reply) => *reply,
         };
+        if self.is_file_instead(call, dir, &reply).await {
+            reply.body.drain().await;
+            return Err(not_a_directory(&dir.dir_id()));
+        }
         let nothing = holds_nothing(&reply);
         if has_content(&reply) {
             if (nothing || is_for_people(&reply))

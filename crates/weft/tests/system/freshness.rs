@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 use crate::interrupts::wait_until;
-use crate::support::{Asked, Clock, Liar, Mount, Server, Setup, answer, fails_with, names_in, noise, write_aged};
+use crate::support::{Asked, Clock, Liar, Mount, Server, Setup, answer, fails_with, names_in, noise, page, write_aged};
 
 /// What a server serves right now under every path: it can be changed.
 #[derive(Clone, Default)]
@@ -310,6 +311,43 @@ fn a_file_is_opened_where_a_directory_was() {
         read => Some(read.expect("read")),
     };
     wait_until("it is a file", || read().is_some_and(|bytes| bytes == noise(2000)));
+}
+
+/// Goal: the same of servers to which the file's URL with a slash is no other (miniserve, http-server of Node.js), or a failure
+/// (serve-index), where the directory above has a list.
+#[test]
+fn a_file_is_opened_where_a_directory_was_whatever_its_url_with_a_slash_gives() {
+    for status in ["200 OK", "500 Internal Server Error"] {
+        let is_file = Arc::new(AtomicBool::new(false));
+        let of_server = is_file.clone();
+        let list = |title: &str, name: &str| {
+            let title = format!("Directory listing for {title}");
+            page(&format!(
+                "<html><head><title>{title}</title></head><body><h1>{title}</h1>\n<hr>\n<ul>\n\
+                 <li><a href=\"{name}\">{name}</a></li>\n</ul>\n<hr>\n</body></html>"
+            ))
+        };
+        let liar = Liar::answering(move |asked| {
+            let headers = ["content-type: application/octet-stream"];
+            match (asked.path.as_str(), of_server.load(Ordering::SeqCst)) {
+                ("/", false) => list("/", "a/"),
+                ("/", true) => list("/", "a"),
+                ("/a", false) => answer("301 Moved Permanently", &["location: /a/"], ""),
+                ("/a/", false) => list("/a/", "below"),
+                ("/a/below", false) => answer("200 OK", &headers, "below"),
+                ("/a", true) => answer("200 OK", &headers, "a file"),
+                ("/a/", true) => answer(status, &headers, "a file"),
+                _ => answer("404 Not Found", &[], ""),
+            }
+        });
+        let Some(mount) = Mount::with(Setup::default().option("freshness=ttl=1s")) else { return };
+        let path = mount.at(liar.site()).join("a");
+        assert_eq!(std::fs::read(path.join("below")).expect("read"), b"below");
+        assert_eq!(names_in(&path), ["below"]);
+        is_file.store(true, Ordering::SeqCst);
+        wait_until("it is a file", || std::fs::read(&path).is_ok_and(|bytes| bytes == b"a file"));
+        assert!(std::fs::metadata(&path).expect("there").is_file());
+    }
 }
 
 #[test]
