@@ -36,7 +36,10 @@ fn slashed(from: &Url, location: &[u8]) -> Option<Url> {
     };
     let (origin, path) = location.split_at(at);
     let name = path.strip_suffix(b"/")?;
-    if from.query().is_some() || !percent_decode_str(from.path()).eq(name.iter().copied()) {
+    let is_same = percent_decode_str(from.path()).eq(name.iter().copied());
+    // An escaped slash that is none any more leads into a directory.
+    let slashes = name.iter().filter(|byte| **byte == b'/').count();
+    if !is_same || from.query().is_some() || slashes != from.path().matches('/').count() {
         return None;
     }
     let mut url = from.join(std::str::from_utf8(origin).ok()?).ok()?;
@@ -114,6 +117,7 @@ mod tests {
         for (from, location, to) in [
             ("/d%231", &b"/d%231/"[..], "/d%231/"),
             ("/d%231", b"/d#1", "/d"),
+            ("/a%2Fb", b"/a/b/", "/a/b/"),
             ("/d", b"/d#1/", "/d"),
             ("/d%3F2?x", b"/d?2/", "/d?2/"),
             ("/x", b"/y\xe9/\xc3\xa9", "/y%E9/%C3%A9"),
