@@ -16,6 +16,7 @@ mod nginx;
 mod node;
 mod plack;
 mod python;
+mod rack;
 mod rclone;
 mod tomcat;
 mod undertow;
@@ -69,7 +70,7 @@ pub(crate) fn may_be_html(head: &[u8], server: Option<&[u8]>) -> bool {
 pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
     // Links are ASCII; what servers do to names in other encodings only touches the text beside them.
     let page = String::from_utf8_lossy(page);
-    let readers: [fn(&str) -> Option<Index>; 20] = [
+    let readers: [fn(&str) -> Option<Index>; 21] = [
         nginx::read,
         nginx::read_fancy,
         apache::read,
@@ -88,6 +89,7 @@ pub(crate) fn read_html(page: &[u8]) -> Option<Index> {
         node::read_serve,
         node::read_serve_index,
         plack::read,
+        rack::read,
         undertow::read,
         webfs::read,
     ];
@@ -100,7 +102,8 @@ pub(crate) fn read_json(body: &[u8]) -> Option<Index> {
 }
 
 /// What stands in the beginning of an index: titles, the heading of IIS, what rclone tells a translator, the style sheets of
-/// miniserve and dufs, the script of Undertow, the heading of webfs.
+/// miniserve and dufs, the script of Undertow, the heading of webfs, the style
+/// sheet of Rack.
 const SIGNS: &[&[u8]] = &[
     b"<title>Index of ",
     b"<title>Directory listing for ",
@@ -114,6 +117,7 @@ const SIGNS: &[&[u8]] = &[
     b"/__dufs_v",
     b"?js'></script>",
     b"<h1>listing: ",
+    b"table { width:100%; }\n.name { text-align:left; }",
 ];
 
 /// The start of a page in which the title of an index stands.
@@ -137,8 +141,8 @@ mod tests {
 
     /// Goal: every name of the fixture directory is read from what the real server printed. Method: the pages in
     /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69,
-    /// Python 3.11, Caddy 2.6.2, rclone 1.60.1, Tomcat 10.1, Jetty 9.4 and 12.0, Undertow 2.3.18, Plack 1.0050 and webfs 1.21,
-    /// all on one directory.
+    /// Python 3.11, Caddy 2.6.2, rclone 1.60.1, Tomcat 10.1, Jetty 9.4 and 12.0, Undertow 2.3.18, Plack 1.0050, Rack 2.2.22
+    /// and webfs 1.21, all on one directory.
     /// Those of IIS, miniserve and dufs were written by hand after what these servers print.
     fn check_names(index: &Index) {
         assert_eq!(index.items.len(), 12, "{index:?}");
@@ -162,7 +166,7 @@ mod tests {
 
     fn check_sub(index: &Index) {
         let mut names: Vec<_> = index.items.iter().map(|item| (item.segment.as_str(), item.is_dir)).collect();
-        // Undertow has them in no order.
+        // Undertow and Rack have them in no order.
         names.sort();
         assert_eq!(names, [("deep", true), ("inner.txt", false)]);
     }
@@ -361,6 +365,16 @@ mod tests {
     }
 
     #[test]
+    fn rack_rounds_sizes_and_tells_names_where_its_links_lead_elsewhere() {
+        let index = read_html(page!("rack.html")).unwrap();
+        check_names(&index);
+        assert_eq!(find(&index, "b.bin").size, Figure::Rounded(1536));
+        assert_eq!(find(&index, "a.txt").size, Figure::Exact(6));
+        assert_eq!(find(&index, "a.txt").modified, Figure::Exact(at(SECOND)));
+        check_sub(&read_html(page!("rack-sub.html")).unwrap());
+    }
+
+    #[test]
     fn every_index_shows_itself_in_its_beginning() {
         for page in [
             &page!("iis.html")[..],
@@ -373,6 +387,7 @@ mod tests {
             page!("undertow.html"),
             page!("webfs.html"),
             page!("plack.html"),
+            page!("rack.html"),
         ] {
             assert!(may_be_html(page, None));
         }
@@ -401,6 +416,8 @@ mod tests {
             (page!("webfs.html"), "     6  B", "     6  b"),
             (page!("plack.html"), "'/a.txt'", "'/other/a.txt'"),
             (page!("plack.html"), ">1500<", ">many<"),
+            (page!("rack.html"), "'./a.txt'", "'./b.txt'"),
+            (page!("rack.html"), ">6B<", ">six<"),
         ] {
             let text = String::from_utf8_lossy(page);
             assert!(text.contains(from));
@@ -437,6 +454,7 @@ mod tests {
             page!("undertow-sub.html"),
             page!("webfs-sub.html"),
             page!("plack-sub.html"),
+            page!("rack-sub.html"),
         ] {
             for end in 0..page.len() {
                 assert_eq!(read_html(&page[..end]).filter(|index| index.items.len() > 12), None);
