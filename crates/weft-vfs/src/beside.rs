@@ -36,10 +36,11 @@ impl Vfs {
         let copies = copies_of(&self.handles.of(inode), object);
         let Some(length) = length.filter(|_| !copies.is_empty()) else { return others };
         let soon = Call { deadline: call.deadline.min(Instant::now() + COMPARED_PATIENCE), ..*call };
-        if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, object))
-            && arrival.whole(&soon).await.is_err()
-        {
-            return others;
+        for copy in copies.iter().chain([object]) {
+            if let Some(arrival) = inode.arrival(|arrival| Arc::ptr_eq(&arrival.object, copy)) {
+                // What does not come is not compared.
+                let _ = arrival.whole(&soon).await;
+            }
         }
         for copy in copies.iter().filter(|copy| copy.is_complete() && object.is_complete()) {
             match are_same(copy, object, length) {
