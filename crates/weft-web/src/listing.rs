@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use weft_remote::{Attributes, Entry, FileId, FileKind, Name, Version};
+use weft_remote::{Attributes, Entry, Figure, FileId, FileKind, Name, Version};
 
 use crate::id::Place;
 use crate::index::Index;
@@ -60,7 +60,12 @@ pub(crate) fn from_index(dir: &Place, index: Index) -> Names {
         } else {
             (place.file_id(), FileKind::File)
         };
-        let attributes = Attributes { size: item.size, modified: item.modified, ..Attributes::of_kind(kind) };
+        // Who looks at a file wants its time as well, which comes with the answer that makes a size exact.
+        let size = match (item.size, item.modified) {
+            (Figure::Exact(size), Figure::Unknown) => Figure::Rounded(size),
+            (size, _) => size,
+        };
+        let attributes = Attributes { size, modified: item.modified, ..Attributes::of_kind(kind) };
         let before = seen.entry(hasher.hash_one(&name)).or_insert(names.entries.len());
         if names.entries.get(*before).is_none_or(|before| before.name != name) {
             names.entries.push(Entry { name, id, attributes, version: Version::None });
@@ -198,6 +203,18 @@ mod tests {
         assert_eq!(by_path["/a/e/"], ["index.html F h/a/e Unknown", "f F h/a/e/f Unknown"]);
         assert_eq!(by_path["/a/g/"], ["h F h/a/g/h Unknown", "index.html F h/a/g Unknown"]);
         assert_eq!(by_path["/a/i/"], Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_size_without_a_time_is_asked_for() {
+        let (size, time) = (Figure::Exact(7), Figure::Exact(std::time::SystemTime::UNIX_EPOCH));
+        let told = |size, modified| {
+            let items = vec![crate::index::Item { segment: "f".into(), is_dir: false, size, modified }];
+            from_index(&place("/a/"), Index { server: "any", items }).entries[0].attributes.size
+        };
+        assert_eq!(told(size, time), size);
+        assert_eq!(told(size, Figure::Unknown), Figure::Rounded(7));
+        assert_eq!(told(Figure::Unknown, Figure::Unknown), Figure::Unknown);
     }
 
     #[test]
