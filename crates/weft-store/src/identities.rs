@@ -124,3 +124,51 @@ impl Store {
 
 /// How many numbers are tried for a file.
 const PROBES_MAX: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use weft_remote::{Figure, Name, Version};
+
+    use super::*;
+
+    /// Goal: a glance tells what the whole record does, of every form that its parts have, and is no more than a glance.
+    #[test]
+    fn the_front_of_a_record_is_as_the_record() {
+        let time = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 7);
+        let long = FileId::new(vec![0xff; 300]);
+        for (version, lease) in [
+            (Version::None, Lease::Spent),
+            (Version::strong("token"), Lease::Until(time)),
+            (Version::weak(vec![b'w'; 400]), Lease::UntilBroken(time)),
+        ] {
+            for (kind, audience) in
+                [(FileKind::Directory, Audience::Everyone), (FileKind::Symlink, Audience::Only { uid: 1000 })]
+            {
+                let record = NodeRecord {
+                    binding: BindingId(7),
+                    file: long.clone(),
+                    parent: NodeId(u64::MAX >> 1),
+                    name: Name::new("name").unwrap(),
+                    attributes: Attributes {
+                        modified: Figure::Exact(time),
+                        mode: Some(0o644),
+                        ..Attributes::of_kind(kind)
+                    },
+                    version: version.clone(),
+                    lease,
+                    audience,
+                    learnt: time,
+                    origin: None,
+                };
+                let value = value::encode(b"n", &record).unwrap();
+                let front = value::decode_head::<Front<'_>>(b"n", &value).unwrap();
+                assert_eq!((front.attributes.kind, front.audience), (kind, audience));
+                let identity = value::decode_head::<Identity<'_>>(b"n", &value).unwrap();
+                assert!(identity.is(BindingId(7), &long) && !identity.is(BindingId(8), &long));
+                assert!(!identity.is(BindingId(7), &FileId::new(vec![0xff; 299])));
+            }
+        }
+    }
+}
