@@ -383,8 +383,9 @@ fn just_after(key: &Key) -> Key {
     next.into()
 }
 
-/// Memory that each of the two stages may take before changes wait; one call's changes may go beyond it.
-pub(crate) const STAGE_BYTES_MAX: usize = 4 << 20;
+/// Memory that each of the two stages may take before changes wait; one call's changes may go beyond it. Half of it is written at
+/// once: a list of ten thousand names takes less, and is not written while it comes.
+pub(crate) const STAGE_BYTES_MAX: usize = 16 << 20;
 /// How long changes that are not in a hurry wait for others.
 const LATER_INTERVAL: Duration = Duration::from_secs(30);
 /// How often a stage that could not be written is tried again.
