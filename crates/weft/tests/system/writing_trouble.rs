@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 
 use crate::full_disk::SmallDisk;
+use crate::interrupts::wait_until;
 use crate::support::{Pair, names_in, noise};
 use crate::writing_processes::works;
 
@@ -113,7 +114,13 @@ fn what_comes_and_goes_has_files_left_when_people_hold_all_that_weft_may_open() 
     assert!(pair.mount.status()["troubles"].as_array().is_some_and(Vec::is_empty));
     drop(held);
     for number in (0..FILES).rev() {
-        let read = std::fs::read_to_string(pair.at(number.to_string())).expect("others are closed");
+        // The kernel tells of what was closed a moment after close(2).
+        let mut file = None;
+        wait_until("room for a file", || {
+            file = open(number).ok();
+            file.is_some()
+        });
+        let read = std::io::read_to_string(file.expect("opened")).expect("read");
         assert!(read == content(number), "{number}");
     }
     pair.mount.umount();
