@@ -140,8 +140,7 @@ impl Kept {
 pub(crate) fn record(number: u64, durable: u64, changes: &[Change]) -> io::Result<Vec<u8>> {
     let octets = |(key, value): &Change| key.len() + value.as_ref().map_or(0, |value| value.len()) + LENGTHS_BYTES;
     let room = HEAD_BYTES + NUMBERS_BYTES + changes.iter().map(octets).sum::<usize>();
-    let as_octets = |(key, value)| (Bytes::new(key), Option::map(value, Bytes::new));
-    let changes = changes.iter().map(|(key, value)| as_octets((&**key, value.as_deref())));
+    let changes = changes.iter().map(|(key, value)| (Bytes::new(key), value.as_deref().map(Bytes::new)));
     let content = (number, durable, changes.collect::<Vec<(&Bytes, Option<&Bytes>)>>());
     let mut bytes = Vec::with_capacity(room);
     bytes.resize(HEAD_BYTES, 0);

@@ -109,7 +109,6 @@ impl Patch {
         let mut live = 0;
         while live < limit {
             let Some(key) = iterators.iter_mut().filter_map(|pairs| pairs.peek().map(|(key, _)| *key)).min() else {
-                patch.cut = None;
                 return patch;
             };
             let mut newest = None;
@@ -137,9 +136,6 @@ impl Patch {
 
     /// The first `limit` pairs of the database's, which are in the order of their keys, with the patch laid over them.
     pub(crate) fn lay_over(self, below: Pairs, limit: usize) -> Pairs {
-        if self.changes.is_empty() {
-            return below.into_iter().take(limit).collect();
-        }
         let mut below = below.into_iter().peekable();
         let mut merged = Pairs::new();
         for (key, value) in self.changes {

@@ -405,15 +405,10 @@ impl Handle {
 
     /// Whether it reads another version than this.
     pub(crate) fn is_of_another_version(&self, version: &Version) -> bool {
-        match &*self.content.lock() {
-            Held::Object(held) => !version.still_holds(held.version()),
-            Held::Lost(lost) => !version.still_holds(&lost.version),
-            Held::Empty(empty) => !version.still_holds(empty),
-            Held::Through(_) => false,
-        }
+        !matches!(self.sameness_of(version), Sameness::Same | Sameness::Equivalent)
     }
 
-    /// Whether what it reads is this version.
+    /// What comparing the version that it reads with this one tells. Who reads past the store reads whichever there is.
     pub(crate) fn sameness_of(&self, version: &Version) -> Sameness {
         match &*self.content.lock() {
             Held::Object(held) => held.version().compare(version),

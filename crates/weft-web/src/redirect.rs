@@ -29,8 +29,8 @@ pub(crate) fn redirect_target(from: &Url, status: StatusCode, headers: &HeaderMa
 /// The URL `from` with a slash, where an answer sends us there by the name of the directory as it is, not escaped (mini_httpd): in
 /// a URL some of its letters are none, and what comes after a `#` would be left out.
 fn slashed(from: &Url, location: &[u8]) -> Option<Url> {
-    let is_absolute = ["http://", "https://"].iter().find(|scheme| location.starts_with(scheme.as_bytes()));
-    let at = match is_absolute {
+    let scheme = ["http://", "https://"].iter().find(|scheme| location.starts_with(scheme.as_bytes()));
+    let at = match scheme {
         Some(scheme) => scheme.len() + location[scheme.len()..].iter().position(|byte| *byte == b'/')?,
         None => 0,
     };

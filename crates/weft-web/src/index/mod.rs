@@ -102,8 +102,7 @@ pub(crate) fn read_json(body: &[u8]) -> Option<Index> {
 }
 
 /// What stands in the beginning of an index: titles, the heading of IIS, what rclone tells a translator, the style sheets of
-/// miniserve and dufs, the script of Undertow, the heading of webfs, the style
-/// sheet of Rack.
+/// miniserve and dufs, the script of Undertow, the heading of webfs, the style sheet of Rack.
 const SIGNS: &[&[u8]] = &[
     b"<title>Index of ",
     b"<title>Directory listing for ",
@@ -142,7 +141,7 @@ mod tests {
     /// Goal: every name of the fixture directory is read from what the real server printed. Method: the pages in
     /// `fixtures` were captured (without styles, scripts and pictures) from nginx 1.22.1, Apache 2.4, lighttpd 1.4.69,
     /// Python 3.11, Caddy 2.6.2, rclone 1.60.1, Tomcat 10.1, Jetty 9.4 and 12.0, Undertow 2.3.18, Plack 1.0050, Rack 2.2.22
-    /// and webfs 1.21, all on one directory.
+    /// and webfs 1.21, all on one directory. Of Rack's style sheet there is what the page is known by.
     /// Those of IIS, miniserve and dufs were written by hand after what these servers print.
     fn check_names(index: &Index) {
         assert_eq!(index.items.len(), 12, "{index:?}");

@@ -7,15 +7,9 @@ use super::{Index, Item, markup};
 
 /// Reads the table: a row is a name, a size in bytes, also of a directory, a media type, and a time.
 pub(super) fn read(page: &str) -> Option<Index> {
-    let (_, after) = markup::title_and_heading(page, "h1")?;
-    let (head, list) = after.split_once("<tr><td class='name'>")?;
-    if !head.contains("<th class='type'>Type</th>") {
-        return None;
-    }
-    let (list, _) = list.split_once("</table>")?;
     let mut siblings = Siblings::default();
     let mut items = Vec::new();
-    for row in list.split("<tr><td class='name'>") {
+    for row in rows(page)? {
         let (href, row) = row.strip_prefix("<a href='")?.split_once("'>")?;
         let (text, row) = row.split_once("</a></td><td class='size'>")?;
         if href == "../" && text == "Parent Directory" {
@@ -31,3 +25,14 @@ pub(super) fn read(page: &str) -> Option<Index> {
     }
     Some(Index { server: "Plack", items })
 }
+
+/// The rows of a table that has a column of types, from the names on: Rack's has the same.
+pub(super) fn rows(page: &str) -> Option<impl Iterator<Item = &str>> {
+    let (_, after) = markup::title_and_heading(page, "h1")?;
+    let (head, list) = after.split_once(ROW)?;
+    let (list, _) = list.split_once("</table>").filter(|_| head.contains("<th class='type'>Type</th>"))?;
+    Some(list.split(ROW))
+}
+
+/// Before a name.
+const ROW: &str = "<tr><td class='name'>";

@@ -4,18 +4,12 @@ use percent_encoding::percent_decode_str;
 use weft_remote::Figure;
 
 use super::markup::{decode_entities, size};
-use super::{Index, Item, markup};
+use super::{Index, Item, plack};
 use crate::name::{encode_segment, name_of};
 
 /// Reads the table: a row is a name, a size, a media type or `directory`, and a time.
 pub(super) fn read(page: &str) -> Option<Index> {
-    let (_, after) = markup::title_and_heading(page, "h1")?;
-    let (head, list) = after.split_once("<tr><td class='name'>")?;
-    if !head.contains("<th class='type'>Type</th>") {
-        return None;
-    }
-    let (list, _) = list.split_once("</table>")?;
-    let rows = list.split("<tr><td class='name'>").filter(|row| !row.contains("..&#x2F;'>Parent Directory</a>"));
+    let rows = plack::rows(page)?.filter(|row| !row.contains("..&#x2F;'>Parent Directory</a>"));
     Some(Index { server: "Rack", items: rows.map(item).collect::<Option<_>>()? })
 }
 
